@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 import zoo
-from zoo.head import CLASS_LISTS, checked_names
+from zoo.head import checked_names, list_of
 from zoo.network import positive_int
 from zoo.text import brief
 
@@ -121,8 +121,8 @@ def best_classes(scores, top, names):
 def names_of_classes(classes, class_names=None):
     """Returns a (class id, class name) per class; see `decode_predictions`."""
     if class_names is None:
-        lists = [name for name, count in CLASS_LISTS.items() if count == classes]
-        hint = f', class_names="{lists[0]}" if they are ImageNet\'s' if lists else ""
+        known = list_of(classes)
+        hint = f', class_names="{known}" if they are ImageNet\'s' if known else ""
         raise ValueError(
             f"No class names are known for {classes} classes: pass class_names, one "
             f"per class{hint}."

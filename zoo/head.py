@@ -76,6 +76,18 @@ def checked_names(names, classes: int | None = None) -> tuple[str, ...] | str:
     return names
 
 
+def list_of(classes: int) -> str | None:
+    """Returns the list of names that has as many, such as `"imagenet2012"`, or None.
+
+    Only somebody who knows the classes can say that they are those of the list.
+
+    Example:
+        >>> list_of(1000), list_of(10)
+        ('imagenet2012', None)
+    """
+    return next((name for name, n in CLASS_LISTS.items() if n == classes), None)
+
+
 def _texts(names):
     if isinstance(names, (str, bytes)) or not hasattr(names, "__iter__"):
         raise ValueError(

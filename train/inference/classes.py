@@ -12,6 +12,7 @@ import keras_vit
 import zoo
 from keras_vit.structure import head_activation, problem_type_of
 from train.common.errors import RunError
+from train.inference.run_directory import how_to_name
 from zoo.head import NUMBERS, ONE_CLASS
 from zoo.probabilities import answers_of
 from zoo.text import named
@@ -117,9 +118,8 @@ def classes_of(loaded):
     elif names is None:
         names = [f"class {number}" for number in range(shape[0])]
         why_no_names = (
-            f"The model has {shape[0]:,} classes, whose names are not known: write "
-            "them to class_names.txt beside it, one per line in the order of its "
-            "outputs."
+            f"The model has {shape[0]:,} classes, whose names are not known: "
+            f"{how_to_name(shape[0])}."
         )
     return Classes(tuple(names), why_no_names, activation, why_none, problem_type)
 
@@ -172,9 +172,8 @@ def match_classes(outputs, head_names, data_names, numbers=False):
     if head_names is None:
         raise RunError(
             f"The model has {outputs} classes, whose names are not known, and the data "
-            f"set has {len(data_names)}: write the names to a file class_names.txt "
-            "beside the model's, one per line in the order of its outputs, or pass a "
-            "run's directory or a published model."
+            f"set has {len(data_names)}: {how_to_name(outputs)}, or pass a run's "
+            "directory or a published model."
         )
     unknown = [name for name, own in zip(data_names, found, strict=True) if not own]
     if unknown:

@@ -17,8 +17,10 @@ from train.common.files import (
     write_json,
 )
 from train.data.registry import is_same
+from zoo.catalog.labels import texts_of
 from zoo.files.archive import CheckpointError
 from zoo.files.opening import CHECKPOINTS, RUN_MODEL, models_in
+from zoo.head import CLASS_LISTS, list_of
 from zoo.limits import NOTE_BYTES, TEXT_BYTES
 from zoo.preparation import check_bits
 from zoo.regular_files import (
@@ -287,6 +289,8 @@ class RunDirectory:
 def read_names(file):
     """Returns the names of classes in a file of one per line, a tuple of str.
 
+    A single line may be the name of a list of `zoo.class_names`, "imagenet2012".
+
     Raises a `RunError` where it cannot be read.
     """
     try:
@@ -297,7 +301,20 @@ def read_names(file):
             "UTF-8, in the order of the model's outputs, or move it away."
         ) from error
     # An editor may drop the last line break, or add a byte order mark.
-    return tuple(text.removesuffix("\n").split("\n"))
+    names = tuple(text.removesuffix("\n").split("\n"))
+    if len(names) == 1 and names[0] in CLASS_LISTS:
+        return texts_of(names[0])
+    return names
+
+
+def how_to_name(classes):
+    """Returns how to give a model of so many classes their names, for messages."""
+    known = list_of(classes)
+    hint = f", or {known} alone if they are ImageNet's" if known else ""
+    return (
+        "write them to class_names.txt beside the model, one per line in the order of "
+        f"its outputs{hint}"
+    )
 
 
 def _attempt(remove):

@@ -8,6 +8,7 @@ import numpy as np
 
 from train.common.errors import RunError
 from train.inference import exported_model, finding
+from train.inference.run_directory import how_to_name
 from zoo.head import NUMBERS, ONE_CLASS, SEVERAL_CLASSES
 from zoo.preparation import asked_for
 from zoo.probabilities import answers_of, sigmoid
@@ -238,10 +239,7 @@ def _named(names, count, problem_type):
         return names or (), ()
     if problem_type == NUMBERS:
         return tuple(f"output {number}" for number in range(count)), ()
-    note = (
-        "the names of the classes are not known: write them to class_names.txt beside "
-        "the model, one per line in the order of its outputs"
-    )
+    note = f"the names of the classes are not known: {how_to_name(count)}"
     return tuple(f"class {number}" for number in range(count)), (note,)
 
 

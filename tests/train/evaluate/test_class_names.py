@@ -5,6 +5,7 @@ import pytest
 import zoo
 from train.common.errors import RunError
 from train.inference.classes import by_number, match_classes
+from train.inference.run_directory import how_to_name, read_names
 
 IMAGENET = [(f"n{index:08d}", f"thing_{index}") for index in range(998)]
 IMAGENET += [("n00000998", "crane"), ("n00000999", "crane")]
@@ -40,10 +41,24 @@ def test_as_many_classes_are_not_the_same_classes(monkeypatch):
     assert places.tolist() == list(reversed(range(1000))) and shown[3] == "thing_3"
     with pytest.raises(RunError, match="1000 of the data set's 1000 classes are not"):
         match_classes(1000, "imagenet2012", [f"bird {index}" for index in range(1000)])
-    with pytest.raises(RunError, match="class_names.txt beside the model's"):
+    with pytest.raises(RunError, match="class_names.txt beside the model, one per"):
         match_classes(2, None, ["ant", "bee"])
     with pytest.raises(RunError, match="1000 classes, whose names are not known"):
         match_classes(1000, None, turned)
+
+
+def test_a_thousand_unnamed_classes_are_named_by_the_list_of_imagenet(tmp_path):
+    """Weights by their path have no names; a command told to write all 1,000."""
+    with pytest.raises(RunError, match="or imagenet2012 alone if they are ImageNet's"):
+        match_classes(1000, None, ["ant"])
+    assert "imagenet" not in how_to_name(10)
+    file = tmp_path / "class_names.txt"
+    for text in ("imagenet2012", "imagenet2012\n"):
+        file.write_text(text)
+        names = read_names(file)
+        assert len(names) == 1000 and names[0] == "tench"
+    file.write_text("imagenet2013\n")
+    assert read_names(file) == ("imagenet2013",)
 
 
 def test_classes_that_do_not_match():

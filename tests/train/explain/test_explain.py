@@ -684,6 +684,12 @@ def test_names_of_photos_that_no_list_could_hold(photos, tmp_path):
         Photos([tmp_path])
 
 
+def test_photos_of_more_bits_are_refused_with_what_to_do(tmp_path):
+    PIL.Image.fromarray(np.full((8, 8), 4096, "uint16")).save(tmp_path / "1.png")
+    with pytest.raises(DataError, match=r"with bits=12: .*; leave out bits=12"):
+        Photos([str(tmp_path)], bits=12)
+
+
 def test_photos_below_the_home_folder(photos, tmp_path, monkeypatch, whole_photos):
     monkeypatch.setenv("HOME", str(tmp_path))
     shutil.copyfile(photos / "wide.png", tmp_path / "a.png")

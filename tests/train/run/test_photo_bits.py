@@ -15,7 +15,6 @@ from PIL import Image
 import keras_vit
 from train.common.errors import RunError
 from train.data.sources.splits import pick
-from train.explain.photos import Photos
 from train.inference import exported_model, finding
 from train.inference.keras_files import load_model
 from train.inference.run_directory import RunDirectory
@@ -127,8 +126,6 @@ def test_values_of_more_bits_are_no_images_of_12(folder, tmp_path):
         shutil.copy(tmp_path / name / "2.png", tmp_path / name / "1.png")
     with pytest.raises(sources.DataError, match=r"with bits=12: .*; leave out bits=12"):
         sources.load(str(tmp_path), skip_corrupt=True, bits=12)
-    with pytest.raises(sources.DataError, match=r"with bits=12: .*; leave out bits=12"):
-        Photos([str(tmp_path)], bits=12)
 
 
 def test_predictions_say_how_to_read_values_of_more_bits(run, command, tmp_path):
