@@ -90,6 +90,16 @@ def named(names):
     return f"{shown} and {len(names) - 10:,} more" if len(names) > 10 else shown
 
 
+def counted(count, noun):
+    """Returns a number and a noun, in the plural unless it is one.
+
+    Example:
+        >>> counted(1, "image"), counted(1200, "image")
+        ('1 image', '1,200 images')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def plain_cell(text):
     """Returns a text as a cell of CSV that no spreadsheet takes for a formula.
 

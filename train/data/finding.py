@@ -55,9 +55,16 @@ def vtab_rows() -> list[dict[str, str]]:
 
 
 def _check_folder(dataset, data_dir):
-    if not expand_home(dataset).is_dir():
+    folder = expand_home(dataset)
+    if folder.is_file():
         raise DataError(
-            f'there is no folder "{dataset}": pass one laid out '
+            f'there is no folder "{dataset}", it is a file: pass the folder that holds '
+            "one folder per class"
+        )
+    if not folder.is_dir():
+        near = f"{missing_remedy(folder)} ".removeprefix("check the path. ")
+        raise DataError(
+            f'there is no folder "{dataset}": {near}pass one laid out '
             "class/*.jpg or {train,test}/class/*.jpg"
         )
 
@@ -79,6 +86,8 @@ def _check_vtab(dataset, data_dir):
 
 def open_builder(dataset: str, data_dir: str | Path | None):
     """Returns the `tfds.core.DatasetBuilder` of a data set, perhaps not prepared."""
+    if expand_home(dataset).is_file():
+        _check_folder(dataset, data_dir)
     import tensorflow_datasets as tfds
 
     if data_dir is not None:

@@ -26,7 +26,7 @@ from absl import app, flags
 from train.common import command_line, flag_help
 from train.data import data_flags
 from train.inference import engines
-from zoo.text import named, printable
+from zoo.text import counted, named, printable
 
 # Checked for before anything heavy is imported, by the names that Python has.
 PACKAGES = ("PIL",)
@@ -133,10 +133,11 @@ def _report(predictions, values):
         common = [f"{printable(name)} {count:,}" for name, count in classes]
         count, earlier = predictions.answered, predictions.earlier
         print(
-            f"{count:,} {'photo' if count == 1 else 'photos'} answered"
+            f"{counted(count, 'photo')} answered"
             f"{f', {earlier:,} were before' if earlier else ''}"
             f"{': ' if common else ''}{named(common)}",
-            f"written: {', '.join(filter(None, written))}",
+            f"written: {', '.join(filter(None, written))}"
+            f"{'' if count + earlier else ', without an answer'}",
             sep="\n",
             file=sys.stderr,
         )
@@ -146,7 +147,7 @@ def _report(predictions, values):
         return 0
     count = predictions.unreadable
     print(
-        f"{count:,} {'photo' if count == 1 else 'photos'} could not be read:",
+        f"{counted(count, 'photo')} could not be read:",
         *map(flag_help.in_flags, predictions.reasons),
         sep="\n  ",
         file=sys.stderr,

@@ -10,7 +10,7 @@ import sys
 from train.common.errors import RunError
 from zoo import photos
 from zoo.regular_files import missing_remedy
-from zoo.text import named, printable
+from zoo.text import counted, named, printable
 
 STDIN = "-"
 
@@ -128,8 +128,7 @@ class Photos:
         )
         heic = any(ending in photos.HEIC_ENDINGS for ending in self.others)
         remedy = "; pip install pillow-heif reads HEIC photos" if heic else ""
-        count = sum(self.others.values())
-        files = "1 file" if count == 1 else f"{count:,} files"
+        files = counted(sum(self.others.values()), "file")
         return f"left out {files} with the endings of no photo ({kinds}){remedy}"
 
 

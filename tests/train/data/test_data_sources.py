@@ -13,6 +13,7 @@ from train.data import pipeline
 from train.data.pipeline import evaluation_batches, explained
 from train.data.registry import kind_of
 from train.data.sources import DataError, corrupt, find_corrupt, load, splits
+from train.data.sources.folder_source import load_folder
 from train.data.sources.record_ranges import find_offsets
 from train.data.sources.subset import hold_out, limited
 from zoo.catalog.registry import PublishedModel
@@ -208,7 +209,8 @@ def test_folder_with_a_class_in_one_part_only(folder, part, other):
 def test_folder_with_an_empty_class(folder):
     (folder / "test" / "daisy" / "0.png").rename(folder / "0.png")
     (folder / "test" / "daisy" / "1.png").rename(folder / "test" / "daisy" / "1.psd")
-    with pytest.raises(DataError, match=r"test/daisy has no images: expected"):
+    message = r"test/daisy has no images: expected .*; remove it, or add some \(\.jpg"
+    with pytest.raises(DataError, match=message):
         load(str(folder))
 
 
@@ -217,6 +219,28 @@ def test_folder_without_classes(tmp_path):
     (tmp_path / "test").mkdir()
     with pytest.raises(DataError, match=r"train has no class folders: expected"):
         load(str(tmp_path))
+
+
+@pytest.mark.parametrize("fraction", [None, 0.1])
+def test_a_class_in_place_of_its_folder_names_the_folder_above(folder, fraction):
+    train = folder / "train"
+    with pytest.raises(DataError, match=f"directly: .* the folder above it, {train}$"):
+        load_folder(str(train / "daisy"), None, fraction, False)
+
+
+def test_a_file_in_place_of_a_folder_says_so(folder, monkeypatch):
+    monkeypatch.chdir(folder / "train" / "daisy")
+    for file in (str(folder / "train" / "daisy" / "0.png"), "0.png"):
+        with pytest.raises(DataError, match='0.png", it is a file: pass the folder'):
+            load(file)
+    with pytest.raises(DataError, match="did you mean .*train/daisy\\? pass one"):
+        load(str(folder / "trian" / "daisy"))
+
+
+def test_one_image_that_is_left_out_is_one_image(folder, capsys):
+    (folder / "train" / "daisy" / "0.png").write_bytes(b"no image")
+    load(str(folder), skip_corrupt=True)
+    assert "left out 1 image that cannot be read: " in capsys.readouterr().out
 
 
 def test_find_corrupt_names_files_across_batches(tmp_path):

@@ -10,6 +10,7 @@ from train.data.sources.corrupt import find_corrupt, without_corrupt
 from train.data.sources.folder_source import heic_remedy
 from train.data.sources.splits import Source, Split, check_name, named
 from zoo.preparation import check_bits
+from zoo.text import counted
 
 __all__ = ["DataError", "Source", "Split", "find_corrupt", "load"]
 
@@ -66,7 +67,7 @@ def load(
     source = without_corrupt(source)
     if source.skipped:
         log(
-            f"{source.name}: left out {len(source.skipped)} images that cannot be "
-            f"read: {named(source.skipped)}"
+            f"{source.name}: left out {counted(len(source.skipped), 'image')} that "
+            f"cannot be read: {named(source.skipped)}"
         )
     return source

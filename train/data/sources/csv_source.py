@@ -14,6 +14,7 @@ from train.data.sources.splits import Source, check_name, named
 from train.data.sources.subset import divide
 from zoo.limits import TABLE_BYTES
 from zoo.regular_files import TooLargeError, expand_home, open_regular
+from zoo.text import counted
 
 LAYOUT = (
     "expected the columns path,label,split, such as images/1.jpg,daisy,train; or "
@@ -144,7 +145,7 @@ def _check_duplicates(rows):
             again.append(f"{row.path} ({row.place}, first {earlier.place})")
     if again:
         raise DataError(
-            f"{len(again)} images are listed more than once, where every image counts "
+            f"{counted(len(again), 'image')} listed more than once, where each counts "
             f"once: {named(again)}; remove these rows"
         )
 

@@ -20,8 +20,8 @@ _SYSTEM_FILES = ("thumbs.db", "desktop.ini")
 # Names of subfolders, and the part that each is.
 _PARTS = {part: part for part in PARTS} | {"val": "validation"}
 LAYOUT = (
-    f"expected one folder per class, class/*{{{','.join(photos.endings())}}}, such as "
-    "daisy/1.jpg, or such folders in each part, train/daisy/1.jpg and test/daisy/2.jpg"
+    "expected one folder per class, such as daisy/1.jpg, or such folders in each part, "
+    "train/daisy/1.jpg and test/daisy/2.jpg"
 )
 
 
@@ -172,7 +172,10 @@ def _list_images(folder, ignored):
             (images if is_image else others).append(file)
         others = [Path(file.path) for file in others]
         if not images:
-            raise DataError(f"{path} has no images: {LAYOUT}{heic_remedy(others)}")
+            raise DataError(
+                f"{path} has no images: {LAYOUT}; remove it, or add some "
+                f"({', '.join(endings)}){heic_remedy(others)}"
+            )
         for file in images:
             check_name(file.name, file.path)
         # macOS has accents as characters of their own: parts from two systems match.
@@ -180,7 +183,10 @@ def _list_images(folder, ignored):
         files.setdefault(name, []).extend(file.path for file in images)
         ignored += others
     if not files:
-        raise DataError(f"{folder} has no class folders: {LAYOUT}")
+        direct = any(path.name.lower().endswith(endings) for path in ignored)
+        of_class = "; images lie in it directly: where it is a class, pass the folder "
+        remedy = f"{of_class}above it, {folder.resolve().parent}" if direct else ""
+        raise DataError(f"{folder} has no class folders: {LAYOUT}{remedy}")
     return files
 
 
