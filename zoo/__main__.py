@@ -8,9 +8,11 @@ usage.
 
 import argparse
 import dataclasses
+import difflib
 import json
 import os
 import pathlib
+import re
 import sys
 import warnings
 
@@ -333,7 +335,7 @@ def _print_table(rows, columns=(), caption=None):
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose help begins with an example."""
+    """A parser whose help begins with an example, and that asks for what is meant."""
 
     def __init__(self, *args, example, **kwargs):
         super().__init__(*args, **kwargs)
@@ -341,6 +343,13 @@ class _Parser(argparse.ArgumentParser):
 
     def format_help(self):
         return f"$ {typed('zoo')} {self.example}\n\n{super().format_help()}"
+
+    def error(self, message):
+        wrong = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message)
+        choices = re.findall(r"[\w-]+", wrong[2]) if wrong else ()
+        if near := choices and difflib.get_close_matches(wrong[1], choices, n=1):
+            message += f": did you mean {near[0]}?"
+        super().error(printable(message))
 
 
 def _parser():

@@ -140,6 +140,16 @@ def test_an_unknown_handle(capsys):
         assert "vit-b16/imagenet21k" in line
 
 
+@pytest.mark.parametrize(
+    ("words", "near"),
+    [(["lst"], "list"), (["convert", "a", "b", "--naming=tim"], "timm")],
+)
+def test_a_misspelt_word_asks_for_the_one_that_is_meant(words, near, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+    assert capsys.readouterr().err.endswith(f": did you mean {near}?\n")
+
+
 def test_download_prints_paths(capsys, goldens, released):
     output = printed(capsys, "download", SMALL, OTHER)
     first, second = map(pathlib.Path, output.out.splitlines())

@@ -71,11 +71,18 @@ def main(argv):
             ),
         )
     print(f"{linear_probe.table(results)}\nreport {results['report']}")
-    words = [f"--dataset={flags.FLAGS.dataset}"]
-    is_run = RunDirectory(argv[1]).model.exists()
-    if brings_weights(argv[1]) and not (is_run or argv[1].endswith(".keras")):
-        words.append(f"--model={argv[1]}")
-    command_line.say_next(("finetune", *words))
+    command_line.say_next(*next_steps(argv[1], flags.FLAGS.dataset))
+
+
+def next_steps(model, dataset):
+    """Returns what goes on with the model that was measured, and with no other."""
+    # finetune takes weights, which publish makes of a run.
+    if RunDirectory(model).model.exists():
+        return [("publish", model, "--to=registry")]
+    if model.endswith(".keras"):
+        return []
+    words = [f"--model={model}"] if brings_weights(model) else []
+    return [("finetune", f"--dataset={dataset}", *words)]
 
 
 if __name__ == "__main__":

@@ -73,3 +73,16 @@ def test_mistakes_at_the_command_line(asked, monkeypatch, arguments, message, ba
 def test_mistakes_of_the_probe(tmp_path):
     with pytest.raises(SystemExit, match=r"^error: .*no/such\.npz"):
         run_command("few_shot", "no/such.npz", "--dataset=digits")
+
+
+def test_the_next_step_is_with_the_model_that_was_measured(tmp_path):
+    from train.few_shot.__main__ import next_steps
+
+    (tmp_path / "model.keras").touch()
+    run = str(tmp_path)
+    assert next_steps(run, "a/") == [("publish", run, "--to=registry")]
+    assert next_steps(f"{run}/model.keras", "a/") == []
+    handle = "vit-b16/imagenet21k"
+    assert next_steps(handle, "a/") == [
+        ("finetune", "--dataset=a/", f"--model={handle}")
+    ]
