@@ -7,7 +7,7 @@ import inspect
 
 import keras
 
-from keras_vit.layers.classification_head import checked_names
+from zoo.head import CLASS_LISTS, checked_names
 from zoo.network import pair
 
 # The `image_size` of a model for images of any size.
@@ -64,7 +64,8 @@ def number_of_classes(classes, class_names):
     """Returns the classes of a head, by default as many as it has names."""
     if class_names is None or classes is not None:
         return classes
-    return len(checked_names(class_names))
+    names = checked_names(class_names)
+    return CLASS_LISTS[names] if isinstance(names, str) else len(names)
 
 
 @contextlib.contextmanager
