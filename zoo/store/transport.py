@@ -9,6 +9,7 @@ import functools
 import gzip
 import itertools
 import queue
+import sys
 import threading
 import time
 import types
@@ -22,6 +23,7 @@ import urllib3.exceptions
 from zoo.regular_files import open_regular
 from zoo.store.part import Part, TransferError, content_length
 from zoo.store.progress import progress_bar
+from zoo.text import printable
 
 # Attempts after the first; the pauses between them double.
 RETRIES = 4
@@ -57,6 +59,9 @@ def download(part: Part, label: str | None, most_bytes: int) -> None:
     stderr, None shows none.
     """
     furthest, failures = part.size, 0
+    if label is not None:
+        # A network that is not there takes a while to be found out.
+        print(printable(f"Downloading {part.url}"), file=sys.stderr)
     while True:
         begun = time.monotonic()
         try:
@@ -186,9 +191,9 @@ def _get(url, headers):
         except requests.exceptions.SSLError as error:
             # A certificate that is refused stays so.
             raise TransferError(
-                f"No safe connection to {url} ({error}): check the computer's clock, "
-                "and set REQUESTS_CA_BUNDLE if the network has a certificate of its "
-                "own."
+                f"No safe connection to {url} ({_reason(error)}): check the computer's "
+                "clock, and set REQUESTS_CA_BUNDLE if the network has a certificate of "
+                "its own."
             ) from error
         except (requests.ConnectionError, requests.Timeout) as error:
             if last or time.monotonic() + pause >= deadline:
@@ -198,11 +203,18 @@ def _get(url, headers):
                     what = f"The proxy gave no connection to {url}"
                     remedy = "HTTPS_PROXY, HTTP_PROXY and NO_PROXY"
                 raise TransferError(
-                    f"{what}, {attempt} times ({error}): check {remedy}."
+                    f"{what}, {attempt} times ({_reason(error)}): check {remedy}."
                 ) from error
             time.sleep(pause)
         except (requests.RequestException, ValueError) as error:
             raise TransferError(f"Cannot ask for {url} ({error}): check it.") from error
+
+
+def _reason(error):
+    """Returns what caused an error of requests, without the objects in its text."""
+    while cause := error.__cause__ or error.__context__:
+        error = cause
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 def _retry_after(headers):

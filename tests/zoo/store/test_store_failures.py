@@ -447,10 +447,17 @@ def test_other_refusals_are_final(server, offer, cache, status):
     assert left(cache) == []
 
 
-def test_no_network(cache):
-    with pytest.raises(zoo.StoreError, match="connection to 127.0.0.1:9 failed.*by h"):
-        zoo.fetch("http://127.0.0.1:9/a.npz")
+@pytest.mark.parametrize("host", ["127.0.0.1:9", "nowhere.invalid"])
+def test_no_network(cache, capsys, host):
+    url = f"http://{host}/a.npz"
+    with pytest.raises(zoo.StoreError, match=f"connection to {host} failed.*by h") as e:
+        zoo.fetch(url)
     assert left(cache) == []
+    # Said before the connection is tried, which takes a while.
+    assert capsys.readouterr().err == f"Downloading {url}\n"
+    # The cause as the system calls it, without the objects of urllib3.
+    cause = re.search(r"failed, \d times \((.*?)\): check the network", str(e.value))[1]
+    assert not re.search("object|Pool|Retries|0x", cause) and len(cause) < 80
 
 
 def test_a_certificate_that_is_none(server, offer):
