@@ -7,6 +7,16 @@ import pytest
 from absl import app, flags
 
 
+def function_of(command, name):
+    """Returns a function of the module of a command, whose flags are forgotten."""
+    known = set(flags.FLAGS)
+    try:
+        return runpy.run_module(f"train.{command}")[name]
+    finally:
+        for flag in set(flags.FLAGS) - known:
+            delattr(flags.FLAGS, flag)
+
+
 def run_command(name, *arguments):
     """Runs `keras-vit NAME ARGUMENTS`; its flags are forgotten afterwards.
 

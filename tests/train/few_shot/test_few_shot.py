@@ -2,7 +2,7 @@
 
 import keras
 import pytest
-from in_process import run_command
+from in_process import function_of, run_command
 
 from train.inference import linear_probe
 
@@ -76,8 +76,7 @@ def test_mistakes_of_the_probe(tmp_path):
 
 
 def test_the_next_step_is_with_the_model_that_was_measured(tmp_path):
-    from train.few_shot.__main__ import next_steps
-
+    next_steps = function_of("few_shot", "next_steps")
     (tmp_path / "model.keras").touch()
     run = str(tmp_path)
     assert next_steps(run, "a/") == [("publish", run, "--to=registry")]

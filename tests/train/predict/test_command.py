@@ -10,10 +10,12 @@ import time
 
 import numpy as np
 import pytest
+from in_process import function_of
 from photo_folder import NAMES, paths
 from PIL import Image
 
 import keras_vit_start
+from train.predict.prediction import Predictions
 
 WEIGHTS = "model.safetensors"
 # Says at its end which libraries a command has imported.
@@ -112,6 +114,15 @@ def test_a_command_that_is_stopped_goes_on(by, folder, files):
     with open("out.csv", newline="") as file:
         names = [row["file"] for row in csv.DictReader(file)]
     assert names == sorted(names) and len(names) == len(set(names)) == 400
+
+
+def test_a_file_without_an_answer_says_so(capsys):
+    report = function_of("predict", "_report")
+    given = dict.fromkeys(("features", "sort_into", "gallery")) | {"out": "e.csv"}
+    assert report(Predictions("a", unreadable=1, reasons=["b"]), given) == 3
+    assert "written: e.csv, without an answer\n" in capsys.readouterr().err
+    assert report(Predictions("a", earlier=1), given) == 0
+    assert capsys.readouterr().err.endswith("written: e.csv\n")
 
 
 def test_words_that_are_missing(folder):
