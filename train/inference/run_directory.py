@@ -312,8 +312,8 @@ def how_to_name(classes):
     known = list_of(classes)
     hint = f", or {known} alone if they are ImageNet's" if known else ""
     return (
-        "write them to class_names.txt beside the model, one per line in the order of "
-        f"its outputs{hint}"
+        "write the names to class_names.txt beside the model, one per line in the "
+        f"order of its outputs{hint}"
     )
 
 
