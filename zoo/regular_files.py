@@ -86,7 +86,8 @@ def missing_remedy(path: str | os.PathLike) -> str:
             names = []
             with contextlib.suppress(OSError), os.scandir(near) as found:
                 names = [one.name for one in itertools.islice(found, _MOST_COMPARED)]
-            [part] = difflib.get_close_matches(part, names, n=1) or [""]
+            names = [one for one in names if one[0] != "." or part[0] == "."]
+            [part] = difflib.get_close_matches(part, names, n=1, cutoff=0.7) or [""]
         if not part:
             return "check the path."
         near /= part

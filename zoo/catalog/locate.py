@@ -156,8 +156,8 @@ def _card(source, variant):
     except CatalogError as error:
         remedy = missing_remedy(expand_home(source))
         text = f"There is no file or folder {source}: {remedy}"
-        # What is like a path that is there, and like no name, is a path.
-        if "did you mean" not in remedy or "Did you mean" in str(error):
+        # With a folder, and like a path that is there and like no name, it is a path.
+        if not ("/" in source and "did you mean" in remedy) or "Did you" in str(error):
             text += f" {error}"
         raise CatalogError(text) from error
 

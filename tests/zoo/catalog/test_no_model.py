@@ -26,6 +26,7 @@ PASSED = {
     "other weights, none": (["a/notes.txt"], "a", "It holds notes.txt."),
     "a typing error": (["runs/photos/x"], "rnus/photo", "did you mean runs/photos?"),
     "another ending": (["a.npz"], "a.npy", "There is no file or folder a.npy: did you"),
+    "like a file": (["rnus"], "runs", "did you mean rnus? No model is called 'runs'."),
     "nothing alike": ([], "nosuch", "nosuch: check the path. No model is called"),
 }
 
@@ -53,5 +54,12 @@ def test_a_missing_path_asks_for_the_one_that_is_like_it(tmp_path):
     for missing in ("run/photos/model.keras", "runs/photo/modl.keras"):
         remedy = missing_remedy(tmp_path / missing)
         assert remedy == f"did you mean {tmp_path}/runs/photos/model.keras?"
-    for missing in ("runs/xyz", "xyz/photos", "runs/photos", "runs/photos/a\0b"):
+    (tmp_path / ".git").touch()
+    for missing in (
+        "digits",
+        "runs/xyz",
+        "xyz/photos",
+        "runs/photos",
+        "runs/photos/a\0b",
+    ):
         assert missing_remedy(tmp_path / missing) == "check the path."
