@@ -16,7 +16,8 @@ from train.common import packages
 from train.common.errors import RunError, explaining_full_memory
 from train.common.files import locked
 from train.common.progress import progress_bar
-from train.inference.finding import bits_of
+from train.inference import exported_model
+from train.inference.finding import bits_of, find
 from train.predict import classifiers
 from train.predict.answers import FORMATS, TOP, Answer, AnswerFile, spelled
 from train.predict.features import FeatureFile
@@ -123,6 +124,9 @@ def predict(
         file = None if out is None else AnswerFile(out, resume)
         total = found.count(file and file.has)
         if total == 0 and not (file and file.count):
+            # The words may be swapped: then the first is no model.
+            if os.path.exists(model) and exported_model.find(model) is None:
+                find(model)
             raise RunError(
                 f"There is no photo in {', '.join(map(str, photos)) or 'the list'}: "
                 f"give files, folders or {STDIN}.{' ' if found.others else ''}"

@@ -11,6 +11,7 @@ import pytest
 from train.common.errors import RunError
 from train.predict import photos
 from train.predict.photos import Photos
+from train.predict.prediction import predict
 from zoo.photos import read_ahead
 
 
@@ -172,3 +173,12 @@ def test_reading_ahead_ends_with_its_reader():
     next(reading)
     reading.close()
     assert len(started) <= 12 and threading.active_count() == threads
+
+
+def test_a_model_behind_its_photos_is_said_to_come_first(tmp_path):
+    (tmp_path / "holiday").mkdir()
+    (tmp_path / "holiday" / "1.jpg").touch()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "model.keras").touch()
+    with pytest.raises(RunError, match="holiday holds photos, no model: pass a model"):
+        predict(str(tmp_path / "holiday"), [str(tmp_path / "run")])
