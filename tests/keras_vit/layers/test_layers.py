@@ -31,7 +31,12 @@ HE_NORMAL = keras.initializers.serialize(keras.initializers.get("he_normal"))
 
 LAYERS = {
     "PatchEncoder": (
-        {"patch_size": (4, 2), "hidden_size": 24, "preparation": "central crop"},
+        {
+            "patch_size": (4, 2),
+            "hidden_size": 24,
+            "preparation": "central crop",
+            "bits": 12,
+        },
         (2, 8, 10, 3),
         (2, 10, 24),
         {"num_weights": 2},
@@ -44,6 +49,7 @@ LAYERS = {
             "class_names": ["Käfer", "crane"],
             "preparation": "central crop",
             "problem_type": "regression",
+            "bits": 12,
         },
         (2, 24),
         (2, 2),
