@@ -21,7 +21,6 @@ def fitted_in_graph(
     """Brings images to a model's size, as `zoo.photos.fitted` does.
 
     An image or a batch `(..., height, width, channels)` in [0, 255] to float32
-    An image or a batch `(..., height, width, channels)` in [0, 255] to float32
     `(..., *size, channels)`. Pixels of uint8 are rounded after the columns and after
     the rows, in the order of the Pillow that is installed here: they differ from its
     by one or two levels of 255, floats by 0.001.
