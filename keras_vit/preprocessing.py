@@ -11,7 +11,7 @@ from zoo.head import checked_names, list_of
 from zoo.network import positive_int
 from zoo.text import brief
 
-# What to do with photos where arrays are expected.
+# The remedy where photos are handed in and arrays are expected.
 OF_PHOTOS = "keras_vit.classify and embed take files, zoo.photos.prepare reads one"
 _KINDS_OF_NUMBERS = ("int", "uint", "float", "bfloat", "bool")
 
@@ -89,18 +89,23 @@ def decode_predictions(predictions, top=5, class_names=None):
 
 
 def check_numbers(values, name, remedy):
-    """Raises a `ValueError` if values are no array or tensor, or not of numbers."""
-    dtype = getattr(values, "dtype", None)
-    if dtype is None:
+    """Returns values of numbers, as an array if they are no array or tensor.
+
+    Raises a `ValueError` for what is none, or not of numbers.
+    """
+    array = values
+    if getattr(values, "dtype", None) is None:
         # Lists of different lengths and tensors on a GPU become none.
         with contextlib.suppress(ValueError, TypeError):
-            dtype = np.asarray(values).dtype
+            array = np.asarray(values)
+    dtype = getattr(array, "dtype", None)
     kind = getattr(dtype, "name", str(dtype)).removeprefix("torch.")
     if not kind.startswith(_KINDS_OF_NUMBERS):
         raise ValueError(
             f"{name} must be an array or a tensor of numbers, got {brief(values)}: "
             f"{remedy}."
         )
+    return array
 
 
 def best_classes(scores, top, names):

@@ -74,14 +74,23 @@ def expand_home(path: str | os.PathLike, name: str = "path") -> pathlib.Path:
 def missing_remedy(path: str | os.PathLike) -> str:
     """Returns what to do about a path that is not there, the end of a message.
 
-    It asks for the existing path that is most like it, if any is.
-
     Example:
         >>> missing_remedy("tests/golden/token.npz")
         'did you mean tests/goldens/token.npz?'
     """
-    near = pathlib.Path()
-    for part in pathlib.Path(path).parts:
+    near = similar_path(path)
+    return "check the path." if near is None else f"did you mean {near}?"
+
+
+def similar_path(path: str | os.PathLike) -> pathlib.Path | None:
+    """Returns the path that is there and most like one that is not, None without one.
+
+    Example:
+        >>> similar_path("tests/golden/token.npz").name
+        'token.npz'
+    """
+    wanted, near = pathlib.Path(path), pathlib.Path()
+    for part in wanted.parts:
         if not os.path.lexists(near / part):
             names = []
             with contextlib.suppress(OSError), os.scandir(near) as found:
@@ -89,10 +98,9 @@ def missing_remedy(path: str | os.PathLike) -> str:
             names = [one for one in names if one[0] != "." or part[0] == "."]
             [part] = difflib.get_close_matches(part, names, n=1, cutoff=0.7) or [""]
         if not part:
-            return "check the path."
+            return None
         near /= part
-    is_other = near != pathlib.Path(path)
-    return f"did you mean {near}?" if is_other else "check the path."
+    return None if near == wanted else near
 
 
 def check(path: str | os.PathLike, *, follow_links: bool = True) -> None:

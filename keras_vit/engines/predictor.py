@@ -133,7 +133,7 @@ class Predictor:
         return getattr(self._answer, "trials", {})
 
     def __call__(self, images):
-        check_numbers(images, "images", OF_PHOTOS)
+        images = check_numbers(images, "images", OF_PHOTOS)
         images = np.asarray(images, dtype=self.model.inputs[0].dtype)
         if images.shape != self._checked:
             check_images_shape(self.model, images.shape)

@@ -188,7 +188,7 @@ def test_a_thousand_classes_are_imagenets_only_where_somebody_says_so(
     names = zoo.class_names("imagenet2012")
     [[found]] = classify(model, arrays[0], top=1, class_names="imagenet2012")
     assert found[:2] == names[best]
-    # Of weights by their path: 1,000 classes, not one per letter.
+    # Weights by their path get 1,000 classes, not one per letter.
     made_so = VisionTransformer(PLAIN, image_size=SIZE, class_names="imagenet2012")
     made_so.set_weights(model.get_weights())
     assert classify(made_so, arrays[0], top=1) == [[found]]

@@ -14,7 +14,7 @@ PLAIN = ViTConfig(hidden_size=24, num_layers=1, num_heads=3, mlp_dim=40, patch_s
 PHOTO = np.zeros((20, 20, 3), "uint8")
 IMAGES = np.zeros((1, 16, 24, 3), "float32")
 SCORES = np.eye(2)
-# What only has the type of a model, an image or a path in common with the right one.
+# Arguments that are no models, no numbers and no counts.
 NO_MODELS = ("photo.jpg", None, keras_vit.ViT_Ti16, IMAGES, ["model.keras"])
 NO_NUMBERS = ("photo.jpg", None, b"GIF89a", ["a.jpg"], [[1, 2], [3]], [PHOTO, None],
               np.array(["a"]), np.array([PHOTO, None], object))  # fmt: skip

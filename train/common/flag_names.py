@@ -116,10 +116,9 @@ def _unknown(name, typed):
             others |= {other: use for other in names.split() if other not in others}
     if plain in others:
         return f"{start}: {others[plain]}"
-    # A flag of the command goes before one of other programs that is as near.
-    near = difflib.get_close_matches(plain, [*known, *others], n=1)
-    hint = f"{typed} --help lists all."
-    return f"{start}: {({**others, **known}[near[0]]) if near else hint}"
+    meant = others | known
+    near = difflib.get_close_matches(plain, meant, n=1)
+    return f"{start}: {meant[near[0]] if near else f'{typed} --help lists all.'}"
 
 
 def is_count(text):

@@ -8,7 +8,7 @@ from pathlib import Path
 from train.common import packages
 from train.common.errors import RunError, first_line
 from train.data.registry import kind_of
-from zoo.regular_files import expand_home, missing_remedy
+from zoo.regular_files import expand_home, missing_remedy, similar_path
 from zoo.text import named
 
 
@@ -62,17 +62,18 @@ def _check_folder(dataset, data_dir):
             "one folder per class"
         )
     if not folder.is_dir():
-        near = f"{missing_remedy(folder)} ".removeprefix("check the path. ")
+        near = similar_path(folder)
+        hint = "" if near is None else f"did you mean {near}? "
         raise DataError(
-            f'there is no folder "{dataset}": {near}pass one laid out '
+            f'there is no folder "{dataset}": {hint}pass one laid out '
             "class/*.jpg or {train,test}/class/*.jpg"
         )
 
 
 def _check_csv(dataset, data_dir):
-    if not expand_home(dataset).exists():
-        remedy = missing_remedy(expand_home(dataset))
-        raise DataError(f"there is no file {dataset}: {remedy}")
+    table = expand_home(dataset)
+    if not table.exists():
+        raise DataError(f"there is no file {dataset}: {missing_remedy(table)}")
 
 
 def _check_vtab(dataset, data_dir):

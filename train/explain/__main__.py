@@ -75,8 +75,8 @@ def main(argv):
     model, *words = [given["model"], *argv[1:]] if given["model"] else argv[1:] or [""]
     images = given["images"] + words
     if not model or not images or not given["out"]:
-        given = {"model": model, "photos": images, "--out": given["out"]}
-        missing = [name for name in given if not given[name]]
+        needed = {"model": model, "photos": images, "--out": given["out"]}
+        missing = [name for name, value in needed.items() if not value]
         raise app.UsageError(
             f"Give a model and photos: {command_line.typed('explain')} MODEL photo.jpg "
             f"folder/ --out=DIR. Missing: {', '.join(missing)}"

@@ -30,7 +30,7 @@ from zoo.catalog.registry import PublishedModel
 from zoo.catalog.similar import similar_releases, similar_variants
 from zoo.files.checkpoint import Checkpoint, read
 from zoo.files.opening import EXTENSIONS, models_in
-from zoo.regular_files import expand_home, missing_remedy
+from zoo.regular_files import expand_home, missing_remedy, similar_path
 from zoo.store import hub
 
 _VARIANTS = tuple(dict.fromkeys(card.variant for card in CARDS.values()))
@@ -154,10 +154,11 @@ def _card(source, variant):
     try:
         return get(source)
     except CatalogError as error:
-        remedy = missing_remedy(expand_home(source))
-        text = f"There is no file or folder {source}: {remedy}"
+        path = expand_home(source)
+        text = f"There is no file or folder {source}: {missing_remedy(path)}"
         # With a folder, and like a path that is there and like no name, it is a path.
-        if not ("/" in source and "did you mean" in remedy) or "Did you" in str(error):
+        is_path = "/" in source and similar_path(path) is not None
+        if not is_path or "Did you" in str(error):
             text += f" {error}"
         raise CatalogError(text) from error
 

@@ -34,14 +34,14 @@ _TYPES = {
     }.items()
     for name in names
 }
-# What keras-hub's converters do where they say no more. They write all of these.
+# The defaults of keras-hub's converters, which write all of these.
 _FIT = {
     "crop_to_aspect_ratio": True,
     "pad_to_aspect_ratio": False,
     "interpolation": "bilinear",
     "antialias": False,
 }
-# Those of Pillow, which always widens its kernel where a photo gets smaller.
+# keras-hub's names and Pillow's, whose kernel is always widened for smaller sizes.
 _WIDENED = {"bilinear": "bilinear", "bicubic": "bicubic", "lanczos3": "lanczos"}
 _OTHERS = dict.fromkeys(
     ("height", "width", "bounding_box_format", "data_format", "dtype", "name",
@@ -137,10 +137,8 @@ def _converter(folder):
         found = _inside(file, outer, "image_converter", "config")
         settings = found or outer
         if settings.keys() & {"scale", "image_size", *_FIT}:
-            # What is switched off changes nothing, whatever it is.
-            said = {
-                key: settings[key] for key in settings if settings[key] is not False
-            }
+            # A field that is switched off changes nothing, whatever it is.
+            said = {key: one for key, one in settings.items() if one is not False}
             fields.check(file, said, _TYPES | _OTHERS)
             return file, settings
     return None, {}
@@ -154,8 +152,9 @@ def _preparation(file, converter):
     """
     if converter.keys().isdisjoint(_FIT):
         return None
-    said = {**_FIT, **{key: converter[key] for key in _FIT if key in converter}}
-    crops, pads, interpolation, is_widened = said.values()
+    crops, pads, interpolation, is_widened = (
+        converter.get(key, default) for key, default in _FIT.items()
+    )
     if not crops and not pads and converter.get("image_size", True):
         if is_widened and interpolation in _WIDENED:
             way = Preparation("transformers", "squash", _WIDENED[interpolation])

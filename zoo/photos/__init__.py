@@ -152,7 +152,7 @@ def _opened(path, name):
     except regular_files.NotRegularError:
         raise
     except OSError as error:
-        # Of the same kind, without the path a second time.
+        # The kind of error stays; its text would have the path a second time.
         raise type(error)(
             f"{name} cannot be opened ({error.strerror}): check the path."
         ) from error

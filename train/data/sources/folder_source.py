@@ -183,9 +183,12 @@ def _list_images(folder, ignored):
         files.setdefault(name, []).extend(file.path for file in images)
         ignored += others
     if not files:
-        direct = any(path.name.lower().endswith(endings) for path in ignored)
-        of_class = "; images lie in it directly: where it is a class, pass the folder "
-        remedy = f"{of_class}above it, {folder.resolve().parent}" if direct else ""
+        remedy = ""
+        if any(path.name.lower().endswith(endings) for path in ignored):
+            remedy = (
+                "; images lie in it directly: where it is a class, pass the folder "
+                f"above it, {folder.resolve().parent}"
+            )
         raise DataError(f"{folder} has no class folders: {LAYOUT}{remedy}")
     return files
 
