@@ -130,13 +130,13 @@ def warn_of_fit(file) -> None:
     )
 
 
-def channels(file, names: tuple[str, str], settings: dict) -> tuple[tuple, tuple]:
-    """Returns mean and deviation per channel, of which one may be for all.
+def channels(file, names: tuple[str, ...], settings: dict) -> tuple[tuple, ...]:
+    """Returns settings such as mean and deviation per channel; one may be for all.
 
     Args:
         file: the settings, for messages.
         names: what they call mean and deviation.
-        settings: they have both, each a number or a list of them.
+        settings: they have all of these, each a number or a list of them.
 
     Raises:
         CheckpointError: they are for different numbers of channels.
@@ -144,9 +144,9 @@ def channels(file, names: tuple[str, str], settings: dict) -> tuple[tuple, tuple
     found = [settings[name] for name in names]
     counts = {len(value) for value in found if isinstance(value, (list, tuple))}
     if len(counts) > 1:
-        first, second = (f"{name}={brief(settings[name])}" for name in names)
+        shown = " and ".join(f"{name}={brief(settings[name])}" for name in names)
         raise CheckpointError(
-            f"{file} has {first} and {second}: write one number per channel into both."
+            f"{file} has {shown}: write one number per channel into each."
         )
     count = max(counts, default=3)
     return tuple(

@@ -160,13 +160,13 @@ def _refuse_differences(said):
 
 def _complete(file, settings, name):
     """Returns the settings that are read, with the defaults of the class."""
-    # What is switched off changes nothing, whatever it is.
+    # Steps begin with do_: one that is left out changes nothing, whatever it is.
     fields.check(
         file,
         {
             field: value
             for field, value in settings.items()
-            if field in _FIELDS or value is not False
+            if field in _FIELDS or value is not False or not field.startswith("do_")
         },
         _FIELDS,
     )

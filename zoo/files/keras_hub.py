@@ -10,6 +10,7 @@ from zoo.files.h5 import H5
 from zoo.head import Head
 from zoo.network import Semantics
 from zoo.preparation import Preparation
+from zoo.text import brief
 
 COLUMN = "keras_hub"
 # Keras's "gelu", which keras-hub uses, is the exact one.
@@ -29,8 +30,8 @@ _TYPES = {
         "shape": ("image_shape",),
         "sides": ("patch_size", "image_size"),
         "positive": ("layer_norm_epsilon",),
-        "deviations": ("scale",),
-        "means": ("offset",),
+        "deviations": ("scale", "norm_std"),
+        "means": ("offset", "norm_mean"),
     }.items()
     for name in names
 }
@@ -41,12 +42,16 @@ _FIT = {
     "interpolation": "bilinear",
     "antialias": False,
 }
+# Levels of 255 times `scale`, plus `offset`. keras-hub before 0.22 then subtracts
+# `norm_mean` and divides by `norm_std`.
+_LEVELS = {"offset": 0.0, "scale": 1.0, "norm_mean": 0.0, "norm_std": 1.0}
+_DEFAULTS = {"image_size": None, **_FIT, **_LEVELS}
 # keras-hub's names and Pillow's, whose kernel is always widened for smaller sizes.
 _WIDENED = {"bilinear": "bilinear", "bicubic": "bicubic", "lanczos3": "lanczos"}
 _OTHERS = dict.fromkeys(
     ("height", "width", "bounding_box_format", "data_format", "dtype", "name",
-     "trainable"),
-    fields.Field("of sizes, boxes, axes and layers"),
+     "trainable", "config_file"),
+    fields.Field("of sizes, boxes, axes, layers and files"),
 )  # fmt: skip
 BESIDE = (_CONFIG, *_CONVERTERS, _TASK, _TASK_WEIGHTS)
 KEYS = re.compile("layers/vi_t_patching_and_embedding/")
@@ -130,27 +135,43 @@ def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
 
 
 def _converter(folder):
-    """Returns the preset's converter of photos: its file and settings, {} without."""
+    """Returns the file of the preset's converter of photos and what it says, or None.
+
+    keras-hub writes it into both files. A preprocessor may be without one.
+    """
+    found = []
     for name in _CONVERTERS:
         file = folder / name
-        outer = _inside(file, _settings(file), "config")
-        found = _inside(file, outer, "image_converter", "config")
-        settings = found or outer
-        if settings.keys() & {"scale", "image_size", *_FIT}:
-            # A field that is switched off changes nothing, whatever it is.
-            said = {key: one for key, one in settings.items() if one is not False}
-            fields.check(file, said, _TYPES | _OTHERS)
-            return file, settings
-    return None, {}
+        settings = _inside(file, _settings(file), "config")
+        settings |= _inside(file, settings, "image_converter", "config")
+        fields.check(file, settings, _TYPES | _OTHERS)
+        if said := {key: settings[key] for key in _DEFAULTS if key in settings}:
+            found.append((file, said))
+    if len(found) == 2:
+        _check_same(*found)
+    return found[0] if found else (None, {})
+
+
+def _check_same(first, second):
+    """Refuses two converters of which one is not what the model was trained with."""
+    (file, said), (beside, other) = first, second
+    for key, default in _DEFAULTS.items():
+        one, two = (default if x.get(key) is None else x[key] for x in (said, other))
+        if one != two:
+            raise CheckpointError(
+                f"{file} has {key}={brief(one)}, and {beside.name} beside it "
+                f"{key}={brief(two)}: write into both what the model was trained "
+                "with, or take one of them out."
+            )
 
 
 def _preparation(file, converter):
-    """Returns how photos come to the size, None where nothing or another way is said.
+    """Returns how photos come to the size, None without a converter or another way.
 
     Pillow rounds to levels of 8 bits after each axis, and Keras once: a photo's are 0.3
     apart on average, at edges up to 13.
     """
-    if converter.keys().isdisjoint(_FIT):
+    if file is None:
         return None
     crops, pads, interpolation, is_widened = (
         converter.get(key, default) for key, default in _FIT.items()
@@ -165,16 +186,19 @@ def _preparation(file, converter):
     return None
 
 
-def _inputs(file, settings):
+def _inputs(file, converter):
     """Mean and deviation of the preset's converter, of images in [0, 1]."""
-    if "scale" not in settings:
+    if file is None:
         return DEFAULTS.input_mean, DEFAULTS.input_std
-    # Without a scale the network takes images in [0, 255].
-    said = {"scale": 1.0, "offset": 0.0}
-    said |= {key: settings[key] for key in said if settings.get(key) is not None}
-    offsets, scales = description.channels(file, ("offset", "scale"), said)
-    std = [1 / (255 * scale) for scale in scales]
-    mean = [-offset * s for offset, s in zip(offsets, std, strict=True)]
+    said = _LEVELS | {k: converter[k] for k in _LEVELS if converter.get(k) is not None}
+    channels = zip(*description.channels(file, tuple(_LEVELS), said), strict=True)
+    mean, std = zip(
+        *(
+            ((norm_mean - offset) / (255 * scale), norm_std / (255 * scale))
+            for offset, scale, norm_mean, norm_std in channels
+        ),
+        strict=True,
+    )
     # From -1 and 1/127.5, rounding leaves them next to 0.5.
     return tuple(round(m, 9) for m in mean), tuple(round(s, 9) for s in std)
 

@@ -80,7 +80,7 @@ _DINOV3_FILE = re.compile(
     r"(-[0-9a-f]{8})?"
 )
 # Of OpenCLIP's settings of a tower: what is compared or used, and what never changes
-# what is computed; everything else must be off.
+# what is computed. The steps of `_OFF` must be off, and others are not known.
 _VISION = (
     "layers", "width", "head_width", "mlp_ratio", "patch_size", "image_size",
     "ls_init_value", "no_ln_pre", "pool_type", "final_ln_after_pool",
@@ -89,6 +89,10 @@ _IDLE = (
     "patch_dropout", "output_tokens", "pos_embed_type", "attn_pooler_queries",
     "attn_pooler_heads", "timm_model_pretrained", "timm_drop", "timm_drop_path",
     "timm_proj_bias",
+)  # fmt: skip
+_OFF = (
+    "attentional_pool", "qk_norm", "scaled_cosine_attn", "scale_heads", "scale_attn",
+    "scale_attn_inner", "scale_fc",
 )  # fmt: skip
 _TIMM = ("timm_model_name", "timm_pool", "timm_proj", "image_size")
 _TYPES = {
@@ -253,7 +257,8 @@ def _of_open_clip(file, settings, sizes):
         f"{key}={brief(value)}"
         for key, value in vision.items()
         if key not in (*used, *_IDLE)
-        and not (value is None or value is False or value == "default")
+        and not (value is None or value == "default")
+        and not (value is False and key in _OFF)
         and not (name and key in _VISION)
     ]
     # timm's towers have a projection as their head, or none.

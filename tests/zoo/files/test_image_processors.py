@@ -310,6 +310,7 @@ def test_a_class_that_nobody_knows_is_refused(tmp_path, field, name):
         "default_to_square": ("no", 0),
         "image_processor_type": (5, ["ViTImageProcessor"], True),
         "gamma": (0, 0.0, 2.2, "", []),
+        "antialias": (True, False),
     }.items(),
 )
 def test_values_that_a_field_never_has_are_refused_by_name(tmp_path, field, values):

@@ -3,6 +3,7 @@
 import json
 import warnings
 
+import numpy as np
 import pytest
 
 import zoo
@@ -24,12 +25,14 @@ def described(folder, config=BACKBONE, converter=None, task=None):
 
 
 def test_a_preset_says_grid_and_inputs(tmp_path):
-    found = described(tmp_path, converter={"scale": [0.01] * 3, "offset": -1})
+    said = {"scale": [0.01] * 3, "offset": -1}
+    found = described(tmp_path, converter=CONVERTER | said)
     assert found.grid_size == (4, 4)
     assert found.config.input_mean == pytest.approx((1 / 2.55,) * 3)
     assert found.config.input_std == pytest.approx((1 / 2.55,) * 3)
     assert described(tmp_path).config.input_mean == (0.5, 0.5, 0.5)
-    unscaled = described(tmp_path, BACKBONE | {"image_shape": None}, {"scale": None})
+    unscaled = CONVERTER | {"scale": None, "offset": None}
+    unscaled = described(tmp_path, BACKBONE | {"image_shape": None}, unscaled)
     assert unscaled.config.input_std == pytest.approx((1 / 255,) * 3)
     assert unscaled.grid_size is None
 
@@ -123,10 +126,54 @@ def test_photos_that_a_preset_fits_in_another_way_are_named(tmp_path, settings):
     assert found.head.preparation is None
 
 
-def test_what_a_presets_converter_leaves_out_is_keras_hubs_default(tmp_path):
-    converter = {"interpolation": "bilinear", "scale": 1}
+@pytest.mark.parametrize(
+    "converter",
+    [
+        {"interpolation": "bilinear", "scale": 1},
+        {"image_size": [32, 32], "scale": 1},
+        {"scale": 1},
+        {"image_size": [32, 32]},
+        {"offset": 0},
+    ],
+)
+def test_what_a_presets_converter_leaves_out_is_keras_hubs_default(tmp_path, converter):
+    """It crops, and images are in [0, 255] without a scale."""
     with pytest.warns(UserWarning, match="fits photos"):
-        described(tmp_path, converter=converter)
+        found = described(tmp_path, converter=converter)
+    assert found.head.preparation is None
+    assert found.config.input_mean == (0, 0, 0)
+    assert found.config.input_std == pytest.approx((1 / 255,) * 3)
+
+
+def test_the_norm_of_earlier_converters_is_read(tmp_path):
+    """As keras-hub 0.19 to 0.21: (values * scale + offset - mean) / deviation."""
+    said = {"scale": 1 / 51, "offset": -1, "norm_std": 0.5, "norm_mean": [0, 1, 2]}
+    found = described(tmp_path, converter=CONVERTER | said)
+    values = np.arange(0, 256, 5.0)[:, None]
+    expected = (values / 51 - 1 - np.array([0, 1, 2])) / 0.5
+    mean, std = found.config.input_mean, found.config.input_std
+    np.testing.assert_allclose((values / 255 - mean) / std, expected, atol=1e-6)
+
+
+def with_image_converter(folder, config):
+    (folder / "image_converter.json").write_text(json.dumps({"config": config}))
+    return described(folder, converter=CONVERTER)
+
+
+def test_two_converters_of_a_preset_say_the_same(tmp_path):
+    missing = {key: CONVERTER[key] for key in CONVERTER if key != "antialias"}
+    found = with_image_converter(tmp_path, missing | {"name": "another"})
+    assert found.config.input_mean == (0.5, 0.5, 0.5)
+    told = r"preprocessor.json has scale=0.0078\S*, and image_converter.json beside it "
+    with pytest.raises(zoo.CheckpointError, match=f"{told}scale=1.0: write into both"):
+        with_image_converter(tmp_path, CONVERTER | {"scale": None})
+
+
+def test_a_preprocessor_without_a_converter_hides_none(tmp_path):
+    config = {"config": CONVERTER | {"scale": 0.01, "offset": 0}}
+    (tmp_path / "image_converter.json").write_text(json.dumps(config))
+    found = described(tmp_path)
+    assert found.config.input_std == pytest.approx((1 / 2.55,) * 3)
 
 
 @pytest.mark.parametrize(
@@ -135,6 +182,9 @@ def test_what_a_presets_converter_leaves_out_is_keras_hubs_default(tmp_path):
         ({"antialias": "yes"}, "antialias of 'yes': write true or false"),
         ({"interpolation": 3}, "interpolation of 3: write a text"),
         ({"variance": [1, 1, 1]}, r"not known: variance=\[1, 1, 1\]"),
+        ({"rescale": False}, "not known: rescale=False"),
+        ({"norm_std": 0}, "norm_std of 0: write"),
+        ({"norm_mean": [1, 2], "scale": [1, 1, 1]}, "one number per channel into each"),
     ],
 )
 def test_converters_that_are_not_known_are_refused(tmp_path, settings, told):

@@ -163,6 +163,7 @@ def test_clip_with_the_settings_of_open_clip(name, tmp_path):
         ({"pool_type": "none"}, "pool_type="),
         ({"pool_type": "avg", "final_ln_after_pool": True}, "final_ln_after_pool="),
         ({"attentional_pool": True}, "attentional_pool=True"),
+        ({"proj_bias": False, "scale_fc": False}, "supported: proj_bias=False.$"),
         ({"no_ln_pre": True}, "norm_before_blocks False .the arrays have True"),
         ({"ls_init_value": 0.1}, "layer_scale True .the arrays have False"),
     ):
