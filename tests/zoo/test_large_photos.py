@@ -44,6 +44,49 @@ def tiff(side, bits, samples, photometric=2, extra=0, tile=None):
     )
 
 
+def with_tags(encoded, *added):
+    """A TIFF with another directory behind, of further (tag, type, numbers)."""
+    (place,) = struct.unpack_from("<I", encoded, 4)
+    (count,) = struct.unpack_from("<H", encoded, place)
+    entries = [encoded[place + 2 + 12 * n :][:12] for n in range(count)]
+    for tag, kind, *numbers in added:
+        content = struct.pack(f"<{len(numbers)}{'B' if kind == 2 else 'I'}", *numbers)
+        if len(content) > 4:
+            content, encoded = struct.pack("<I", len(encoded)), encoded + content
+        head = struct.pack("<HHI", tag, kind, len(numbers) if kind != 5 else 1)
+        entries.append(head + content.ljust(4, b"\0"))
+    entries.sort(key=lambda entry: struct.unpack_from("<H", entry))
+    directory = struct.pack("<H", len(entries)) + b"".join(entries) + bytes(4)
+    return encoded[:4] + struct.pack("<I", len(encoded)) + encoded[8:] + directory
+
+
+TILES = {
+    "too large": [(322, 4, 16_384), (323, 4, 16_384)],
+    "text": [(322, 2, *b"ab\0"), (323, 4, 16)],
+    "a ratio": [(322, 5, 16, 1), (323, 4, 16)],
+    "no number": [(322, 5, 0, 0), (323, 4, 16)],
+}
+
+
+@pytest.mark.parametrize("name", TILES)
+def test_sizes_of_tiles_mean_nothing_in_a_tiff_of_strips(name):
+    plain = encode(Image.fromarray(PIXELS), "TIFF")
+    close(photos.decode(with_tags(plain, *TILES[name])), PIXELS)
+
+
+@pytest.mark.parametrize("name", TILES)
+def test_sizes_of_tiles_that_libtiff_goes_by_are_bounded(name):
+    """Of packed files it takes the memory of a tile, where offsets are of strips too.
+
+    One of 16,384 x 16,384 took 800 MB in Pillow.
+    """
+    packed = encode(Image.fromarray(PIXELS), "TIFF", compression="tiff_lzw")
+    encoded = with_tags(packed, *TILES[name])
+    reason = "16,384 x 16,384" if name == "too large" else "tiles of no whole number of"
+    with pytest.raises(ValueError, match=f"{reason} pixels.*: save it"):
+        photos.decode(encoded)
+
+
 def jpeg(side, mode="RGB"):
     encoded = bytearray(encode(Image.new(mode, (8, 8)), "JPEG"))
     frame = encoded.index(b"\xff\xc0")

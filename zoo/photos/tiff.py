@@ -3,11 +3,11 @@
 import sys
 
 from zoo import limits
-from zoo.photos import levels
+from zoo.photos import levels, png
 
 _BITS_PER_SAMPLE, _PHOTOMETRIC, _FILL_ORDER, _PLANES = 258, 262, 266, 284
 _SAMPLES_PER_PIXEL, _EXTRA_SAMPLES, _SAMPLE_FORMAT = 277, 338, 339
-_TILE_WIDTH, _TILE_LENGTH = 322, 323
+_STRIP_OFFSETS, _TILE_WIDTH, _TILE_LENGTH = 273, 322, 323
 _WHITE_IS_ZERO, _APART = 0, 2  # of _PHOTOMETRIC and _PLANES
 # Orders of bytes in Pillow's raw modes: little, big and, after libtiff, the machine's.
 _OTHER = {"L": "B", "B": "L", "N": "B" if sys.byteorder == "little" else "L"}
@@ -57,7 +57,13 @@ def _check_size(image):
     samples = tags.get(_SAMPLES_PER_PIXEL, len(image.getbands()))
     bits = samples * max(tags.get(_BITS_PER_SAMPLE, (1,)))
     limits.check_photo_size(*image.size, bits)
-    limits.check_photo_size(tags.get(_TILE_WIDTH, 0), tags.get(_TILE_LENGTH, 0), bits)
+    # Of a file of strips only libtiff takes sizes of tiles for more than a note.
+    if _STRIP_OFFSETS in tags and all(tile[0] != "libtiff" for tile in image.tile):
+        return
+    sides = [tags.get(tag, 0) for tag in (_TILE_WIDTH, _TILE_LENGTH)]
+    if not all(isinstance(side, int) for side in sides):
+        raise png.DamageError("tiles of no whole number of pixels")
+    limits.check_photo_size(*sides, bits)
 
 
 def _prepare(image):
