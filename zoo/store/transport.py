@@ -212,7 +212,9 @@ def _get(url, headers):
 
 def _reason(error):
     """Returns what caused an error of requests, without the objects in its text."""
-    while cause := error.__cause__ or error.__context__:
+    while cause := error.__cause__ or (
+        None if error.__suppress_context__ else error.__context__
+    ):
         error = cause
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
@@ -291,7 +293,8 @@ class _Response:
                 "and try again later."
             ) from None
         if isinstance(item, BaseException):
-            raise item
+            # As its cause, for its context becomes what the caller is handling.
+            raise item from item.__cause__ or item.__context__
         return item
 
     def _work(self, url, headers):

@@ -460,6 +460,19 @@ def test_no_network(cache, capsys, host):
     assert not re.search("object|Pool|Retries|0x", cause) and len(cause) < 80
 
 
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9/a.npz", "https://{server}/a.npz"])
+def test_what_the_caller_was_handling_is_not_the_networks_reason(server, url):
+    url = url.format(server=server.url.removeprefix("http://"))
+    with pytest.raises(zoo.StoreError) as alone:
+        zoo.fetch(url)
+    try:
+        raise ValueError("of the caller")
+    except ValueError:
+        with pytest.raises(zoo.StoreError) as handling:
+            zoo.fetch(url)
+    assert str(handling.value) == str(alone.value)
+
+
 def test_a_certificate_that_is_none(server, offer):
     url = offer().replace("http://", "https://")
     with pytest.raises(zoo.StoreError, match="No safe connection.*REQUESTS_CA_BUNDLE"):
