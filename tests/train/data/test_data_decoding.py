@@ -9,9 +9,11 @@ from PIL import Image
 import zoo.photos
 from train.data.transforms.decoding import (
     _decode_jpeg_window,
+    _is_usual_png,
     decode_image,
     decode_in_graph,
 )
+from zoo import limits
 
 # Neither side fills the last of the blocks of 8 or 16 pixels that a JPEG consists of.
 HEIGHT, WIDTH = 43, 67
@@ -250,6 +252,17 @@ def test_webp_decodes_as_by_pillow(options):
     for broken in (encoded[:40], encoded[: len(encoded) // 2], b"RIFF\0\0\0\0WEBP"):
         with pytest.raises(tf.errors.InvalidArgumentError):
             decode_image(tf.constant(broken))
+
+
+@pytest.mark.parametrize("side", [100, 11_264, 11_700, 13_311, 20_000])
+def test_a_usual_png_is_within_the_bound_in_bytes(side):
+    small = tf.constant(encode("PNG", "RGBA", width=8).numpy())
+    assert _is_usual_png(small)
+    png = bytearray(small.numpy())
+    png[16:24] = struct.pack(">II", side, side)
+    is_usual = bool(_is_usual_png(tf.constant(bytes(png))))
+    assert is_usual <= limits.is_photo_small(side, side, bits=32)
+    assert is_usual or side > 11_500
 
 
 def test_bombs_are_refused():

@@ -10,11 +10,15 @@ import tensorflow as tf
 from train.data.transforms import SERVED_FILES, exif
 from zoo import limits, photos
 
-# Below these higher bytes of its height and width, no photo has too many pixels.
-_MOST_OF_SIDE = math.isqrt(limits.PHOTO_PIXELS) // 256 - 1
+# Up to these higher bytes of its height and width, no photo is too large whose pixels
+# have 24 bits, and none of 32.
+_MOST_OF_24, _MOST_OF_32 = (
+    math.isqrt(min(limits.PHOTO_PIXELS, 8 * limits.PHOTO_VALUES // bits)) // 256 - 1
+    for bits in (24, 32)
+)
 # Bytes of a usual JPEG by their places: its start, two quantization tables, the
 # baseline frame of three colours, the four usual tables of codes, and the scan: nothing
-# else can be between them. Of the frame's size, see `_MOST_OF_SIDE`.
+# else can be between them. Of the frame's size, see `_MOST_OF_24`.
 _USUAL_JPEG = {
     0: b"\xff\xd8\xff\xe0\x00\x10",
     20: b"\xff\xdb\x00\x43",
@@ -27,10 +31,10 @@ _USUAL_JPEG = {
     426: b"\xff\xc4\x00\xb5",
     609: b"\xff\xda",
 }
-_MOST_OF_JPEG = {163: _MOST_OF_SIDE, 165: _MOST_OF_SIDE}
+_MOST_OF_JPEG = {163: _MOST_OF_24, 165: _MOST_OF_24}
 # So of a PNG: its start, then the sides and the bits of a sample.
 _USUAL_PNG = {0: b"\x89PNG\r\n\x1a\n\x00\x00\x00\x0dIHDR\x00\x00", 20: b"\x00\x00"}
-_MOST_OF_PNG = {18: _MOST_OF_SIDE, 22: _MOST_OF_SIDE, 24: 8}
+_MOST_OF_PNG = {18: _MOST_OF_32, 22: _MOST_OF_32, 24: 8}
 # Bytes of a small PNG, and what it has none of: an orientation or packed text.
 _SMALL_PNG, _UNUSUAL_IN_PNG = 2**16, r"(?s)\CPNG\C*(?:eXIf|[zi]TXt)\C*"
 # Bytes of a JPEG that usually reach into its first scan, and how often to double the
