@@ -136,7 +136,7 @@ def test_absolute_paths(folder, tmp_path_factory):
         (['images/0.png,"a,train', "images/1.png,b,test"], "line 3: unexpected end"),
         (
             ["images/0.png,a,train", "images/./0.png,b,test"],
-            r"1 image listed more than once.*0.png \(.*line 3, first .*line 2\)",
+            r"table lists 1 image more than once.*0.png \(.*line 3, first .*line 2\)",
         ),
         (
             ["images/0.png,a,train", "images/1.png,b,test"],

@@ -145,8 +145,8 @@ def _check_duplicates(rows):
             again.append(f"{row.path} ({row.place}, first {earlier.place})")
     if again:
         raise DataError(
-            f"{counted(len(again), 'image')} listed more than once, where each counts "
-            f"once: {named(again)}; remove these rows"
+            f"the table lists {counted(len(again), 'image')} more than once, where "
+            f"each counts once: {named(again)}; remove these rows"
         )
 
 
