@@ -302,9 +302,15 @@ def read_names(file):
         ) from error
     # An editor may drop the last line break, or add a byte order mark.
     names = tuple(text.removesuffix("\n").split("\n"))
-    if len(names) == 1 and names[0] in CLASS_LISTS:
+    if len(names) != 1 or names[0] not in CLASS_LISTS:
+        return names
+    try:
         return texts_of(names[0])
-    return names
+    except OSError as error:
+        raise RunError(
+            f"{file} means the list {names[0]}, which is not available: {error} Or "
+            "write its names there, one per line."
+        ) from error
 
 
 def how_to_name(classes):

@@ -61,6 +61,17 @@ def test_a_thousand_unnamed_classes_are_named_by_the_list_of_imagenet(tmp_path):
     assert read_names(file) == ("imagenet2013",)
 
 
+def test_a_list_that_cannot_be_downloaded_is_named_with_its_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
+    monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path))
+    file = tmp_path / "class_names.txt"
+    file.write_text("imagenet21k\n")
+    with pytest.raises(RunError) as found:
+        read_names(file)
+    assert f"{file} means the list imagenet21k, which is not" in str(found.value)
+    assert "KERAS_VIT_OFFLINE is set: unset it" in str(found.value)
+
+
 def test_classes_that_do_not_match():
     with pytest.raises(RunError, match="has 7 classes.*data set has 10"):
         match_classes(7, None, list("0123456789"))
