@@ -12,7 +12,7 @@ import os
 import pathlib
 import stat
 
-from zoo.text import PrintableError, brief
+from zoo.text import PrintableError, brief, printable
 
 _BLOCK_BYTES = 2**18
 # Of a folder, how many names are compared with a misspelt one.
@@ -79,7 +79,7 @@ def missing_remedy(path: str | os.PathLike) -> str:
         'did you mean tests/goldens/token.npz?'
     """
     near = similar_path(path)
-    return "check the path." if near is None else f"did you mean {near}?"
+    return f"did you mean {printable(str(near))}?" if near else "check the path."
 
 
 def similar_path(path: str | os.PathLike) -> pathlib.Path | None:
@@ -226,8 +226,11 @@ def file_lock(path: str | os.PathLike):
             empty the file that a link leads to.
 
     Example:
-        >>> with file_lock("files.lock"):
-        ...     pass
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with file_lock(f"{folder}/files.lock") as lock:
+        ...         lock.is_locked
+        True
     """
     import filelock
 

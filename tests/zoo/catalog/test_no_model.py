@@ -22,7 +22,19 @@ PASSED = {
     "a registry": (["r/a/model.json"], "r", "pass one of them, such as r/a."),
     "an export": (["a/model.onnx"], "a", "a is an export, model.onnx: pass what it"),
     "a file of it": (["m.tflite"], "m.tflite", "is an export: keras-vit predict runs"),
-    "other weights": (["a/pytorch_model.bin", "a/1.jpg"], "a", "holds 1.jpg, pytorch"),
+    "other weights": (["a/pytorch_model.bin", "a/1.jpg"], "a", "not read, pytorch_"),
+    "weights beside photos": (
+        ["a/best.pth", "a/1.jpg"],
+        "a",
+        "a holds weights of a kind that is not read, best.pth: save their arrays as .s",
+    ),
+    "a checkpoint of TensorFlow": (
+        ["a/1.jpg", "a/b/vit.index", "a/b/vit.data-00000-of-00001"],
+        "a",
+        "of a kind that is not read, vit.data-00000-of-00001: save",
+    ),
+    "weights of another name": (["a/vit.npz", "a/1.jpg"], "a", "It holds 1.jpg, vit.n"),
+    "a text": (["a.md"], "a.md", "a.md is neither an .npz file nor .safetensors or"),
     "other weights, none": (["a/notes.txt"], "a", "It holds notes.txt."),
     "a typing error": (["runs/photos/x"], "rnus/photo", "did you mean runs/photos?"),
     "another ending": (["a.npz"], "a.npy", "There is no file or folder a.npy: did you"),
@@ -42,10 +54,28 @@ def test_a_path_that_is_no_model_says_what_it_is(case, tmp_path, monkeypatch):
         locate.read_located(passed)
     assert message in str(found.value), found.value
     # Before anything is read, and so before TensorFlow is imported.
-    if not case.startswith("other weights"):
-        with pytest.raises(type(found.value)) as early:
-            locate.check(passed)
-        assert str(early.value) == str(found.value)
+    with pytest.raises(type(found.value)) as early:
+        locate.check(passed)
+    assert str(early.value) == str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "what"),
+    [
+        ("https://host/a.onnx", "is an export: download it for keras-vit predict, or"),
+        ("https://host/vit.tflite?download=true", "is an export: download it"),
+        ("http://host/1.jpg", "is a photo, no model: pass a model, which"),
+    ],
+)
+def test_a_url_of_no_model_is_named_as_it_is(url, what):
+    with pytest.raises(zoo.CheckpointError) as found:
+        locate.check(url)
+    assert str(found.value).startswith(f"{url} {what}")
+
+
+@pytest.mark.parametrize("source", ["hf://org/model.onnx", "hf://org/a.jpg"])
+def test_a_repository_of_the_hub_is_not_refused_by_its_name(source):
+    locate.check(source)
 
 
 def test_a_missing_path_asks_for_the_one_that_is_like_it(tmp_path):
@@ -63,3 +93,9 @@ def test_a_missing_path_asks_for_the_one_that_is_like_it(tmp_path):
         "runs/photos/a\0b",
     ):
         assert missing_remedy(tmp_path / missing) == "check the path."
+
+
+def test_a_name_on_the_disk_is_asked_for_without_its_control_characters(tmp_path):
+    (tmp_path / "pho\n\x1btos").mkdir()
+    asked = rf"did you mean {tmp_path}/pho\x0a\x1btos?"
+    assert missing_remedy(tmp_path / "photos") == asked
