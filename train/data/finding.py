@@ -9,7 +9,7 @@ from train.common import packages
 from train.common.errors import RunError, first_line
 from train.data.registry import kind_of
 from zoo.regular_files import expand_home, missing_remedy, similar_path
-from zoo.text import named
+from zoo.text import named, printable
 
 
 class DataError(RunError):
@@ -56,17 +56,21 @@ def vtab_rows() -> list[dict[str, str]]:
 
 def _check_folder(dataset, data_dir):
     folder = expand_home(dataset)
-    if folder.is_file():
-        raise DataError(
-            f'there is no folder "{dataset}", it is a file: pass the folder that holds '
-            "one folder per class"
-        )
+    _refuse_file(dataset)
     if not folder.is_dir():
         near = similar_path(folder)
-        hint = "" if near is None else f"did you mean {near}? "
+        hint = "" if near is None else f"did you mean {printable(str(near))}? "
         raise DataError(
             f'there is no folder "{dataset}": {hint}pass one laid out '
             "class/*.jpg or {train,test}/class/*.jpg"
+        )
+
+
+def _refuse_file(dataset):
+    if expand_home(dataset).is_file():
+        raise DataError(
+            f'there is no folder "{dataset}", it is a file: pass the folder that holds '
+            "one folder per class"
         )
 
 
@@ -87,15 +91,21 @@ def _check_vtab(dataset, data_dir):
 
 def open_builder(dataset: str, data_dir: str | Path | None):
     """Returns the `tfds.core.DatasetBuilder` of a data set, perhaps not prepared."""
-    if expand_home(dataset).is_file():
-        _check_folder(dataset, data_dir)
     import tensorflow_datasets as tfds
 
     if data_dir is not None:
         data_dir = str(expand_home(data_dir))
     try:
         return tfds.builder(dataset, data_dir=data_dir)
-    except tfds.core.DatasetNotFoundError as error:
+    except Exception as error:
+        # A file is no data, so that one called cifar100 does not hide the data set.
+        _refuse_file(dataset)
+        # TFDS raises ValueError, AssertionError or ImportError too, by what is wrong.
+        if not isinstance(error, tfds.core.DatasetNotFoundError):
+            raise DataError(
+                f'"{dataset}" is not an existing folder, and TensorFlow Datasets '
+                f"cannot open it: {first_line(error)}"
+            ) from error
         known = [*tfds.list_builders(with_community_datasets=False), "digits"]
         name = re.split("[/:]", dataset)[0]
         raise DataError(
@@ -103,12 +113,6 @@ def open_builder(dataset: str, data_dir: str | Path | None):
             f'Datasets: {_nearest(name, known, 0.5)}Pass "digits", a name such as '
             "cifar100, vtab/TASK, a folder laid out class/*.jpg or "
             "{train,test}/class/*.jpg, a CSV file or TFRecord files"
-        ) from error
-    except Exception as error:
-        # TFDS raises ValueError, AssertionError or ImportError, by what is wrong.
-        raise DataError(
-            f'"{dataset}" is not an existing folder, and TensorFlow Datasets cannot '
-            f"open it: {first_line(error)}"
         ) from error
 
 

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from train.data import pipeline
+from train.data import finding, pipeline
 from train.data.pipeline import evaluation_batches, explained
 from train.data.registry import kind_of
 from train.data.sources import DataError, corrupt, find_corrupt, load, splits
@@ -785,6 +785,23 @@ def test_of_a_long_refusal_by_tfds_the_first_line_is_shown(tmp_path, monkeypatch
 def test_a_path_that_is_no_folder_is_not_taken_for_a_name(dataset):
     with pytest.raises(DataError, match=f'there is no folder "{dataset}"'):
         load(dataset)
+
+
+def test_a_file_does_not_hide_the_data_set_of_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("cifar100", "cifar1000", "photos.zip"):
+        Path(name).touch()
+    finding.check("cifar100", tmp_path)
+    for name in ("cifar1000", "photos.zip", "./cifar100"):
+        with pytest.raises(DataError, match=f'no folder "{name}", it is a file: pass'):
+            finding.check(name, tmp_path)
+
+
+def test_a_similar_folder_is_asked_for_without_its_control_characters(tmp_path):
+    (tmp_path / "pho\n\x1btos").mkdir()
+    with pytest.raises(DataError) as found:
+        finding.check(f"{tmp_path}/photos")
+    assert rf"did you mean {tmp_path}/pho\x0a\x1btos? pass" in str(found.value)
 
 
 # Names, and what is ignored
