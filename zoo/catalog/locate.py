@@ -29,7 +29,7 @@ from zoo.catalog.model_card import GAP_SUFFIX, CatalogError, ModelCard, either
 from zoo.catalog.registry import PublishedModel
 from zoo.catalog.similar import similar_releases, similar_variants
 from zoo.files.checkpoint import Checkpoint, read
-from zoo.files.opening import EXTENSIONS, models_in
+from zoo.files.opening import EXTENSIONS, models_in, open_file
 from zoo.regular_files import expand_home, missing_remedy, similar_path
 from zoo.store import hub
 
@@ -121,7 +121,7 @@ def resolve(
 
 
 def check(source: str | os.PathLike, variant: str | None = None) -> None:
-    """Refuses what means no model, without downloading or reading one.
+    """Refuses what means no model, without downloading one or reading its arrays.
 
     Arguments and errors are those of `locate`, or it is a `CheckpointError`: a path
     of something else, such as a folder of photos.
@@ -131,8 +131,14 @@ def check(source: str | os.PathLike, variant: str | None = None) -> None:
     """
     resolve(source, variant)
     # No folder shadows a name.
-    if not (isinstance(source, str) and named(source, variant)):
-        no_model.refuse(expand_home(source))
+    if isinstance(source, str) and named(source, variant):
+        return
+    path = expand_home(source)
+    if path.exists():
+        no_model.refuse(path)
+        open_file(path)
+    elif "://" in str(source) and not hub.is_handle(source):
+        no_model.refuse_url(source)
 
 
 def _there(path):

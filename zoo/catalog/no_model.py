@@ -3,10 +3,19 @@
 import itertools
 import os
 import pathlib
+import urllib.parse
 
 from zoo import photos
 from zoo.files.archive import CheckpointError
-from zoo.files.opening import CARD, EXPORTS, RUN_MODEL, WEIGHTS, models_in
+from zoo.files.opening import (
+    CARD,
+    EXPORTS,
+    EXTENSIONS,
+    RUN_MODEL,
+    UNREAD,
+    WEIGHTS,
+    models_in,
+)
 
 _MODEL_FIRST = "pass a model, which in commands comes before photos and data."
 # How many folders in a folder are searched for a model or a photo.
@@ -20,21 +29,32 @@ def refuse(path: str | os.PathLike) -> None:
     and folders with weights.
     """
     path = pathlib.Path(path)
-    if what := _of_folder(path) if path.is_dir() else _of_file(path):
+    if path.is_dir():
+        what = _of_folder(path)
+    else:
+        what = _of_file(path.name, "keras-vit predict runs it")
+    if what:
         raise CheckpointError(f"{path} {what}")
 
 
-def _of_file(path):
-    if path.suffix in EXPORTS:
-        return "is an export: keras-vit predict runs it, or pass what it was made from."
-    if path.name.lower().endswith(photos.endings()):
+def refuse_url(url: str) -> None:
+    """As `refuse`, of the file that a URL means."""
+    name = urllib.parse.urlsplit(url).path
+    if what := _of_file(name, "download it for keras-vit predict"):
+        raise CheckpointError(f"{url} {what}")
+
+
+def _of_file(name, use):
+    if name.endswith(EXPORTS):
+        return f"is an export: {use}, or pass what it was made from."
+    if name.lower().endswith(photos.endings()):
         return f"is a photo, no model: {_MODEL_FIRST}"
     return ""
 
 
 def _of_folder(folder):
     held = models_in(folder)
-    if held.weights or held.card:
+    if held.card or (held.weights and not held.weights.endswith(UNREAD)):
         return ""
     if held.run == RUN_MODEL:
         return (
@@ -49,7 +69,14 @@ def _of_folder(folder):
     for place, _, names in searched[1:]:
         if {RUN_MODEL, CARD, *WEIGHTS} & {*names}:
             return f"holds models: pass one of them, such as {place}."
-    files = [name for _, _, names in searched for name in names]
+    if any(name.endswith(EXTENSIONS) for name in searched[0][2]):
+        return ""  # the error of `zoo.read` names it
+    files = [name for _, _, names in searched for name in sorted(names)]
+    if unread := next((name for name in files if name.endswith(UNREAD)), None):
+        return (
+            f"holds weights of a kind that is not read, {unread}: save their arrays as "
+            ".safetensors or .npz, and pass that file."
+        )
     if any(name.lower().endswith(photos.endings()) for name in files):
         return f"holds photos, no model: {_MODEL_FIRST}"
     return ""

@@ -28,6 +28,10 @@ _OTHER_WEIGHTS = (
 )  # fmt: skip
 # Weights of any name and settings, which are another model's beside a SavedModel.
 _BESIDE = ("*.npz", "config.json", "open_clip_config.json", "config.yaml")
+# The endings of weights that are not read: pickles, which can run code, TensorFlow's
+# checkpoints and Flax's.
+PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
+UNREAD = (*PICKLES, ".data-00000-of-00001", ".msgpack")
 # The card of a published model, whose folder may hold it in several formats.
 CARD = "model.json"
 # What a run's folder holds, and TensorFlow's.

@@ -24,7 +24,6 @@ _REPOSITORY = re.compile(f"{_PART}/{_PART}")
 _REVISION = re.compile(f"{_PART}(?:/{_PART})*")
 # The card of a published model, and the settings that other libraries write.
 _BESIDE = ("model.json", *foreign.BESIDE)
-_PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
 _LOG_IN = "log in with `hf auth login`, or set HF_TOKEN"
 _MOST_LISTED = 10
 
@@ -192,7 +191,7 @@ def _choose(files, place):
         if name in files:
             return [name, opening.SHARDS] if name == opening.INDEX else [name]
     wanted = ", ".join(opening.FILES_IN_FOLDERS)
-    if pickles := sorted(name for name in files if name.endswith(_PICKLES)):
+    if pickles := sorted(name for name in files if name.endswith(opening.PICKLES)):
         raise StoreError(
             f"{place} has only {', '.join(pickles[:_MOST_LISTED])}, and a pickle can "
             f"run code when it is read: convert it to one of {wanted}, for one with "

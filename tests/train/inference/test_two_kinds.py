@@ -12,6 +12,14 @@ from train.inference import exported_model, finding
 from train.inference.run_directory import RunDirectory
 from zoo.files import opening
 
+HEADER = b'{"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}'
+SHARD = "model-00001-of-00002.safetensors"
+# The least that such a file holds.
+CONTENTS = {
+    ".safetensors": len(HEADER).to_bytes(8, "little") + HEADER + bytes(4),
+    ".index.json": json.dumps({"weight_map": {"a": SHARD}}).encode(),
+    ".npz": b"PK\5\6" + bytes(18),
+}
 GOLDENS = pathlib.Path(__file__).parents[2] / "goldens"
 # What makes a folder's own model, the first of which messages name.
 FOLDERS = {
@@ -114,7 +122,7 @@ def test_two_exports_in_a_folder_are_named(first, second, tmp_path):
          "flax_model.msgpack", "onnx/model.onnx", "saved_model/1/saved_model.pb"],
         ["open_clip_model.safetensors", "open_clip_pytorch_model.bin",
          "open_clip_config.json", "model.safetensors", "config.json"],
-        ["model.safetensors.index.json", "model-00001-of-00002.safetensors"],
+        ["model.safetensors.index.json", SHARD],
         # A published model, one with an export in it, and a run with its weights.
         ["model.json", "model.npz", "model.keras", "class_names.txt", "report.json",
          "saved_model/saved_model.pb"],
@@ -128,7 +136,8 @@ def test_a_model_in_several_formats_is_one_model(names, tmp_path):
     folder = tmp_path / "own"
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).touch()
+        contents = (CONTENTS[ending] for ending in CONTENTS if name.endswith(ending))
+        (folder / name).write_bytes(next(contents, b""))
     assert exported_model.find(folder) is None
     assert finding.find(str(folder)) == finding.FoundModel()
     assert zoo.locate(folder) == folder
