@@ -71,8 +71,8 @@ def classify(
         image_size: of a model for images of any size, the int or (height, width) in
             pixels that photos are brought to; by default that of its own positions.
         bits: int, how many bits the values of PNG and TIFF files of 16 bits have, such
-            as 12 of many cameras; by default those of the model's head, else what the
-            file's sBIT chunk says, else 16.
+            as 12 of many cameras; by default what the file's sBIT chunk says, else
+            those of the model's head, else 16.
 
     Returns:
         A list per photo of (class id, class name, probability), the best first, as
@@ -221,8 +221,7 @@ def _outputs(model, predictor, photos, image_size, bits):
     # A model around ours may begin with a layer for pixels.
     takes_pixels = layer_of_pixels(model) is not None
     preparation = preparation_of(model)
-    check_bits(bits)
-    bits = bits_of(model) if bits is None else bits
+    bits = bits_of(model) if bits is None else check_bits(bits)
 
     def prepared(number, photo):
         try:

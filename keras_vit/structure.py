@@ -27,6 +27,7 @@ from keras_vit.layers import (
 from keras_vit.layers.base import prefix_tokens
 from keras_vit.layers.residual_unit import ResidualUnit
 from zoo.head import ONE_CLASS
+from zoo.preparation import ModelBits, check_bits
 from zoo.text import brief
 
 # What makes a feature map smaller by its `strides`.
@@ -86,9 +87,28 @@ def preparation_of(model):
 def bits_of(model):
     """Returns the bits of values in files of 16, see `zoo.photos.decode`, or None.
 
-    `layer_of_photos` says them.
+    `layer_of_photos` says them, as `zoo.preparation.ModelBits`.
     """
-    return getattr(layer_of_photos(model), "bits", None)
+    bits = getattr(layer_of_photos(model), "bits", None)
+    return bits and ModelBits(bits)
+
+
+def set_bits(model, bits):
+    """Sets the bits of values in files of 16, of parts of a model too.
+
+    Args:
+        model: `keras.Model`, whose heads and patch embeddings are changed.
+        bits: int of 8 to 16, or None.
+
+    Example:
+        >>> model = VisionTransformer("ViT-Ti_16", image_size=32, classes=10)
+        >>> set_bits(model, 12)
+        >>> bits_of(model), bits_of(features(model))
+        (12, 12)
+    """
+    bits = check_bits(bits)
+    for layer in layers_of(model, ClassificationHead, PatchEncoder):
+        layer.bits = bits
 
 
 def layer_of_photos(model):

@@ -1,6 +1,7 @@
 """How photos come to a model: to its size as other libraries do, and by which bits."""
 
 import math
+import operator
 import re
 from typing import NamedTuple
 
@@ -99,18 +100,35 @@ def check_preparation(preparation: str) -> str:
     return str(preparation)
 
 
-def check_bits(bits: int | None) -> None:
-    """Raises a ValueError unless bits are None or an integer of 8 to 16.
+class ModelBits(int):
+    """Bits that a model says: those that a file says come before them.
+
+    Bits that a person says are a plain int, and come before both.
 
     Example:
-        >>> check_bits(12)
+        >>> ModelBits(12) == 12
+        True
     """
-    if bits is None:
-        return
-    if not isinstance(bits, int) or not FEWEST_BITS <= bits <= MOST_BITS:
+
+
+def check_bits(bits: int | None) -> int | None:
+    """Returns bits, None or an int; raises a ValueError unless they are 8 to 16.
+
+    Example:
+        >>> check_bits(np.int64(12))
+        12
+    """
+    if bits is None or isinstance(bits, ModelBits):
+        return bits
+    try:
+        number = operator.index(bits)
+    except TypeError:
+        number = 0
+    if not FEWEST_BITS <= number <= MOST_BITS:
         raise ValueError(
             f"bits must be {FEWEST_BITS} to {MOST_BITS} or None, got {brief(bits)}."
         )
+    return number
 
 
 def asked_for(central_crop: bool | None, own: str) -> str:

@@ -96,8 +96,7 @@ class ClassificationHead(keras.layers.Dense):
 
     @bits.setter
     def bits(self, bits):
-        check_bits(bits)
-        self._bits = bits
+        self._bits = check_bits(bits)
 
     def quantize(self, mode=None, type_check=True, **kwargs):
         # Keras refuses classes derived from its own, which may compute otherwise.

@@ -48,8 +48,7 @@ class PatchEncoder(Layer):
     ):
         super().__init__(**kwargs)
         self.preparation = check_preparation(preparation)
-        check_bits(bits)
-        self.bits = bits
+        self.bits = check_bits(bits)
         self.patch_size = pair(patch_size, "patch_size")
         self.hidden_size = hidden_size
 

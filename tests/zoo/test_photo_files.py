@@ -11,6 +11,7 @@ from PIL import Image
 
 from zoo import photos
 from zoo.photos import files, jpeg
+from zoo.preparation import ModelBits
 
 HEIGHT, WIDTH = 20, 33
 # JPEG in colour: the decoders' transforms round differently.
@@ -241,7 +242,31 @@ def test_gray_of_16_bits_with_transparency_has_all_its_bits(bits, trained):
         close(decode(png(scaled, bits)), expected)
 
 
-@pytest.mark.parametrize("bits", [7, 17, 12.0, "12"])
+def test_bits_of_a_file_come_before_those_of_a_model_and_after_those_given():
+    values = np.random.RandomState(0).randint(0, 2**10, (5, 7, 3))
+    values[0, 0] = 2**10 - 1
+    said, unsaid = png(values, 10), png(values)
+    of_10, of_12 = ((values >> shift).astype("uint8") for shift in (2, 4))
+    close(photos.decode(said, bits=ModelBits(12)), of_10)
+    close(photos.decode(unsaid, bits=ModelBits(12)), of_12)
+    close(photos.decode(said, bits=12), of_12)
+    full = values << 6
+    close(photos.decode(png(full, 16), bits=ModelBits(12)), (full >> 8).astype("uint8"))
+
+
+def test_the_bits_of_a_model_are_named_where_values_have_more():
+    said = r"up to 4,096, more than the model's 12 bits: pass bits=16\.$"
+    with pytest.raises(ValueError, match=said):
+        photos.decode(png(np.full((2, 2), 4096)), bits=ModelBits(12))
+
+
+def test_bits_may_be_integers_of_numpy():
+    encoded = png(np.full((2, 2), 4000))
+    for kind in (np.int64, np.uint8):
+        close(photos.decode(encoded, bits=kind(12)), photos.decode(encoded, bits=12))
+
+
+@pytest.mark.parametrize("bits", [7, 17, 12.0, np.float64(12), True, "12"])
 def test_other_bits_are_refused(bits):
     with pytest.raises(ValueError, match="bits must be 8 to 16"):
         photos.decode(picture(), bits=bits)

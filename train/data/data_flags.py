@@ -41,8 +41,8 @@ def define_bits():
         "bits",
         None,
         "Bits of the values in PNG and TIFF files of 16 bits, 12 of many cameras; if "
-        "not given, those of the model's run, else what a file's sBIT chunk says, else "
-        "16.",
+        "not given, what a file's sBIT chunk says, else those that the model was "
+        "trained with, which its run, file, export and published model carry, else 16.",
         lower_bound=8,
         upper_bound=16,
     )

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import zoo.photos
 from train.data.finding import DataError, check_paths
-from train.data.sources.corrupt import find_corrupt, with_bits, without_bits
+from train.data.sources.corrupt import find_corrupt
 from train.data.sources.folder_source import file_split, heic_remedy
 from train.data.sources.splits import check_name, named
 from zoo.preparation import shows_all
@@ -49,15 +49,14 @@ class Photos:
 
     Of folders all images in them and below, sorted, but for hidden files and images in
     the folder `without`, such as that of an earlier report, that are not named one by
-    one. `bits` are those of values in files of 16 bits, see `zoo.photos.decode`;
-    `ignored` has the names of the other files in the folders, `names` the paths of
+    one. `ignored` has the names of the other files in the folders, `names` the paths of
     the photos from the folder that all have in common.
 
     Raises a DataError where a path does not exist, a folder has no images, a file
     cannot be decoded, or its name has line breaks or is not UTF-8.
     """
 
-    def __init__(self, paths, without=None, bits=None):
+    def __init__(self, paths, without=None):
         found, ignored = {}, []
         check_paths(paths)
         for path in paths:
@@ -73,11 +72,17 @@ class Photos:
         self.names = tuple(place.relative_to(common).as_posix() for place in places)
         self.shape, self._preparation = None, "squash"
         files = [str(path) for path in self.paths]
-        split = file_split("the photos", files, np.zeros(len(files)))
+        self._split = file_split("the photos", files, np.zeros(len(files)))
         with warnings.catch_warnings():
             # The model may say bits; if not, it comes again as photos are prepared.
             warnings.filterwarnings("ignore", ".* nearly black")
-            self._check(split, bits)
+            corrupt = find_corrupt(self._split)
+        if corrupt:
+            raise DataError(
+                f"{named(corrupt)} cannot be read as "
+                f"{'images' if len(corrupt) > 1 else 'an image'}: damaged, cut off or "
+                "of another kind; save as RGB JPEG or PNG, or leave out"
+            )
 
     def __len__(self):
         return len(self.paths)
@@ -85,36 +90,27 @@ class Photos:
     def prepare_for(self, shape, preparation="squash", bits=None):
         """Sets (height, width, channels) of images, and how photos come to that size.
 
-        The latter is a preparation of `zoo.photos.prepare`; `bits` are those that the
-        model says, too, for which photos are checked again.
+        The latter is a preparation of `zoo.photos.prepare`, which takes `bits`, too.
         """
         self.shape, self._preparation = shape, preparation
-        if bits not in (None, self._split.bits):
-            self._check(self._split, bits)
-
-    def _check(self, split, bits):
-        self._split = dataclasses.replace(split, bits=bits)
-        if corrupt := find_corrupt(self._split):
-            raise DataError(
-                f"{named(corrupt)} cannot be read as "
-                f"{'images' if len(corrupt) > 1 else 'an image'}{with_bits(bits)}: "
-                f"damaged, cut off or of another kind; {without_bits(bits)}save as RGB "
-                "JPEG or PNG, or leave out"
-            )
+        self._split = dataclasses.replace(self._split, bits=bits)
 
     def batches(self, batch_size, places=None):
         """Yields float32 (photos, height, width, channels) in [-1, 1], by default all.
 
-        `places` are those of some photos; they ascend.
+        `places` are those of some photos; they ascend. Raises a DataError where values
+        have more bits.
         """
         *size, channels = self.shape
         how = tuple(size), self._preparation, channels, self._split.bits
         places = range(len(self)) if places is None else places
         for start in range(0, len(places), batch_size):
-            part = places[start : start + batch_size]
-            yield np.stack(
-                [zoo.photos.prepare(self.paths[place], *how) for place in part]
-            )
+            paths = [self.paths[one] for one in places[start : start + batch_size]]
+            try:
+                batch = [zoo.photos.prepare(path, *how) for path in paths]
+            except ValueError as error:
+                raise DataError(str(error)) from error
+            yield np.stack(batch)
 
     def chosen(self, places):
         """Yields the `Photo`s at some places, which ascend."""

@@ -61,8 +61,7 @@ def explain(
             f"{out} holds an earlier report: pass --overwrite to replace it, or "
             "another --out."
         )
-    found_bits, _ = finding.bits_of(model, bits)
-    photos = Photos(images, without=out, bits=found_bits)
+    photos = Photos(images, without=out)
     if photos.ignored:
         print(
             f"ignored, no images by their names ({len(photos.ignored)}): "

@@ -6,7 +6,7 @@
 import collections
 import pathlib
 
-from train.data.transforms import SERVED_FILES
+from train.data.transforms import served_files
 from train.export.formats import FORMATS
 from train.export.runtimes import BATCH
 from train.reports import markdown
@@ -71,7 +71,7 @@ def page(results, class_names):
         **results,
         batch=BATCH,
         class_names=class_names,
-        served_files=SERVED_FILES,
+        served_files=served_files(results.get("bits")),
         comparison=table(results),
         files=[
             (file["path"], f"{file['bytes']:,}", file["sha256"])

@@ -11,7 +11,7 @@ import numpy as np
 
 import keras_vit
 from keras_vit.engines.precision import in_precision
-from keras_vit.structure import bits_of, layer_of_photos, own_image_size, size_step
+from keras_vit.structure import bits_of, own_image_size, set_bits, size_step
 from train.common import packages
 from train.common.errors import RunError, first_line
 from train.common.files import (
@@ -114,8 +114,7 @@ def export(
         class_names=loaded.class_names if with_head else None,
     )
     bits, notes = finding.bits_of(model, bits, bits_of(loaded.model))
-    if (layer := layer_of_photos(loaded.model)) is not None:
-        layer.bits = bits
+    set_bits(loaded.model, bits)
     # Features have no classes by which to choose the matrices that stay in float16.
     target = (min_agreement or None) if with_head else None
     threads = threads or os.cpu_count()
@@ -171,6 +170,7 @@ def export(
             "input_shape": list(loaded.model.input_shape[1:]),
             "output_shape": list(expected.shape[1:]),
             "head": with_head,
+            **({} if bits is None else {"bits": bits}),
             "agreement_of": "top-1" if top_1 else "cosine",
             "largest_answer": float(np.abs(expected).max()),
             "all_alike": len(expected) > 1

@@ -7,7 +7,7 @@ from train.common.errors import RunError
 from train.inference import exported_model
 from train.inference.run_directory import RunDirectory
 from zoo.catalog.locate import check, named
-from zoo.preparation import check_bits
+from zoo.preparation import ModelBits, check_bits
 from zoo.regular_files import expand_home, missing_remedy
 
 
@@ -77,7 +77,8 @@ def bits_of(source, given=None, own=None):
         own: int or None, those that its file says.
 
     Returns:
-        int or None, and a list of str: what to print where they are not given.
+        int or None, `zoo.preparation.ModelBits` where they are not given, and a list of
+        str: what to print then.
 
     Raises:
         ValueError: they are no bits.
@@ -87,16 +88,15 @@ def bits_of(source, given=None, own=None):
         >>> bits_of("vit-b16/imagenet21k", given=12)
         (12, [])
     """
-    check_bits(given)
     if given is not None:
-        return given, []
+        return check_bits(given), []
     run = run_of(source)
     # Runs of earlier versions do not say them in the model.
     bits = (run.read_config().get("bits") if run else None) or own
     if bits is None:
         return None, []
     name = run.path.name if run else source
-    return bits, [
-        f"The values of PNG and TIFF files of 16 bits are taken for {bits} bits, as in "
-        f"the training of {name}; --bits overrides it."
+    return ModelBits(bits), [
+        f"The values of PNG and TIFF files of 16 bits are taken for {bits} bits, as "
+        f"the model {name} says, unless a file says its own; --bits overrides both."
     ]

@@ -20,6 +20,7 @@ from keras_vit.structure import (
     layers_of,
     own_image_size,
     preparation_of,
+    set_bits,
 )
 from keras_vit.weights.loading import read_weights
 from train.common.errors import RunError, explaining_full_memory
@@ -186,7 +187,8 @@ def _of_keras_file(path, name, config, image_size, features):
         model = keras_vit.at_image_size(model, image_size)
     if features:
         for encoder in layers_of(model, PatchEncoder):
-            encoder.preparation, encoder.bits = preparation_of(model), bits_of(model)
+            encoder.preparation = preparation_of(model)
+        set_bits(model, bits_of(model))
         features_of = model.get_layer("head").input
         model = keras.Model(model.inputs[0], features_of, name=model.name)
     class_names = _class_names(path, model, features)

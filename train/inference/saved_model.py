@@ -60,7 +60,7 @@ def write_saved_model(model, folder, *, class_names=None):
     - `image_bytes` are JPEG, PNG and GIF files but those that docs/export.md leaves
       out: decoded, to grayscale for models of 1 channel, rotated by their EXIF data,
       and brought to the model's size, as images of any size are, as its preparation of
-      photos says; PNG of 16 bits are of the bits that its head says. Broken and other
+      photos says; PNG of 16 bits have the bits that its head says. Broken and other
       ones raise `tf.errors.InvalidArgumentError`.
     - `probabilities` are the softmax of the logits, their sigmoid where the head is of
       several classes at once, or the head's own activation. `label`, with `class_names`

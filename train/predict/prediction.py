@@ -96,7 +96,7 @@ def predict(
         image_size: int, pixels per side, to which a Keras model is resized.
         central_crop: bool, None for what the model says.
         bits: int, of values in PNG and TIFF files of 16 bits, see `zoo.photos.decode`;
-            None for what the model was trained with.
+            None for what the file says, else the model.
         batch_size: int, images at a time.
         engine: str, see `keras_vit.Predictor`; of a Keras model.
         precision: str, likewise.

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import keras_vit
 import zoo
-from keras_vit.structure import bits_of, kind_of_pooling, layer_of_photos
+from keras_vit.structure import bits_of, kind_of_pooling, set_bits
 from keras_vit.weights import model_arrays
 from train.common.errors import RunError
 from train.common.files import make_folder, refuse_others, whole_folder, write_json
@@ -124,8 +124,7 @@ def _read_run(run):
         model_arrays.saved_variables(model)
     except (ValueError, OSError, KeyError) as error:
         raise RunError(f"{run.model} cannot be read ({error}): run again.") from error
-    if (layer := layer_of_photos(model)) is not None:
-        layer.bits, _ = finding.bits_of(run.path, own=layer.bits)
+    set_bits(model, finding.bits_of(run.path, own=bits_of(model))[0])
     if model.output_shape[-1] != len(class_names):
         raise RunError(
             f"{run.class_names} names {len(class_names)} classes and {run.model} has "

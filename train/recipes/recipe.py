@@ -158,7 +158,7 @@ class Recipe(Augmentation):
                 f"steps={self.steps}."
             )
         self.check_augmentation()
-        check_bits(self.bits)
+        object.__setattr__(self, "bits", check_bits(self.bits))
         if self.micro_batches != AUTO and self.batch_size % self.micro_batches:
             raise ValueError(
                 f"batch_size={self.batch_size} cannot be cut into "

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 
+from keras_vit.structure import set_bits
 from train.common.errors import RunError
 from train.common.files import whole_file, write_text
 from train.data import pipeline
@@ -61,8 +62,8 @@ class FineTuning(Task):
         recipe = self.recipe
         self.source = source
         self.model = self.network = building.model(recipe, len(source.class_names))
-        head = self.model.layers[-1]
-        head.class_names, head.bits = source.class_names, recipe.bits
+        self.model.layers[-1].class_names = source.class_names
+        set_bits(self.model, recipe.bits)
         choose_trainable(self.model, frozen=recipe.frozen, lora_rank=recipe.lora_rank)
         self.loss = building.loss(recipe, source)
         if recipe.layer_decay < 1:

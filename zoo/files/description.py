@@ -95,8 +95,7 @@ def _head(class_names=None, problem_type=None, preparation=None, bits=None):
         check_problem_type(problem_type)
     if preparation is not None:
         check_preparation(preparation)
-    check_bits(bits)
-    return Head(class_names, problem_type, preparation, bits)
+    return Head(class_names, problem_type, preparation, check_bits(bits))
 
 
 def read_json(file: os.PathLike) -> dict:

@@ -65,7 +65,8 @@ def decode(photo, bits: int | None = None, name: str | None = None) -> np.ndarra
             first page; transparency is dropped.
         bits: how many bits the values of PNG and TIFF files of 16 bits have, 8 to 16,
             such as 12 of many cameras and scanners; by default those of the file's
-            sBIT chunk, else 16.
+            sBIT chunk, else 16. The chunk also comes before a
+            `zoo.preparation.ModelBits`.
         name: what messages call a file; by default its path, and "This file" for bytes.
 
     Returns:
@@ -87,7 +88,7 @@ def decode(photo, bits: int | None = None, name: str | None = None) -> np.ndarra
         >>> decode(np.zeros((4, 6), "uint8")).shape
         (4, 6, 3)
     """
-    check_bits(bits)
+    bits = check_bits(bits)
     if isinstance(photo, (str, os.PathLike)):
         name = printable(name or os.fsdecode(photo))
         with _opened(photo, name) as file:

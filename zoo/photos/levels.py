@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 
-from zoo.preparation import FEWEST_BITS, MOST_BITS
+from zoo.preparation import FEWEST_BITS, MOST_BITS, ModelBits
 
 # Cameras and scanners of 12 or 10 bits end here.
 _USUAL_TOP = 2**12
@@ -37,7 +37,7 @@ def to_bytes(values, name, bits=None, significant=None):
     Args:
         values: array of integers.
         name: str, the file in messages.
-        bits: int or None, the bits of the values as the caller says.
+        bits: int or None, the bits of the values as the caller or the model says.
         significant: int or None, those of the file's sBIT chunk. By the standard the
             values are scaled to 16 bits all the same; cameras leave them as they are.
 
@@ -56,9 +56,12 @@ def to_bytes(values, name, bits=None, significant=None):
         )
     bits = bits or MOST_BITS
     if top >= 2**bits:
+        said, remedy = f"bits={bits}", f"leave out bits={bits} for it, or "
+        if isinstance(bits, ModelBits):
+            said, remedy = f"the model's {bits} bits", ""
         raise LevelsError(
-            f"{name} has values up to {top:,}, more than bits={bits}: leave out "
-            f"bits={bits} for it, or pass bits={MOST_BITS}."
+            f"{name} has values up to {top:,}, more than {said}: {remedy}pass "
+            f"bits={MOST_BITS}."
         )
     if bits < FEWEST_BITS:
         return (values.astype("int32") * 255 // (2**bits - 1)).astype("uint8")

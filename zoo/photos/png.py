@@ -9,6 +9,7 @@ import numpy as np
 
 from zoo import limits
 from zoo.photos import exif, levels
+from zoo.preparation import ModelBits
 
 START = b"\x89PNG\r\n\x1a\n"
 _GRAY, _PALETTE, _GRAY_AND_ALPHA, _RGBA = 0, 3, 4, 6
@@ -73,6 +74,8 @@ def opened(encoded: bytes, name: str, bits: int | None):
 
     parts = _parts(memoryview(encoded))
     if parts.header.depth == 16:
+        if parts.significant and isinstance(bits, ModelBits):
+            bits = None
         values = _values(parts, bits)
         if values.dtype != np.uint8:
             values = levels.to_bytes(values, name, bits, parts.significant)

@@ -31,6 +31,7 @@ from train.explain.photos import LONGER_SIDE, Photos
 from train.explain.report import explain as write_report
 from train.inference import loaded_model
 from train.inference.classes import Classes, classes_of
+from zoo.preparation import ModelBits
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.skipif(
@@ -686,8 +687,23 @@ def test_names_of_photos_that_no_list_could_hold(photos, tmp_path):
 
 def test_photos_of_more_bits_are_refused_with_what_to_do(tmp_path):
     PIL.Image.fromarray(np.full((8, 8), 4096, "uint16")).save(tmp_path / "1.png")
-    with pytest.raises(DataError, match=r"with bits=12: .*; leave out bits=12"):
-        Photos([str(tmp_path)], bits=12)
+    found = Photos([str(tmp_path)])
+    for bits, remedy in ((12, "leave out bits=12"), (ModelBits(12), "pass bits=16")):
+        found.prepare_for((8, 8, 3), bits=bits)
+        with pytest.raises(DataError, match=rf"1\.png has .* 4,096, .*: {remedy}"):
+            list(found.batches(1))
+
+
+def test_photos_are_checked_once_where_the_model_says_bits(
+    explain_model, quick, tiny, photos, tmp_path, monkeypatch
+):
+    checked = []
+    monkeypatch.setattr(
+        "train.explain.photos.find_corrupt", lambda split: checked.append(split)
+    )
+    monkeypatch.setattr("train.explain.report.bits_of", lambda model: ModelBits(12))
+    assert explain_model(tiny, [photos], tmp_path / "out")["bits"] == 12
+    assert len(checked) == 1
 
 
 def test_photos_below_the_home_folder(photos, tmp_path, monkeypatch, whole_photos):

@@ -19,7 +19,7 @@ import pytest
 import keras_vit
 from train.common.errors import RunError
 from train.data import sources
-from train.data.transforms import SERVED_FILES
+from train.data.transforms import served_files
 from train.export import (
     ExportError,
     formats,
@@ -243,7 +243,7 @@ def test_all_formats_beside_the_model(
     monkeypatch.chdir(shutil.copytree(out, tmp_path / "moved"))
     text = (out / "export.md").read_text()
     found = snippets(text)
-    assert SERVED_FILES in " ".join(text.split())
+    assert served_files() in " ".join(text.split())
     assert len(found) == 5 and report.table(results) in text
     pixels = np.random.default_rng(0).integers(0, 256, (32, 32, 3), "uint8")
     PIL.Image.fromarray(pixels).save("photo.jpg", format="png")
@@ -447,14 +447,14 @@ def test_pages_and_the_error_say_alike_which_files_serve_bytes_reads():
         templates / "saved_model.md.jinja",
         paths=["saved_model"],
         head=True,
-        served_files=SERVED_FILES,
+        served_files=served_files(),
     )
     from train.data.transforms.decoding import decode_in_graph
 
     with pytest.raises(tf.errors.InvalidArgumentError) as refused:
         decode_in_graph(tf.constant(b"RIFF....WEBP"))
     for text in (page, (ROOT / "docs" / "export.md").read_text(), str(refused.value)):
-        assert SERVED_FILES in " ".join(text.split())
+        assert served_files() in " ".join(text.split())
 
 
 def test_options_of_tflite(model_file, tmp_path):

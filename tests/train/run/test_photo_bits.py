@@ -5,7 +5,9 @@ import io
 import json
 import math
 import shutil
+import types
 import warnings
+import zlib
 
 import keras
 import numpy as np
@@ -13,13 +15,15 @@ import pytest
 from PIL import Image
 
 import keras_vit
+from keras_vit import structure
 from train.common.errors import RunError
 from train.data.sources.splits import pick
-from train.inference import exported_model, finding
+from train.inference import exported_model, finding, loaded_model
 from train.inference.keras_files import load_model
 from train.inference.run_directory import RunDirectory
 from train.recipes import recipe
 from zoo import photos
+from zoo.preparation import ModelBits
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.skipif(
@@ -126,12 +130,27 @@ def test_values_of_more_bits_are_no_images_of_12(folder, tmp_path):
         shutil.copy(tmp_path / name / "2.png", tmp_path / name / "1.png")
     with pytest.raises(sources.DataError, match=r"with bits=12: .*; leave out bits=12"):
         sources.load(str(tmp_path), skip_corrupt=True, bits=12)
+    remedy = r"with the model's 12 bits: .*; pass bits=16 if their values have more"
+    with pytest.raises(sources.DataError, match=remedy):
+        sources.load(str(tmp_path), skip_corrupt=True, bits=ModelBits(12))
 
 
-def test_predictions_say_how_to_read_values_of_more_bits(run, command, tmp_path):
-    Image.fromarray(np.full((8, 8), 4096, "uint16")).save(tmp_path / "1.png")
+def test_commands_say_how_to_read_values_of_more_bits(run, command, tmp_path):
+    for name in ("dark", "light"):
+        (tmp_path / name).mkdir()
+        for number in (1, 2):
+            bright = Image.fromarray(np.full((8, 8), 4096, "uint16"))
+            bright.save(tmp_path / name / f"{number}.png")
     output = command("predict", "run", str(tmp_path), status=3)
+    said = (
+        "1.png has values up to 4,096, more than the model's 12 bits: pass --bits=16."
+    )
+    assert said in output
+    output = command("predict", "run", str(tmp_path), "--bits=12", status=3)
     assert "1.png has values up to 4,096, more than --bits=12: leave out" in output
+    for name in ("evaluate", "explain"):
+        output = command(name, "run", str(tmp_path), status=1)
+        assert "the model's 12 bits" in output and "pass --bits=16" in output
 
 
 def test_the_input_of_training_names_each_dark_file_once(folder):
@@ -197,7 +216,7 @@ def chances(path):
 
 
 def test_commands_see_photos_as_the_run_of_a_model_did(run, command):
-    said = "are taken for 12 bits, as in the training of run; --bits overrides it"
+    said = "are taken for 12 bits, as the model run says, unless a file says its own; "
     assert said in command("predict", "run", "photos", "--out=own.csv")
     told = command("predict", "run", "photos", "--bits=12", "--out=given.csv")
     assert said not in told
@@ -266,7 +285,7 @@ def exported(run, forks):
         words = ["run", formats, *words, "--images=4"]
         code, output = forks.run(["train.export", *words], run.parent, {})
         assert code == 0, output
-        assert "are taken for 12 bits, as in the training of run" in output
+        assert "are taken for 12 bits, as the model run says" in output
     return run.parent / "exported"
 
 
@@ -285,7 +304,7 @@ def assert_same(run, path):
 
 @pytest.mark.parametrize("name", ["saved_model", "model.tflite", "model.onnx"])
 def test_exports_see_photos_as_the_run_of_their_model_did(run, command, exported, name):
-    said = f"are taken for 12 bits, as in the training of exported/{name}; --bits over"
+    said = f"are taken for 12 bits, as the model exported/{name} says, unless"
     output = command("predict", f"exported/{name}", "photos", f"--out={name}.csv")
     assert said in output and "nearly black" not in output
     dark = command(
@@ -331,13 +350,86 @@ def test_graphs_decode_files_of_16_bits_to_the_same_pixels(bits, channels):
     np.testing.assert_array_equal(found, expected)
 
 
+def png(values):
+    """A PNG of 16 bits in colours, as bytes."""
+    return tf.io.encode_png(values.astype("uint16")).numpy()
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_a_colour_of_more_bits_is_refused_in_graphs_by_what_they_read(channels):
+    """In gray, a blue value of 5,000 was 570."""
+    from train.data.transforms import served_files
+    from train.data.transforms.decoding import decode_in_graph
+
+    blue = png(np.full((4, 4, 3), [0, 0, 5000]))
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"model's 12 bits.* Save it as JPEG\."
+    ) as refused:
+        decode_in_graph(tf.constant(blue), channels, 12)
+    assert served_files(12) in str(refused.value)
+    assert "below 4,096" in served_files() and "below 4,096" not in served_files(12)
+    np.testing.assert_array_equal(decode_in_graph(blue), photos.decode(blue))
+
+
+def test_bits_are_those_of_colours_and_not_of_transparency_in_graphs():
+    from train.data.transforms.decoding import decode_in_graph
+
+    for colours in (1, 3):
+        clear = png(np.full((4, 4, colours + 1), [*[4095] * colours, 65535]))
+        found = decode_in_graph(clear, 3, 12)
+        np.testing.assert_array_equal(found, photos.decode(clear, 12))
+
+
+def test_graphs_refuse_photos_that_say_their_bits_whatever_the_model_says():
+    from train.data.transforms.decoding import decode_in_graph
+
+    said = b"\0\0\0\1sBIT\12" + zlib.crc32(b"sBIT\12").to_bytes(4, "big")
+    plain = png(np.full((4, 4, 1), 1000))
+    encoded = plain[:33] + said + plain[33:]
+    assert photos.decode(encoded, ModelBits(12)).max() == 1000 >> 2
+    with pytest.raises(tf.errors.InvalidArgumentError, match="with an sBIT chunk"):
+        decode_in_graph(encoded, 3, 12)
+    assert decode_in_graph(plain, 3, 12).numpy().max() == 1000 >> 4
+
+
+def test_features_of_a_trained_or_published_model_know_its_bits(run):
+    model = load_model(run / "model.keras")
+    features = keras_vit.features(model)
+    features.save(run.parent / "features.keras")
+    again = load_model(run.parent / "features.keras")
+    for one in (model, features, again):
+        assert structure.bits_of(one) == 12
+    part = loaded_model.load(str(run / "model.keras"), features=True)
+    assert structure.bits_of(part.model) == 12
+
+
+def test_training_without_bits_leaves_none_of_those_of_its_weights(tmp_path):
+    from train.run.classification import FineTuning
+
+    config = keras_vit.ViTConfig(
+        hidden_size=8, num_layers=1, num_heads=1, mlp_dim=8, patch_size=16
+    )
+    model = keras_vit.VisionTransformer(config, image_size=SIZE, classes=2)
+    structure.set_bits(model, np.int64(12))
+    weights = str(tmp_path / "weights.safetensors")
+    keras_vit.save_released_weights(model, weights)
+    for bits in (None, 10):
+        settings = recipe.Recipe(
+            "x", config, weights, SIZE, 10, warmup_steps=0, bits=bits
+        )
+        task = FineTuning(settings)
+        task.build(types.SimpleNamespace(class_names=("a", "b"), train=None))
+        assert structure.bits_of(task.model) == bits
+        assert structure.bits_of(keras_vit.features(task.model)) == bits
+
+
 def test_a_published_model_sees_photos_as_its_run_did(run, command):
     command("publish", "run", "--to=registry")
     assert (run.parent / "registry" / "run" / "saved_model").is_dir()
     for place in ("registry/run", "registry/run/saved_model"):
         name = f"{place.replace('/', '_')}.csv"
         output = command("predict", place, "photos", f"--out={name}")
-        assert f"are taken for 12 bits, as in the training of {place};" in output
+        assert f"are taken for 12 bits, as the model {place} says" in output
         assert_same(run, run.parent / name)
     for name, words, report in (
         ("few_shot", ["photos", "--shots=1", "--out_dir=few"], "few/few_shot.json"),
@@ -345,7 +437,7 @@ def test_a_published_model_sees_photos_as_its_run_did(run, command):
         ("evaluate", ["photos", "--out_dir=all"], "all/report.json"),
     ):
         output = command(name, "registry/run", *words)
-        assert "are taken for 12 bits, as in the training of registry/run;" in output
+        assert "are taken for 12 bits, as the model registry/run says" in output
         assert "nearly black" not in output
         found = json.loads((run.parent / report).read_text())
         assert found.get("config", found)["bits"] == 12
@@ -378,6 +470,13 @@ def test_a_run_goes_on_with_the_same_bits_only(run, command):
         assert f"a run with other settings: bits 12 (now {named})" in output
 
 
+def test_the_help_of_bits_says_where_a_model_carries_them(forks, tmp_path):
+    _, output = forks.run(["train.predict", "--help"], tmp_path, {})
+    said = "what a file's sBIT chunk says, else those that the model was trained with, "
+    said += "which its run, file, export and published model carry, else 16."
+    assert said in " ".join(output.split())
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_that_reads_photos_refuses_bits_that_are_none(
     name, forks, tmp_path
@@ -392,7 +491,9 @@ def test_every_command_that_reads_photos_refuses_bits_that_are_none(
 def test_bits_of_python_are_checked(tmp_path):
     from train.data import sources
 
-    for bits in (0, 17, "x", 12.0):
+    of_numpy = recipe.Recipe("digits", "ViT-Ti_16", None, SIZE, 600, bits=np.int64(12))
+    assert json.dumps(of_numpy.bits) == "12"
+    for bits in (0, 17, "x", 12.0, True):
         with pytest.raises(ValueError, match="bits must be 8 to 16 or None"):
             sources.load("digits", bits=bits)
         with pytest.raises(ValueError, match="bits must be 8 to 16 or None"):

@@ -46,7 +46,7 @@ def load(
         >>> source.train.num_examples, source.validation.num_examples
         (1293, 144)
     """
-    check_bits(bits)
+    bits = check_bits(bits)
     kind = kind_of(dataset)
     check(dataset, data_dir)
     module, function = kind.loader.split(":")

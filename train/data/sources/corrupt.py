@@ -9,6 +9,7 @@ from train.common.progress import progress_bar
 from train.data.finding import DataError
 from train.data.registry import PARTS
 from train.data.sources.splits import CORES, Split, named, pick, tf_options
+from zoo.preparation import MOST_BITS, ModelBits
 
 # Fewer images are checked without a progress bar.
 _SHOWN_IMAGES = 5_000
@@ -60,12 +61,19 @@ def check_readable(*splits: Split | None) -> None:
 
 def with_bits(bits):
     """Returns how images were decoded, for an error."""
+    if isinstance(bits, ModelBits):
+        return f" with the model's {bits} bits"
     return "" if bits is None else f" with bits={bits}"
 
 
 def without_bits(bits):
     """Returns what to do where images may have values of more bits, for an error."""
-    return "" if bits is None else f"leave out bits={bits} if their values have more, "
+    if bits is None:
+        return ""
+    remedy = f"leave out bits={bits}"
+    if isinstance(bits, ModelBits):
+        remedy = f"pass bits={MOST_BITS}"
+    return f"{remedy} if their values have more, "
 
 
 def _corrupt(split):

@@ -7,7 +7,7 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from train.data.transforms import SERVED_FILES, exif
+from train.data.transforms import exif, served_files
 from zoo import limits, photos
 
 # Up to these higher bytes of its height and width, no photo is too large whose pixels
@@ -133,8 +133,8 @@ def decode_in_graph(
         default=lambda: False,
     )
     message = (
-        f"serve_bytes does not read this file: it takes {SERVED_FILES}, and no more "
-        f"than {limits.PHOTO_PIXELS:,} pixels or {limits.PHOTO_VALUES:,} bytes of "
+        f"serve_bytes does not read this file: it takes {served_files(bits)}, and no "
+        f"more than {limits.PHOTO_PIXELS:,} pixels or {limits.PHOTO_VALUES:,} bytes of "
         "their values. Save it as JPEG."
     )
     with tf.control_dependencies([tf.debugging.Assert(is_plain, [message])]):
@@ -273,17 +273,13 @@ def _is_small(height, width, bits=24):
 def _of_bits(png, channels, bits):
     """Decodes a PNG of 16 bits whose values have fewer, as `zoo.photos.decode` does."""
     values = tf.io.decode_png(png, channels, tf.uint16)
-    top = tf.cast(tf.reduce_max(values), tf.int32)
-    message = f"This PNG has values of more than the model's {bits} bits."
-    fits = tf.debugging.Assert(top < 2**bits, [message])
-    with tf.control_dependencies([fits]):
-        return tf.cast(values // 2 ** (bits - 8), tf.uint8)
+    return tf.cast(values // 2 ** (bits - 8), tf.uint8)
 
 
 def _is_plain_png(png, bits=None):
-    """Whether a PNG is not too large, has no text to unpack, and uses all its bits.
+    """Whether a PNG is not too large, has no text to unpack, and values of its bits.
 
-    With `bits`, it may use fewer.
+    These are 16, or those that the model says.
     """
     head = tf.io.decode_raw(png, tf.uint8, fixed_length=26)
     starts = tf.reduce_all(head[12:16] == tf.constant([*b"IHDR"], tf.uint8))
@@ -295,9 +291,7 @@ def _is_plain_png(png, bits=None):
     # Chunks of less than 16 MB; TensorFlow unpacks up to 8 MB of each.
     has_text = tf.strings.regex_full_match(png, r"(?s)\C*\x00\C{3}[zi]TXt\C*")
     is_bounded = starts & _is_small(height, width, of_pixel) & ~has_text
-    if bits is not None:
-        return is_bounded
-    return tf.cond(is_bounded, exif.apart(lambda: ~_is_dark_png(png)), lambda: False)
+    return tf.cond(is_bounded, exif.apart(lambda: _uses_bits(png, bits)), lambda: False)
 
 
 def _is_deep_png(png):
@@ -305,15 +299,15 @@ def _is_deep_png(png):
     return tf.io.decode_raw(png, tf.uint8, fixed_length=25)[24] == 16
 
 
-def _is_dark_png(png):
-    """Whether a PNG has 16 bits per sample, and may have values of fewer bits."""
+def _uses_bits(png, bits):
+    """Whether a PNG of 16 bits per sample has values of these bits; True of others."""
 
-    def uses_fewer():
-        levels = tf.io.decode_png(png, 1, tf.uint16)
-        states_bits = tf.strings.regex_full_match(png, r"(?s)\C*sBIT\C*")
-        return states_bits | (tf.reduce_max(levels) < 2**12)
+    def deep():
+        top = tf.cast(tf.reduce_max(tf.io.decode_png(png, 3, tf.uint16)), tf.int32)
+        fits = top >= 2**12 if bits is None else top < 2**bits
+        return fits & ~tf.strings.regex_full_match(png, r"(?s)\C*sBIT\C*")
 
-    return tf.cond(_is_deep_png(png), exif.apart(uses_fewer), lambda: False)
+    return tf.cond(_is_deep_png(png), exif.apart(deep), lambda: True)
 
 
 def _is_plain_gif(gif):
