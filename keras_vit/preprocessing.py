@@ -3,6 +3,7 @@
 import contextlib
 import sys
 
+import keras
 import numpy as np
 from keras import ops
 
@@ -37,17 +38,12 @@ def preprocess_input(images):
         >>> preprocess_input(np.array([0, 255], "uint8"))
         array([-1.,  1.], dtype=float32)
     """
-    check_numbers(images, "images", OF_PHOTOS)
-    # A tensor of TensorFlow comes from code that imported it. Where another backend
-    # computes, keras.ops has no use for one.
-    tf = sys.modules.get("tensorflow")
+    numbers = check_numbers(images, "images", OF_PHOTOS)
     if isinstance(images, np.ndarray):
-        images = images.astype("float32")
-    elif hasattr(tf, "is_tensor") and tf.is_tensor(images):
-        images = tf.cast(images, "float32")
+        numbers = numbers.astype("float32")
     else:
-        images = ops.cast(images, "float32")
-    return (images - 127.5) / 127.5
+        numbers = (_functions_of(numbers) or ops).cast(numbers, "float32")
+    return (numbers - 127.5) / 127.5
 
 
 def decode_predictions(predictions, top=5, class_names=None):
@@ -77,7 +73,8 @@ def decode_predictions(predictions, top=5, class_names=None):
         >>> decode_predictions(outputs, top=1, class_names=["cat", "dog"])
         [[(1, 'dog', 0.9)]]
     """
-    check_numbers(predictions, "predictions", "pass what model.predict returns")
+    remedy = "pass what model.predict returns"
+    predictions = check_numbers(predictions, "predictions", remedy)
     top = positive_int(top, "top")
     predictions = ops.convert_to_numpy(predictions)
     if predictions.ndim != 2:
@@ -89,15 +86,20 @@ def decode_predictions(predictions, top=5, class_names=None):
 
 
 def check_numbers(values, name, remedy):
-    """Returns values of numbers, as an array if they are no array or tensor.
+    """Returns values of numbers; lists as an array, or as a tensor if of tensors.
 
     Raises a `ValueError` for what is none, or not of numbers.
     """
     array = values
     if getattr(values, "dtype", None) is None:
-        # Lists of different lengths and tensors on a GPU become none.
-        with contextlib.suppress(ValueError, TypeError):
-            array = np.asarray(values)
+        first = values
+        while isinstance(first, (list, tuple)) and first:
+            first = first[0]
+        functions = _functions_of(first)
+        # Libraries raise errors of their own for lists of different lengths. Tensors
+        # may be of a graph, which has no values yet.
+        with contextlib.suppress(Exception):
+            array = _stacked(values, functions) if functions else np.asarray(values)
     dtype = getattr(array, "dtype", None)
     kind = getattr(dtype, "name", str(dtype)).removeprefix("torch.")
     if not kind.startswith(_KINDS_OF_NUMBERS):
@@ -106,6 +108,23 @@ def check_numbers(values, name, remedy):
             f"{remedy}."
         )
     return array
+
+
+def _functions_of(tensor):
+    """Returns the module of functions that take a tensor, None for another value."""
+    # A tensor of TensorFlow comes from code that imported it. Where another backend
+    # computes, keras.ops has no use for one.
+    tf = sys.modules.get("tensorflow")
+    if hasattr(tf, "is_tensor") and tf.is_tensor(tensor):
+        return tf
+    is_tensor = isinstance(tensor, keras.KerasTensor) or ops.is_tensor(tensor)
+    return ops if is_tensor else None
+
+
+def _stacked(values, functions):
+    if not isinstance(values, (list, tuple)):
+        return values
+    return functions.stack([_stacked(value, functions) for value in values])
 
 
 def best_classes(scores, top, names):

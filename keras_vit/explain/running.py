@@ -19,7 +19,7 @@ _NUMBERS_AT_ONCE = 2**24
 def check_images(model, images):
     """Returns images as a float array; a ValueError where a model cannot take them."""
     structure.check_graph(model)
-    check_numbers(images, "images", OF_PHOTOS)
+    images = check_numbers(images, "images", OF_PHOTOS)
     images = ops.convert_to_numpy(images)
     structure.check_images_shape(model, images.shape)
     if images.dtype.kind != "f":

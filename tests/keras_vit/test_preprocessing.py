@@ -159,6 +159,27 @@ def test_scores_that_tell_nothing():
         decode_predictions(np.zeros((2, 3)), class_names=["a", "b", "c"])
 
 
+def test_lists_of_tensors_of_a_graph_are_scaled():
+    tf = pytest.importorskip("tensorflow")
+    pixels = np.arange(12, dtype="uint8").reshape(2, 6) * 20
+    expected = preprocess_input(np.stack([pixels, pixels]))
+    np.testing.assert_array_equal(preprocess_input([[*pixels], [*pixels]]), expected)
+    data = tf.data.Dataset.from_tensors((pixels, pixels))
+    for given in (lambda *pair: pair, lambda *pair: [*pair]):
+        (found,) = data.map(lambda *pair, given=given: preprocess_input(given(*pair)))
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+    image = keras.Input((6,), dtype="uint8")
+    assert preprocess_input([image, image]).shape == (2, None, 6)
+
+
+def test_lists_of_tensors_keep_their_gradient():
+    tf = pytest.importorskip("tensorflow")
+    image = tf.Variable(np.ones((2, 6), "float32"))
+    with tf.GradientTape() as tape:
+        scaled = tf.reduce_sum(preprocess_input([image, image]))
+    np.testing.assert_allclose(tape.gradient(scaled, image) * 127.5, 2, rtol=1e-6)
+
+
 def test_names_that_cannot_be_had(monkeypatch, tmp_path):
     monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path))
     monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
