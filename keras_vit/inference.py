@@ -30,6 +30,7 @@ from zoo.network import pair, positive_int
 from zoo.photos import prepare, read_ahead
 from zoo.preparation import check_bits
 from zoo.probabilities import answers_of
+from zoo.regular_files import with_text
 
 # Photos that are prepared while the model computes, in batches.
 _AHEAD = 2
@@ -230,7 +231,7 @@ def _outputs(model, predictor, photos, image_size, bits):
             raise ValueError(f"photos[{number}]: {error}") from error
         except OSError as error:
             if not os.path.isdir(photo):
-                raise type(error)(f"photos[{number}]: {error}") from error
+                raise with_text(error, f"photos[{number}]: {error}") from error
             raise ValueError(
                 f"photos[{number}]: {photo} is a folder: pass its files, "
                 f'sorted(pathlib.Path({str(photo)!r}).glob("*.jpg")).'

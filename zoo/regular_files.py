@@ -6,6 +6,8 @@ writer, and a device may never end.
 
 import contextlib
 import difflib
+import errno
+import functools
 import io
 import itertools
 import os
@@ -25,6 +27,15 @@ _KINDS = (
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
 )
+# What to do about an error of the system, if not to check the path.
+_REMEDIES = {
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "allow this user to read it."),
+    **dict.fromkeys(
+        (errno.EMFILE, errno.ENFILE),
+        "close files that are open, or allow more (ulimit -n).",
+    ),
+    **dict.fromkeys((errno.EIO, errno.ESTALE), "check the disk."),
+}
 
 
 class NotRegularError(PrintableError, OSError):
@@ -33,6 +44,10 @@ class NotRegularError(PrintableError, OSError):
 
 class NoHomeError(PrintableError, OSError):
     """A path begins with the home folder of nobody."""
+
+
+class NoPathError(PrintableError, ValueError):
+    """A text that no path can have, such as one with a null byte."""
 
 
 class NotTextError(PrintableError, ValueError):
@@ -52,6 +67,7 @@ def expand_home(path: str | os.PathLike, name: str = "path") -> pathlib.Path:
 
     Raises:
         NoHomeError: there is no such user, or this one has no home folder.
+        NoPathError: no path has such a text.
         TypeError: it is no path, but a list, a number or bytes.
 
     Example:
@@ -61,6 +77,7 @@ def expand_home(path: str | os.PathLike, name: str = "path") -> pathlib.Path:
     if not isinstance(path, (str, os.PathLike)):
         what = "one path, a str or os.PathLike"
         raise TypeError(f"{name} must be {what}, got {brief(path)}.")
+    _check_characters(path, name)
     try:
         return pathlib.Path(path).expanduser()
     except RuntimeError as error:
@@ -69,6 +86,42 @@ def expand_home(path: str | os.PathLike, name: str = "path") -> pathlib.Path:
             f"{os.fspath(path)} begins with {user}, a home folder that is not known: "
             "write the whole path."
         ) from error
+
+
+def with_text(error: OSError, text: str) -> OSError:
+    """Returns an error of the same kind with another text, and errno and all kept.
+
+    Example:
+        >>> found = with_text(FileNotFoundError(2, "not found", "a.jpg"), "no a.jpg")
+        >>> found, found.errno, found.filename
+        (FileNotFoundError('no a.jpg'), 2, 'a.jpg')
+    """
+    found = _kind_with_text(type(error))(text)
+    found.errno, found.strerror = error.errno, error.strerror
+    found.filename, found.original = error.filename, error
+    return found
+
+
+@functools.cache
+def _kind_with_text(kind):
+    """A kind of `OSError` whose text is not made of errno, strerror and filename."""
+    methods = {
+        "__module__": kind.__module__,
+        "__str__": lambda self: self.args[0],
+        # So that it comes back from another process.
+        "__reduce__": lambda self: (with_text, (self.original, self.args[0])),
+    }
+    return type(kind.__name__, (kind,), methods)
+
+
+def remedy(error: OSError) -> str:
+    """Returns what to do about a file that cannot be opened, the end of a message.
+
+    Example:
+        >>> remedy(PermissionError(errno.EACCES, "Permission denied"))
+        'allow this user to read it.'
+    """
+    return _REMEDIES.get(error.errno, "check the path.")
 
 
 def missing_remedy(path: str | os.PathLike) -> str:
@@ -111,12 +164,14 @@ def check(path: str | os.PathLike, *, follow_links: bool = True) -> None:
         follow_links: bool, whether a link to a file may be there.
 
     Raises:
+        NoPathError: no path has such a text.
         NotRegularError: it is a folder, a FIFO, a socket or a device.
         OSError: there is nothing.
 
     Example:
         >>> check("tests/goldens/token.npz")
     """
+    _check_characters(path)
     _check_mode(path, os.stat(path, follow_symlinks=follow_links).st_mode)
 
 
@@ -138,6 +193,7 @@ def open_regular(
         follow_links: bool, whether a link is opened, not refused.
 
     Raises:
+        NoPathError: no path has such a text.
         NotRegularError: it is a folder, a FIFO, a socket or a device.
         OSError: there is no such file, or it cannot be read.
         TooLargeError: it has more bytes.
@@ -166,6 +222,7 @@ def open_regular(
             raise
         return descriptor
 
+    _check_characters(path)
     return open(path, mode, buffering, opener=opened)
 
 
@@ -237,6 +294,16 @@ def file_lock(path: str | os.PathLike):
     with contextlib.suppress(FileNotFoundError):
         check(path, follow_links=False)
     return filelock.FileLock(path)
+
+
+def _check_characters(path, name="path"):
+    with contextlib.suppress(UnicodeEncodeError):
+        if b"\0" not in os.fsencode(path):
+            return
+    raise NoPathError(
+        f"{name} is {brief(os.fspath(path))}, with a null byte or a character that no "
+        "path has: take it out."
+    )
 
 
 def _check_size(path, size, most):

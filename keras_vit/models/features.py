@@ -21,6 +21,7 @@ from keras_vit.structure import (
     pooled_features,
     takes_any_size,
 )
+from zoo.text import brief
 
 
 def features(model, layers=(-1,), *, as_maps=True, norm=True):
@@ -69,16 +70,20 @@ def features(model, layers=(-1,), *, as_maps=True, norm=True):
     norms = [one for one in own if isinstance(one, LayerNorm) and one.input is last]
     normed = norms[0] if norm and norms else lambda tokens: tokens
     outputs = {}
-    is_one = isinstance(layers, str) or not isinstance(layers, Iterable)
-    for layer in (layers,) if is_one else layers:
-        if layer == "pooled":
+    is_one = isinstance(layers, (str, bytes)) or not isinstance(layers, Iterable)
+    found = [layers] if is_one else []
+    with contextlib.suppress(TypeError):  # an array without axes
+        found = found or [*layers]
+    for layer in found:
+        name = layer if isinstance(layer, str) else None
+        if name == "pooled":
             outputs[layer] = pooled_features(model)
             if outputs[layer] is None:
                 raise ValueError(
                     f"The model {model.name} has no pooled features: leave out "
                     '"pooled", or build it with another pooling than None.'
                 )
-        elif layer == "class_token":
+        elif name == "class_token":
             if not any(isinstance(one, ClassToken) for one in own):
                 raise ValueError(
                     f"The model {model.name} has no class token: pass other layers, "
@@ -92,7 +97,9 @@ def features(model, layers=(-1,), *, as_maps=True, norm=True):
                 tokens = _as_map(tokens, model)
             outputs[f"layer_{number}"] = tokens
     if not outputs:
-        raise ValueError('layers are none: pass numbers, "class_token" or "pooled".')
+        raise ValueError(
+            f'layers are {brief(layers)}: pass numbers, "class_token" or "pooled".'
+        )
     return keras.Model(model.input, outputs, name=f"{model.name}_features")
 
 
@@ -113,6 +120,6 @@ def _number(layer, count, model):
         if -count <= operator.index(layer) < count:
             return operator.index(layer) % count
     raise ValueError(
-        f"The model {model.name} has no layer {layer!r}: pass numbers from {-count} to "
-        f'{count - 1}, "class_token" or "pooled".'
+        f"The model {model.name} has no layer {brief(layer)}: pass numbers from "
+        f'{-count} to {count - 1}, "class_token" or "pooled".'
     )

@@ -1,6 +1,9 @@
 """Arguments of wrong types are named, with what to pass instead, in one line."""
 
+import errno
+import os
 import pathlib
+import pickle
 
 import keras
 import numpy as np
@@ -8,7 +11,7 @@ import pytest
 
 import keras_vit
 from keras_vit import Predictor, VisionTransformer, ViTConfig, explain
-from zoo import photos
+from zoo import photos, regular_files
 
 PLAIN = ViTConfig(hidden_size=24, num_layers=1, num_heads=3, mlp_dim=40, patch_size=8)
 PHOTO = np.zeros((20, 20, 3), "uint8")
@@ -90,20 +93,35 @@ OTHERS = {
         lambda model, photo: photos.decode(photo),
         "^A photo is a path, the bytes of a file|cannot be opened .*: check the path",
     ),
+    "photo of text": (
+        (["a"], np.array(["a"]), [["a"]], np.array([["a"]]), np.array([[True]])),
+        lambda model, photo: photos.decode(photo),
+        "^A photo is a path, the bytes of a file, .* or an array of numbers, got",
+    ),
+    "path": (
+        ("a\0b.jpg", pathlib.Path("a\0b.jpg"), "a\ud800.jpg"),
+        lambda model, path: keras_vit.embed(model, path),
+        r"^photos\[0\]: path is .*(a\\x00b|a\\ud800).jpg., with a null byte .*: take",
+    ),
+    "weights": (
+        ("a\0b.npz", "a\0b/c"),
+        lambda model, path: keras_vit.load_released_weights(model, path),
+        r"is .*a\\x00b.*, with a null byte .*: take it out",
+    ),
     "engine": (
         (None, 5, []),
         lambda model, engine: Predictor(model, engine=engine),
         "^engine must be one of auto, keras",
     ),
     "layers": (
-        (None, 1.5, "head", [None], [[0]]),
+        (None, 1.5, "head", [None], [[0]], b"pooled", np.array([[0, 1]])),
         lambda model, layers: keras_vit.features(model, layers),
         "has no layer .*: pass numbers from -1 to 0",
     ),
     "no layers": (
-        ([], {}),
+        ([], {}, np.array(1)),
         lambda model, layers: keras_vit.features(model, layers),
-        "^layers are none: pass numbers",
+        r"^layers are (\[\]|\{\}|array\(1\)): pass numbers",
     ),
     "image_size": (
         ("32", None, 32.0, (32, "48"), (32, None)),
@@ -172,6 +190,34 @@ def test_a_photo_that_is_not_there_is_named_once_with_what_to_do(call, kind, mod
         "photos[0]: nosuch.jpg cannot be opened (No such file or directory): check "
         "the path."
     )
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [
+        (errno.ENOENT, "check the path"),
+        (errno.EACCES, "allow this user to read it"),
+        (errno.EMFILE, "close files that are open, or allow more (ulimit -n)"),
+    ],
+)
+def test_a_photo_that_cannot_be_opened_keeps_the_error_of_the_system(
+    code, remedy, model, monkeypatch
+):
+    def fail(path):
+        raise OSError(code, os.strerror(code), path)
+
+    monkeypatch.setattr(regular_files, "open_regular", fail)
+    with pytest.raises(OSError, match="cannot be opened") as caught:
+        keras_vit.classify(model, "a.jpg")
+    error = caught.value
+    assert isinstance(error, type(OSError(code, "")))
+    copied = pickle.loads(pickle.dumps(error))
+    for one in (error, copied):
+        assert (one.errno, one.strerror) == (code, os.strerror(code))
+        assert one.filename == "a.jpg"
+        assert str(one) == (
+            f"photos[0]: a.jpg cannot be opened ({os.strerror(code)}): {remedy}."
+        )
 
 
 def test_what_was_right_stays(model):

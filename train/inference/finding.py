@@ -9,6 +9,7 @@ from train.inference.run_directory import RunDirectory
 from zoo.catalog.locate import check, named
 from zoo.preparation import ModelBits, check_bits
 from zoo.regular_files import expand_home, missing_remedy
+from zoo.text import PrintableError
 
 
 class FoundModel(NamedTuple):
@@ -31,8 +32,8 @@ def find(source):
         >>> find("vit-b16/imagenet21k").keras_file is None
         True
     """
-    path = expand_home(source)
     try:
+        path = expand_home(source, "the model")
         card = named(source) if isinstance(source, str) else None
         if (run := run_of(source)) is not None:
             run.require(run.model)
@@ -53,8 +54,16 @@ def find(source):
                 )
         check(source)
         return FoundModel()
-    except (ValueError, OSError, KeyError) as error:
+    except RunError:
+        raise
+    except PrintableError as error:
         raise RunError(str(error)) from error
+    except (ValueError, OSError, KeyError) as error:
+        # What the system and libraries raise does not say what it is about.
+        reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+        raise RunError(
+            f"The model {source} cannot be used ({reason}): check its name or path."
+        ) from error
 
 
 def run_of(source):

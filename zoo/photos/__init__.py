@@ -95,14 +95,11 @@ def decode(photo, bits: int | None = None, name: str | None = None) -> np.ndarra
             return files.decoded(file, name, bits)
     if isinstance(photo, (bytes, bytearray, memoryview)):
         return files.decoded(io.BytesIO(photo), printable(name or "This file"), bits)
-    if isinstance(photo, np.ndarray):
-        return _checked(photo)
+    if not isinstance(photo, np.ndarray):
+        from PIL import Image
 
-    from PIL import Image
-
-    if isinstance(photo, Image.Image):
-        pixels = files.of_image(photo, f"An image of mode {photo.mode}", bits)
-        return _checked(pixels)
+        if isinstance(photo, Image.Image):
+            photo = files.of_image(photo, f"An image of mode {photo.mode}", bits)
     return _checked(_array(photo))
 
 
@@ -153,10 +150,9 @@ def _opened(path, name):
     except regular_files.NotRegularError:
         raise
     except OSError as error:
-        # The kind of error stays; its text would have the path a second time.
-        raise type(error)(
-            f"{name} cannot be opened ({error.strerror}): check the path."
-        ) from error
+        remedy = regular_files.remedy(error)
+        text = f"{name} cannot be opened ({error.strerror}): {remedy}"
+        raise regular_files.with_text(error, text) from error
 
 
 def _array(photo):
@@ -187,8 +183,6 @@ def _checked(image):
 
 
 def _check_range(image):
-    if image.dtype.kind not in "uif":
-        raise ValueError(f"A photo is an array of numbers, got {image.dtype}.")
     low, high = image.min(), image.max()
     remedy = None
     if low < 0:

@@ -1,0 +1,37 @@
+"""What no model is called is named before anything heavy is imported."""
+
+import pytest
+
+from train.common.errors import RunError
+from train.inference import finding
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("a\0b", r"^the model is 'a\\x00b', with a null byte .*: take it out\.$"),
+        ("a\0.keras", r"^the model is 'a\\x00\.keras', with a null byte"),
+        ("\ud800", r"^the model is '\\ud800', with a null byte or a character that no"),
+        (
+            300 * "x",
+            "^The model x+ cannot be used .File name too long.: check its name",
+        ),
+        ("~nobody-here/run", "^~nobody-here/run begins with ~nobody-here, a home"),
+        ("nowhere", "^There is no file or folder nowhere: check the path"),
+        ("nowhere.keras", "^The model nowhere.keras cannot be used: there is no such"),
+    ],
+)
+def test_odd_names_are_refused_as_those_of_models(source, told):
+    with pytest.raises(RunError, match=told) as caught:
+        finding.find(source)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_errors_of_libraries_name_the_model(monkeypatch):
+    def fail(source):
+        raise KeyError("weights")
+
+    monkeypatch.setattr(finding, "check", fail)
+    told = "^The model vit-b16/sam cannot be used .KeyError: 'weights'.: check its name"
+    with pytest.raises(RunError, match=told):
+        finding.find("vit-b16/sam")
