@@ -33,6 +33,30 @@ class Node:
     shape: list | None = None
 
 
+def tensorflow_node(operation, inputs, outputs, shapes, constants):
+    """Returns the `Node` of an operation that has the inputs of TensorFlow.
+
+    Args:
+        operation: str, ONNX's name of it.
+        inputs: list of the names of tensors.
+        outputs: list of the names of tensors.
+        shapes: {tensor: list of int}, those that are known.
+        constants: {tensor: list of numbers}; one in the order of ONNX may be added.
+    """
+    values = constants.get(inputs[1]) if len(inputs) > 1 else None
+    shape = shapes.get(inputs[0]) if inputs else None
+    name = operation, outputs[0]
+    if operation == "Pad" and values:
+        # Of each axis before and after; ONNX has all before first.
+        constants[name] = values[::2] + values[1::2]
+        inputs = [inputs[0], name]
+    elif operation == "Resize" and values:
+        batch, _, _, channels = shape if shape and len(shape) == 4 else [1] * 4
+        constants[name] = [batch, *values, channels]
+        inputs = [inputs[0], None, None, name]
+    return Node(operation, inputs, outputs)
+
+
 def check(nodes, shapes, constants):
     """Refuses operations that compute far more numbers than those of any model.
 

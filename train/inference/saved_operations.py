@@ -8,6 +8,7 @@ import pathlib
 import re
 
 from train.common.errors import RunError, first_line
+from train.inference import saved_sizes
 from zoo.limits import GRAPH_BYTES
 from zoo.regular_files import read_bytes, read_text
 from zoo.text import named
@@ -21,7 +22,7 @@ _SAVER = re.compile(r"__inference_(_traced_(?:save|restore))_\d+")
 
 
 def check(folder):
-    """Refuses a SavedModel with operations that no export of ours has.
+    """Refuses a SavedModel with operations that no export of ours has, or huge tensors.
 
     Nothing of it is run.
 
@@ -31,12 +32,20 @@ def check(folder):
     Raises:
         RunError: it cannot be read, or has other operations, which the message names.
     """
-    if unknown := sorted(read(folder) - known()):
+    model = _parsed(folder)
+    if unknown := sorted(_all_operations(model) - known()):
         raise RunError(
             f"The SavedModel {folder} has operations that those of keras-vit export do "
             f"not have, and which may do anything: {named(unknown)}. If you trust who "
             "made it, pass trust=True."
         )
+    try:
+        saved_sizes.check(model)
+    except ValueError as error:
+        raise RunError(
+            f"The SavedModel {folder} cannot be used ({first_line(error)}): export it "
+            "again."
+        ) from error
 
 
 def known():
@@ -49,17 +58,24 @@ def read(folder):
 
     Those of its functions count, too. Arguments and errors are those of `check`.
     """
+    return _all_operations(_parsed(folder))
+
+
+def _parsed(folder):
     from tensorflow.core.protobuf import saved_model_pb2
 
     file = pathlib.Path(folder, "saved_model.pb")
     try:
-        model = saved_model_pb2.SavedModel.FromString(read_bytes(file, GRAPH_BYTES))
+        return saved_model_pb2.SavedModel.FromString(read_bytes(file, GRAPH_BYTES))
     # Which exception it is depends on the implementation of protobuf.
     except Exception as error:
         raise RunError(
             f"The SavedModel {folder} cannot be used ({type(error).__name__}: "
             f"{first_line(error)}): copy or export it again."
         ) from error
+
+
+def _all_operations(model):
     found = set()
     for meta_graph in model.meta_graphs:
         # Else, loading runs the graph and not the objects.

@@ -76,17 +76,10 @@ def _nodes(graph, operations, shapes, constants):
             list(map(int, _array(names)))
             for names in (one.InputsAsNumpy(), one.OutputsAsNumpy())
         )
-        values = constants.get(inputs[1]) if len(inputs) > 1 else None
-        if operation == "Pad" and values:
-            # Of each axis before and after; ONNX has all before first.
-            constants[operation, index] = values[::2] + values[1::2]
-            inputs = [inputs[0], (operation, index)]
-        elif operation == "Resize" and values and len(shapes[inputs[0]]) == 4:
-            batch, _, _, channels = shapes[inputs[0]]
-            constants[operation, index] = [batch, *values, channels]
-            inputs = [inputs[0], None, None, (operation, index)]
         if operation:
-            yield graph_sizes.Node(operation, inputs, outputs)
+            yield graph_sizes.tensorflow_node(
+                operation, inputs, outputs, shapes, constants
+            )
 
 
 def _array(numbers):

@@ -1,0 +1,102 @@
+"""What a SavedModel says of sizes, before TensorFlow takes memory."""
+
+import graphlib
+
+from train.inference import graph_sizes
+
+# Numbers of a constant whose values are read.
+_SMALL = 64
+# Operations of TensorFlow by the names of ONNX.
+_NAMES = {
+    "BroadcastTo": "Expand", "Cast": "Cast", "ConcatV2": "Concat",
+    "ExpandDims": "Unsqueeze", "Fill": "ConstantOfShape", "Identity": "Identity",
+    "MirrorPad": "Pad", "Mul": "Mul", "Neg": "Neg", "Pack": "Concat", "Pad": "Pad",
+    "PadV2": "Pad", "Range": "Range", "Relu": "Relu", "Reshape": "Reshape",
+    "ResizeBicubic": "Resize", "ResizeBilinear": "Resize",
+    "ResizeNearestNeighbor": "Resize", "Sqrt": "Sqrt", "Squeeze": "Squeeze",
+    "StatelessRandomUniform": "ConstantOfShape",
+    "StatelessRandomUniformV2": "ConstantOfShape", "Tile": "Tile",
+}  # fmt: skip
+
+
+def check(model):
+    """Refuses tensors of far more numbers than any model has.
+
+    Known are the sizes that a SavedModel declares, and those of what operations fill,
+    repeat or pad by constants of their function. Sizes that it computes of its images
+    are not.
+
+    Args:
+        model: a `SavedModel` message.
+
+    Raises:
+        ValueError: there are such, or operations that wait for each other.
+    """
+    for meta_graph in model.meta_graphs:
+        graph = meta_graph.graph_def
+        _check(graph.node)
+        for function in graph.library.function:
+            _check(function.node_def)
+
+
+def _check(nodes):
+    nodes = {node.name: node for node in nodes}
+    shapes, constants = {}, {}
+    for name, node in nodes.items():
+        for attribute in node.attr.values():
+            for shape in _shapes(attribute):
+                graph_sizes.check_size(_sides(shape))
+        if node.op == "Const":
+            tensor = node.attr["value"].tensor
+            shapes[name] = _sides(tensor.tensor_shape)
+            constants[name] = _values(tensor)
+    inputs = {name: [*map(_name, node.input)] for name, node in nodes.items()}
+    order = graphlib.TopologicalSorter(inputs).static_order()
+    graph_sizes.check(
+        _in_order(order, nodes, inputs, shapes, constants), shapes, constants
+    )
+
+
+def _in_order(order, nodes, inputs, shapes, constants):
+    """Yields the operations whose sizes are known, as those of ONNX."""
+    for name in order:
+        node = nodes.get(name)
+        if node is not None and (operation := _NAMES.get(node.op)):
+            # The last one is the axis.
+            given = inputs[name][: -1 if node.op == "ConcatV2" else None]
+            yield graph_sizes.tensorflow_node(
+                operation, given, [name], shapes, constants
+            )
+
+
+def _shapes(attribute):
+    match attribute.WhichOneof("value"):
+        case "shape":
+            return [attribute.shape]
+        case "tensor":
+            return [attribute.tensor.tensor_shape]
+        case "list":
+            tensors = (tensor.tensor_shape for tensor in attribute.list.tensor)
+            return [*attribute.list.shape, *tensors]
+    return []
+
+
+def _name(tensor):
+    """Returns the operation whose output a tensor is, such as `^a`, `a:1`, `a:y:0`."""
+    return tensor.removeprefix("^").partition(":")[0]
+
+
+def _sides(shape):
+    return [side.size for side in shape.dim]
+
+
+def _values(tensor):
+    """Returns the numbers of a small tensor, None of a large one or of texts."""
+    import tensorflow as tf
+
+    sides = _sides(tensor.tensor_shape)
+    if not all(0 < side <= _SMALL for side in sides) or len(sides) > 2:
+        return None
+    values = tf.make_ndarray(tensor)
+    is_small = values.size <= _SMALL and values.dtype.kind in "iuf"
+    return values.ravel().tolist() if is_small else None
