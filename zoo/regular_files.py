@@ -77,7 +77,8 @@ def expand_home(path: str | os.PathLike, name: str = "path") -> pathlib.Path:
     if not isinstance(path, (str, os.PathLike)):
         what = "one path, a str or os.PathLike"
         raise TypeError(f"{name} must be {what}, got {brief(path)}.")
-    _check_characters(path, name)
+    if "://" not in str(path):  # in URLs all characters are escaped
+        _check_characters(path, name)
     try:
         return pathlib.Path(path).expanduser()
     except RuntimeError as error:
