@@ -16,6 +16,7 @@ from train.inference import finding
             300 * "x",
             "^The model x+ cannot be used .File name too long.: check its name",
         ),
+        ("hf://a\0b/c", r"^The model hf://a\\x00b/c cannot be used .*: check its name"),
         ("~nobody-here/run", "^~nobody-here/run begins with ~nobody-here, a home"),
         ("nowhere", "^There is no file or folder nowhere: check the path"),
         ("nowhere.keras", "^The model nowhere.keras cannot be used: there is no such"),
