@@ -2,14 +2,25 @@
 
 import csv
 import difflib
+import os
 import re
 from pathlib import Path
 
 from train.common import packages
 from train.common.errors import RunError, first_line
-from train.data.registry import kind_of
+from train.data.registry import PARTS, kind_of
+from zoo import photos
 from zoo.regular_files import expand_home, missing_remedy, similar_path
 from zoo.text import named, printable
+
+# Names of subfolders, and the part that each is.
+PART_OF = {part: part for part in PARTS} | {"val": "validation"}
+LAYOUT = (
+    "expected one folder per class, such as daisy/1.jpg, or such folders in each part, "
+    "train/daisy/1.jpg and test/daisy/2.jpg"
+)
+# Files of operating systems, which need no mention.
+_SYSTEM_FILES = ("thumbs.db", "desktop.ini")
 
 
 class DataError(RunError):
@@ -64,6 +75,65 @@ def _check_folder(dataset, data_dir):
             f'there is no folder "{dataset}": {hint}pass one laid out '
             "class/*.jpg or {train,test}/class/*.jpg"
         )
+    parts = [folder / name for name in PART_OF if (folder / name).is_dir()]
+    endings = photos.endings()
+    for place in parts or [folder]:
+        classes = [entry.path for entry in entries(place) if entry.is_dir()]
+        if not classes and not parts:
+            raise no_classes(folder)
+        for path in classes:
+            # Until the first one: there may be a million.
+            if not any(is_image(entry, endings) for entry in _shown(path)):
+                raise no_images(path)
+
+
+def _shown(folder):
+    """Yields the `os.DirEntry` of all in a folder that is not hidden."""
+    # They know what is a file without asking the file system once more for each.
+    with os.scandir(folder) as found:
+        for entry in found:
+            name = entry.name
+            if not name.startswith(".") and name.lower() not in _SYSTEM_FILES:
+                yield entry
+
+
+def entries(folder):
+    """Returns the `os.DirEntry` of all in a folder that is not hidden, by name."""
+    return sorted(_shown(folder), key=lambda entry: entry.name)
+
+
+def is_image(entry, endings):
+    """Returns whether an `os.DirEntry` is a file with one of the endings of images."""
+    return entry.name.lower().endswith(endings) and entry.is_file()
+
+
+def no_classes(folder):
+    """Returns the `DataError` of a folder without folders of classes."""
+    remedy, endings = "", photos.endings()
+    if any(is_image(entry, endings) for entry in entries(folder)):
+        above = Path(folder).resolve().parent
+        remedy = (
+            "; images lie in it directly: where it is a class, pass the folder above "
+            f"it, {above}"
+        )
+    return DataError(f"{folder} has no class folders: {LAYOUT}{remedy}")
+
+
+def no_images(folder):
+    """Returns the `DataError` of the folder of a class without images."""
+    names = [entry.name for entry in entries(folder)]
+    return DataError(
+        f"{folder} has no images: {LAYOUT}; remove it, or add some "
+        f"({', '.join(photos.endings())}){heic_remedy(names)}"
+    )
+
+
+def heic_remedy(names):
+    """Returns what to install if unused files are HEIC photos, otherwise nothing."""
+    is_heic = any(str(name).lower().endswith(photos.HEIC_ENDINGS) for name in names)
+    if is_heic and ".heic" not in photos.endings():
+        return "; HEIC photos are read where pillow-heif is: pip install pillow-heif"
+    return ""
 
 
 def _refuse_file(dataset):

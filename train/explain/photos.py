@@ -10,9 +10,9 @@ import numpy as np
 import tensorflow as tf
 
 import zoo.photos
-from train.data.finding import DataError, check_paths
+from train.data.finding import DataError, check_paths, heic_remedy
 from train.data.sources.corrupt import find_corrupt
-from train.data.sources.folder_source import file_split, heic_remedy
+from train.data.sources.folder_source import file_split
 from train.data.sources.splits import check_name, named
 from zoo.preparation import shows_all
 from zoo.regular_files import expand_home

@@ -13,7 +13,7 @@ from keras_vit.structure import (
 from train.common import files
 from train.common.errors import RunError
 from train.common.progress import progress_bar
-from train.data.sources.folder_source import heic_remedy
+from train.data.finding import heic_remedy
 from train.data.sources.splits import named
 from train.data.sources.subset import spread
 from train.engine.loop import explaining_full_memory

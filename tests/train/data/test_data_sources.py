@@ -214,6 +214,18 @@ def test_folder_with_an_empty_class(folder):
         load(str(folder))
 
 
+@pytest.mark.parametrize("part", ["", "train"])
+def test_a_folder_without_images_of_a_class_is_found_before_it_is_loaded(folder, part):
+    finding.check(str(folder))
+    place = folder / "train"
+    (place / "rose" / "older").mkdir(parents=True)
+    (place / "rose" / ".hidden.png").touch()
+    with pytest.raises(DataError, match=r"train/rose has no images: expected"):
+        finding.check(str(folder if part else place))
+    with pytest.raises(DataError, match=f"daisy has no class .* above it, {place}$"):
+        finding.check(str(place / "daisy"))
+
+
 def test_folder_without_classes(tmp_path):
     write_image(tmp_path / "train" / "0.png")
     (tmp_path / "test").mkdir()

@@ -4,10 +4,9 @@ import importlib
 from collections.abc import Callable
 from pathlib import Path
 
-from train.data.finding import DataError, check
+from train.data.finding import DataError, check, heic_remedy
 from train.data.registry import kind_of
 from train.data.sources.corrupt import find_corrupt, without_corrupt
-from train.data.sources.folder_source import heic_remedy
 from train.data.sources.splits import Source, Split, check_name, named
 from zoo.preparation import check_bits
 from zoo.text import counted

@@ -1,28 +1,25 @@
 """A user's own images in folders, one per class."""
 
-import os
 import unicodedata
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
-from train.data.finding import DataError
-from train.data.registry import PARTS
+from train.data.finding import (
+    LAYOUT,
+    PART_OF,
+    DataError,
+    entries,
+    is_image,
+    no_classes,
+    no_images,
+)
 from train.data.sources.splits import Source, Split, check_name, in_memory
 from train.data.sources.subset import divide, hold_out
 from zoo import photos
 from zoo.regular_files import expand_home
 from zoo.text import printable
-
-# Files of operating systems, which need no mention.
-_SYSTEM_FILES = ("thumbs.db", "desktop.ini")
-# Names of subfolders, and the part that each is.
-_PARTS = {part: part for part in PARTS} | {"val": "validation"}
-LAYOUT = (
-    "expected one folder per class, such as daisy/1.jpg, or such folders in each part, "
-    "train/daisy/1.jpg and test/daisy/2.jpg"
-)
 
 
 def load_folder(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
@@ -61,19 +58,6 @@ def load_folder(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
     return divide(str(folder), classes, splits, validation_fraction, LAYOUT, ignored)
 
 
-def entries(folder):
-    """Returns the `os.DirEntry` of all in a folder that is not hidden, by name."""
-    # They know what is a file without asking the file system once more for each.
-    with os.scandir(folder) as found:
-        shown = [
-            entry
-            for entry in found
-            if not entry.name.startswith(".")
-            and entry.name.lower() not in _SYSTEM_FILES
-        ]
-    return sorted(shown, key=lambda entry: entry.name)
-
-
 def ignored_names(folder, paths):
     """Returns printable names of the unused files of a folder, such as `daisy/old/`."""
     return tuple(
@@ -82,18 +66,10 @@ def ignored_names(folder, paths):
     )
 
 
-def heic_remedy(names):
-    """Returns what to install if unused files are HEIC photos, otherwise nothing."""
-    is_heic = any(str(name).lower().endswith(photos.HEIC_ENDINGS) for name in names)
-    if is_heic and ".heic" not in photos.endings():
-        return "; HEIC photos are read where pillow-heif is: pip install pillow-heif"
-    return ""
-
-
 def _parts(folder):
     """Returns the folder of each part, none where it holds the classes themselves."""
     parts = {}
-    for name, part in _PARTS.items():
+    for name, part in PART_OF.items():
         if not (folder / name).is_dir():
             continue
         if part in parts:
@@ -113,7 +89,7 @@ def _parts(folder):
 
 def _whole_parts(folder):
     """Returns the folders of any parts that hold class folders."""
-    parts = {name: folder / name for name in _PARTS if (folder / name).is_dir()}
+    parts = {name: folder / name for name in PART_OF if (folder / name).is_dir()}
     return {
         name: path
         for name, path in parts.items()
@@ -168,14 +144,10 @@ def _list_images(folder, ignored):
         check_name(entry.name, str(path))
         images, others = [], []
         for file in entries(path):
-            is_image = file.name.lower().endswith(endings) and file.is_file()
-            (images if is_image else others).append(file)
+            (images if is_image(file, endings) else others).append(file)
         others = [Path(file.path) for file in others]
         if not images:
-            raise DataError(
-                f"{path} has no images: {LAYOUT}; remove it, or add some "
-                f"({', '.join(endings)}){heic_remedy(others)}"
-            )
+            raise no_images(path)
         for file in images:
             check_name(file.name, file.path)
         # macOS has accents as characters of their own: parts from two systems match.
@@ -183,13 +155,7 @@ def _list_images(folder, ignored):
         files.setdefault(name, []).extend(file.path for file in images)
         ignored += others
     if not files:
-        remedy = ""
-        if any(path.name.lower().endswith(endings) for path in ignored):
-            remedy = (
-                "; images lie in it directly: where it is a class, pass the folder "
-                f"above it, {folder.resolve().parent}"
-            )
-        raise DataError(f"{folder} has no class folders: {LAYOUT}{remedy}")
+        raise no_classes(folder)
     return files
 
 

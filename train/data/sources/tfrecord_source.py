@@ -8,9 +8,9 @@ import numpy as np
 import tensorflow as tf
 
 from train.common.progress import progress_bar
-from train.data.finding import DataError
+from train.data.finding import DataError, entries
 from train.data.registry import record_files
-from train.data.sources.folder_source import entries, ignored_names
+from train.data.sources.folder_source import ignored_names
 from train.data.sources.record_ranges import RecordFile, cut, offsets_of
 from train.data.sources.splits import Source, Split, check_name
 from train.data.sources.subset import divide
