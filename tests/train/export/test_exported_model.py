@@ -313,18 +313,28 @@ def repeated(onnx, graph):
     graph.node.extend([node, tile])
 
 
-def filled_in_a_branch(onnx, graph):
+def filled_within(onnx):
     shape = onnx.helper.make_tensor("shape", 7, [2], HUGE)
-    inner = onnx.helper.make_graph(
-        [
-            onnx.helper.make_node("Constant", [], ["shape"], value=shape),
-            onnx.helper.make_node("ConstantOfShape", ["shape"], ["v"]),
-        ],
-        "inner",
-        [],
-        [],
-    )
+    nodes = [
+        onnx.helper.make_node("Constant", [], ["shape"], value=shape),
+        onnx.helper.make_node("ConstantOfShape", ["shape"], ["v"]),
+    ]
+    return onnx.helper.make_graph(nodes, "inner", [], [])
+
+
+def filled_in_a_branch(onnx, graph):
+    inner = filled_within(onnx)
     graph.node.append(onnx.helper.make_node("If", ["c"], ["v"], then_branch=inner))
+
+
+def filled_in_a_loop(onnx, graph):
+    inner = filled_within(onnx)
+    graph.node.append(onnx.helper.make_node("Loop", ["n", "c"], ["v"], body=inner))
+
+
+def filled_in_a_loop_in_a_branch(onnx, graph):
+    filled_in_a_loop(onnx, around := onnx.GraphProto(name="around"))
+    graph.node.append(onnx.helper.make_node("If", ["c"], ["v"], then_branch=around))
 
 
 def counted(onnx, graph):
@@ -342,7 +352,7 @@ def random_numbers(onnx, graph):
     "change",
     [
         of_initializer, of_images, of_value, filled, repeated, filled_in_a_branch,
-        counted, random_numbers,
+        filled_in_a_loop, filled_in_a_loop_in_a_branch, counted, random_numbers,
     ],
 )  # fmt: skip
 def test_sizes_in_a_graph_are_bounded_before_the_runtime_takes_memory(
