@@ -91,6 +91,8 @@ def find(source):
     """
     path = expand_home(source)
     is_file = path.suffix in EXPORTS or path.name == SAVED_MODEL
+    if "://" in str(source) and not path.exists():
+        return None
     if is_file and not path.is_dir():
         if not path.is_file():
             raise RunError(f"There is no file {path}: {missing_remedy(path)}")

@@ -38,7 +38,7 @@ def find(source):
         if (run := run_of(source)) is not None:
             run.require(run.model)
             return FoundModel(run.model, run)
-        if path.suffix == ".keras":
+        if path.suffix == ".keras" and "://" not in str(source):
             if not path.exists():
                 raise RunError(
                     f"The model {source} cannot be used: there is no such file: "
@@ -46,7 +46,7 @@ def find(source):
                 )
             return FoundModel(path)
         if card is None:
-            exported = exported_model.find(path)
+            exported = exported_model.find(source)
             if exported is not None:
                 raise RunError(
                     f"{exported} is an exported file, which keras-vit predict alone "

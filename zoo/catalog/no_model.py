@@ -40,6 +40,8 @@ def refuse(path: str | os.PathLike) -> None:
 def refuse_url(url: str) -> None:
     """As `refuse`, of the file that a URL means."""
     name = urllib.parse.urlsplit(url).path
+    if name.endswith(".keras"):
+        raise CheckpointError(f"{url} is a model of Keras: download it, pass the file.")
     if what := _of_file(name, "download it for keras-vit predict"):
         raise CheckpointError(f"{url} {what}")
 

@@ -20,12 +20,23 @@ from train.inference import finding
         ("~nobody-here/run", "^~nobody-here/run begins with ~nobody-here, a home"),
         ("nowhere", "^There is no file or folder nowhere: check the path"),
         ("nowhere.keras", "^The model nowhere.keras cannot be used: there is no such"),
+        ("https://host/m.onnx", "^https://host/m.onnx is an export: download it for k"),
+        ("http://host/m.keras", "^http://host/m.keras is a model of Keras: download"),
+        (
+            "https://host/a.jpg?b=1",
+            "^https://host/a.jpg.b=1 is a photo, no model: pass",
+        ),
     ],
 )
 def test_odd_names_are_refused_as_those_of_models(source, told):
     with pytest.raises(RunError, match=told) as caught:
         finding.find(source)
     assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "m.tflite", "m.keras", "a.jpg"])
+def test_a_repository_of_the_hub_is_not_judged_by_its_name(name):
+    assert finding.find(f"hf://org/{name}") == finding.FoundModel()
 
 
 def test_errors_of_libraries_name_the_model(monkeypatch):

@@ -64,6 +64,7 @@ def test_a_path_that_is_no_model_says_what_it_is(case, tmp_path, monkeypatch):
     [
         ("https://host/a.onnx", "is an export: download it for keras-vit predict, or"),
         ("https://host/vit.tflite?download=true", "is an export: download it"),
+        ("https://host/vit.keras", "is a model of Keras: download it, pass the file."),
         ("http://host/1.jpg", "is a photo, no model: pass a model, which"),
     ],
 )
