@@ -392,7 +392,7 @@ def test_graphs_refuse_photos_that_say_their_bits_whatever_the_model_says():
     assert decode_in_graph(plain, 3, 12).numpy().max() == 1000 >> 4
 
 
-def test_features_of_a_trained_or_published_model_know_its_bits(run):
+def test_features_of_a_runs_model_know_its_bits(run):
     model = load_model(run / "model.keras")
     features = keras_vit.features(model)
     features.save(run.parent / "features.keras")
