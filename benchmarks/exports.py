@@ -50,15 +50,12 @@ def litert(path, sizes, image_size, batch, dynamic_range, family=None):
 
     from benchmarks.ours import build
     from keras_vit.engines.tflite import convert
-    from keras_vit.lean import lean
 
     model = build(sizes, image_size, family)
-    context = lean(model)
     images = tf.TensorSpec((batch, image_size, image_size, 3), "float32")
 
     def call(images):
-        with context():
-            return model(images, training=False)
+        return model(images, training=False)
 
     precision = "dynamic" if dynamic_range else "float32"
     pathlib.Path(path).write_bytes(convert(model, call, images, precision))

@@ -1,7 +1,5 @@
 """What is measured of keras_vit."""
 
-import contextlib
-
 from benchmarks import families
 from benchmarks.contest import Contender, row
 
@@ -52,7 +50,7 @@ def build(sizes, image_size, family=None, **arguments):
     return model
 
 
-def as_graph(model, images, context=contextlib.nullcontext):
+def as_graph(model, images):
     """Returns the step of a Keras model as a bare TensorFlow graph."""
     import tensorflow as tf
 
@@ -60,19 +58,16 @@ def as_graph(model, images, context=contextlib.nullcontext):
 
     @tf.function(input_signature=[tf.TensorSpec(images.shape, images.dtype)])
     def logits(images):
-        with context():
-            return model(images, training=False)
+        return model(images, training=False)
 
     return lambda: logits(images).numpy()
 
 
 @row(INFERENCE, "graph", "keras_vit", ("tensorflow", "keras_vit"))
 def graph(sizes, image_size, batch, family=None):
-    """The model in a `tf.function`, without what its logits do not need."""
-    from keras_vit.lean import lean
-
+    """The model in a `tf.function`."""
     model = build(sizes, image_size, family)
-    return as_graph(model, random_images(batch, image_size), lean(model))
+    return as_graph(model, random_images(batch, image_size))
 
 
 @row(INFERENCE, "whole-scores", "keras_vit whole scores", ("tensorflow", "keras_vit"))

@@ -4,11 +4,11 @@ import contextlib
 import itertools
 import os
 
-import keras
 import numpy as np
 
 from keras_vit.engines.predictor import Predictor
 from keras_vit.layers import PatchEncoder
+from keras_vit.models.base import of_features
 from keras_vit.preprocessing import best_classes, names_of_classes
 from keras_vit.structure import (
     bits_of,
@@ -210,7 +210,7 @@ def _predictor(model, kind, batch_size, outputs):
     ):
         of_outputs = model
         if outputs is not model.outputs[0]:
-            of_outputs = keras.Model(model.inputs[0], outputs, name=model.name)
+            of_outputs = of_features(model, outputs)
         predictor = Predictor(of_outputs, batch_size)
         setattr(model, name, predictor)
     return predictor

@@ -1,6 +1,7 @@
 """A model's layers, its grid of patches and the tokens before them."""
 
 import contextlib
+import dataclasses
 import warnings
 
 import keras
@@ -52,6 +53,25 @@ def layers_of(model, *kinds):
         elif isinstance(layer, kinds):
             found.append(layer)
     return found
+
+
+def describe(copy, model, **changes):
+    """Hands what a model is, and those in it, to a copy of its layers; returns this.
+
+    Keras's own cloning leaves it out, as the clone may be of another network. `changes`
+    are of the `ViTConfig`.
+    """
+    if (description := getattr(model, "description", None)) is not None:
+        config, size = description.config, description.image_size
+        copy.description = dataclasses.replace(
+            description,
+            config=dataclasses.replace(config, **changes),
+            image_size=size if takes_any_size(copy) else copy.input_shape[1:3],
+        )
+    for layer in model.layers:
+        if isinstance(layer, keras.Model):
+            describe(copy.get_layer(layer.name), layer, **changes)
+    return copy
 
 
 def last_layer(model):

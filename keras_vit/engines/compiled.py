@@ -5,7 +5,6 @@ import keras
 from keras_vit.engines.batches import filled, in_batches
 from keras_vit.engines.precision import recast
 from keras_vit.engines.table import KERAS
-from keras_vit.lean import lean
 
 
 class Compiled:
@@ -45,13 +44,11 @@ def _forward(model, precision):
     """
     policy = "mixed_bfloat16"
     copy = recast(model, policy) if precision == "bfloat16" else model
-    context = lean(copy)
 
     def forward(trainable, non_trainable, images):
-        with context():
-            outputs, _ = copy.stateless_call(
-                trainable, non_trainable, images, training=False
-            )
+        outputs, _ = copy.stateless_call(
+            trainable, non_trainable, images, training=False
+        )
         return outputs if copy is model else keras.ops.cast(outputs, "float32")
 
     return forward

@@ -5,7 +5,6 @@ import tensorflow as tf
 from keras_vit.engines.precision import in_precision
 from keras_vit.engines.table import threads
 from keras_vit.engines.tflite import convert
-from keras_vit.lean import lean
 
 
 def make(model, shape, precision):
@@ -13,11 +12,9 @@ def make(model, shape, precision):
     from ai_edge_litert.interpreter import Interpreter
 
     model = in_precision(model)
-    context = lean(model)
 
     def call(images):
-        with context():
-            return model(images, training=False)
+        return model(images, training=False)
 
     images = tf.TensorSpec(shape, model.inputs[0].dtype)
     kind = {"float32": "float32", "int8": "dynamic"}[precision]

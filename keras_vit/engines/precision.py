@@ -4,7 +4,7 @@ import keras
 
 from keras_vit.layers import initial_values
 from keras_vit.layers.base import with_parts
-from keras_vit.structure import layers_of
+from keras_vit.structure import describe, layers_of
 
 
 def in_precision(model, policy="float32"):
@@ -51,4 +51,4 @@ def recast(model, policy):
         return type(layer).from_config({**layer.get_config(), "dtype": policy})
 
     with initial_values.left_out():
-        return keras.models.clone_model(model, clone_function=copy)
+        return describe(keras.models.clone_model(model, clone_function=copy), model)

@@ -6,7 +6,7 @@ What has to reach them stands in one context variable, set by `running`:
     set by                          field               read by
     keras_vit.explain,              watcher             SelfAttention, TransformerBlock,
       return_attention_weights                            AttentionPooling
-    keras_vit.lean                  class_token_blocks  TransformerBlock
+    keras_vit.models.base           class_token_block   TransformerBlock
     TransformerBlock with remat     seeds               Dropout, StochasticDepth
     exports of TensorFlow's graph   whole_scores        SelfAttention
 """
@@ -39,8 +39,8 @@ class ForwardPass:
     """How layers run."""
 
     watcher: Watcher | None = None
-    # The `TransformerBlock`s that compute the class token alone.
-    class_token_blocks: frozenset = frozenset()
+    # The `TransformerBlock` that computes the class token alone.
+    class_token_block: collections.abc.Callable | None = None
     # Seed generators to iterators over the seeds that they give instead of new ones.
     seeds: dict | None = None
     # Whether attention computes the scores of all queries at once, without a loop.

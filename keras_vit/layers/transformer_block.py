@@ -174,7 +174,7 @@ class TransformerBlock(Composite):
         turns=None,
         offsets=None,
     ):
-        class_token_only |= self in forward_pass().class_token_blocks
+        class_token_only |= self is forward_pass().class_token_block
 
         def encode(tokens):
             return self._encode(tokens, training, class_token_only, turns, offsets)

@@ -11,6 +11,7 @@ from keras_vit.layers.base import Placed, with_parts
 from keras_vit.models.arguments import ANY_SIZE, size_of, takes_own_arguments
 from keras_vit.structure import (
     check_model,
+    describe,
     grid_size,
     layers_of,
     patch_stride,
@@ -91,7 +92,16 @@ def at_image_size(model, image_size, position_embedding_method=None):
         images = _input_like(model, (*image_size, model.input_shape[-1]))
         copies.copies[model] = resized = copies.of_model(model, images)
     copies.take_weights()
-    return resized
+    of_positions = {
+        "position_resizing": METHODS,
+        "relative_position_resizing": RELATIVE_METHODS,
+    }
+    changed = {
+        name: position_embedding_method
+        for name, methods in of_positions.items()
+        if position_embedding_method in methods
+    }
+    return describe(resized, model, **changed)
 
 
 def _takes_one_tensor(model):

@@ -1,5 +1,6 @@
 """The Vision Transformer as a functional model."""
 
+import dataclasses
 import functools
 import re
 
@@ -11,6 +12,7 @@ from keras_vit.layers import initial_values
 from keras_vit.layers.residual_unit import group_norm
 from keras_vit.models import arguments
 from keras_vit.models.arguments import ANY_SIZE
+from keras_vit.models.base import Description, Model
 from keras_vit.models.resizing import at_image_size
 from keras_vit.weights.loading import assign, read_weights
 from zoo.catalog.similar import similar_variants
@@ -347,15 +349,17 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
                 dtype=arguments.head_dtype(),
                 name="head",
             )(tokens)
-        model = keras.Model(images, tokens, name=name)
+        description = Description(config, image_size, class_token, pooled)
+        model = Model(images, tokens, name=name, description=description)
 
     if any_size:
         model = at_image_size(model, ANY_SIZE, position_embedding_method)
     if checkpoint is not None:
         assign(model, checkpoint, new_head, position_embedding_method)
     if pooled != pooling:
+        description = dataclasses.replace(model.description, pooling=pooling)
         all_tokens = model.get_layer("pooling").input
-        return keras.Model(model.input, all_tokens, name=name)
+        return Model(model.input, all_tokens, name=name, description=description)
     return model
 
 

@@ -7,7 +7,7 @@ from keras import ops
 from keras_vit.layers import StdConv2D
 from keras_vit.layers.base import with_parts
 from keras_vit.layers.int8 import INT8_CLASSES
-from keras_vit.structure import check_model
+from keras_vit.structure import check_model, describe
 
 _MAKERS = "keras_vit.VisionTransformer or one of the variants"
 
@@ -59,8 +59,9 @@ def quantize_weights(model):
             f"Model {model.name!r} has LoRA's kernels beside its own: save it with "
             "Model.save, which merges them, and pass the model loaded from there."
         )
-    quantized = keras.models.clone_model(
-        model, clone_function=_quantized, recursive=True
+    quantized = describe(
+        keras.models.clone_model(model, clone_function=_quantized, recursive=True),
+        model,
     )
     if not is_quantized(quantized):
         raise ValueError(

@@ -26,7 +26,6 @@ import test_remat  # noqa: E402
 from harness import flags, gradients, numpy  # noqa: E402
 
 from keras_vit import explain  # noqa: E402
-from keras_vit.lean import blocks_for_class_token, lean  # noqa: E402
 
 FAMILIES = ("registers", "rotary", "relative_bias", "attention_pooling")
 
@@ -66,10 +65,9 @@ class Checks:
         test_remat.test_less_is_kept_for_the_gradient()
 
     def the_least_arithmetic(self):
-        assert len(blocks_for_class_token(self.plain)) == 1
-        with lean(self.plain)():
-            self.same(self.plain(self.images), "plain")
         block = self.plain.get_layer("encoder_block_1")
+        assert self.plain.class_token_block is block
+        self.same(self.plain(self.images), "plain")
         first = block(self.written["tokens"], class_token_only=True)
         self.same(first, "first")
 

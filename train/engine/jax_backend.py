@@ -157,10 +157,9 @@ class JaxTrainer(Trainer):
         """Returns the new non-trainable values, and what these examples add."""
 
         def target(trained):
-            with self.lean():
-                logits, after = self.model.stateless_call(
-                    trained, fixed, inputs, training=True
-                )
+            logits, after = self.model.stateless_call(
+                trained, fixed, inputs, training=True
+            )
             loss = ops.sum(self.loss(logits, labels)) / count
             accuracy = ops.sum(self.accuracy(logits, labels)) / count
             scaled = self.loss_scale.scaled(loss) if self.loss_scale else loss
@@ -174,10 +173,7 @@ class JaxTrainer(Trainer):
         return self._compiled_answers(*self._state(self._groups[:2]), inputs, labels)
 
     def _answers(self, trained, fixed, inputs, labels):
-        with self.lean():
-            logits, _ = self.model.stateless_call(
-                trained, fixed, inputs, training=False
-            )
+        logits, _ = self.model.stateless_call(trained, fixed, inputs, training=False)
         return labels, logits, self._losses(logits, labels)
 
     def first_device(self, values):

@@ -7,7 +7,6 @@ import keras
 import tensorflow as tf
 from keras import ops
 
-from keras_vit.lean import lean
 from train.data.pipeline import NO_LABEL
 from train.engine.loss_scale import LossScale
 from train.engine.losses import count_correct, softmax_cross_entropy
@@ -59,7 +58,6 @@ class Trainer:
                     "apply() applies: build it without."
                 )
         self.model = model
-        self.lean = lean(model)
         self.optimizer = optimizer
         self.micro_batches = micro_batches
         self.clip_norm = clip_norm
@@ -251,8 +249,7 @@ class Trainer:
         """Returns what these examples add to the gradients, loss and accuracy."""
         count = tf.cast(batch_size, "float32")
         with tf.GradientTape() as tape:
-            with self.lean():
-                logits = self.model(inputs, training=True)
+            logits = self.model(inputs, training=True)
             losses = self.loss(logits, labels)
             # Divided here, not in each gradient, which would copy them all.
             loss = tf.reduce_sum(losses) / count
@@ -274,8 +271,7 @@ class Trainer:
         """
 
         def answers(inputs, labels):
-            with self.lean():
-                logits = self.model(inputs, training=False)
+            logits = self.model(inputs, training=False)
             return labels, logits, self._losses(logits, labels)
 
         found = self.strategy.run(self._compiled(answers), (inputs, labels))

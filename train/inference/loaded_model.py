@@ -12,6 +12,7 @@ import numpy as np
 
 import keras_vit
 from keras_vit.layers import PatchEncoder
+from keras_vit.models.base import of_features
 from keras_vit.structure import (
     bits_of,
     head_activation,
@@ -189,8 +190,7 @@ def _of_keras_file(path, name, config, image_size, features):
         for encoder in layers_of(model, PatchEncoder):
             encoder.preparation = preparation_of(model)
         set_bits(model, bits_of(model))
-        features_of = model.get_layer("head").input
-        model = keras.Model(model.inputs[0], features_of, name=model.name)
+        model = of_features(model, model.get_layer("head").input)
     class_names = _class_names(path, model, features)
     return LoadedModel(_name(name), model, class_names, config)
 

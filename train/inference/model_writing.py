@@ -4,6 +4,7 @@ import contextlib
 
 import keras
 
+from keras_vit.models.base import of_features
 from keras_vit.structure import (
     bits_of,
     own_image_size,
@@ -25,7 +26,7 @@ def body_and_head(model):
     if not has_head(model):
         return model, None
     head = model.layers[-1]
-    return keras.Model(model.input, head.input), head
+    return of_features(model, head.input), head
 
 
 def check_one_output(model):

