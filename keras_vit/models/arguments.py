@@ -8,7 +8,7 @@ import inspect
 import keras
 
 from zoo.head import CLASS_LISTS, checked_names
-from zoo.network import pair
+from zoo.network import pair, positive_int
 
 # The `image_size` of a model for images of any size.
 ANY_SIZE = (None, None)
@@ -61,9 +61,12 @@ def size_of(image_size):
 
 
 def number_of_classes(classes, class_names):
-    """Returns the classes of a head, by default as many as it has names."""
-    if class_names is None or classes is not None:
-        return classes
+    """Returns the classes of a head, by default as many as it has names, or None."""
+    if classes is not None:
+        hint = "; names are class_names=, a model without head has include_top=False"
+        return positive_int(classes, "classes", hint)
+    if class_names is None:
+        return None
     names = checked_names(class_names)
     return CLASS_LISTS[names] if isinstance(names, str) else len(names)
 

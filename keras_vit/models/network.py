@@ -1,0 +1,266 @@
+"""The network of a Vision Transformer, in the paper's order."""
+
+import functools
+
+import keras
+
+from keras_vit import layers
+from keras_vit.layers.residual_unit import group_norm
+from keras_vit.models.arguments import head_dtype, images_input
+from keras_vit.models.base import Description, Model
+
+# By the kind of pooling: a layer, for a number of tokens before those of the patches.
+POOLINGS = {
+    "token": lambda prefix: layers.ClassTokenPooling,
+    "gap": lambda prefix: (
+        functools.partial(layers.PatchPooling, prefix)
+        if prefix
+        else functools.partial(
+            keras.layers.GlobalAveragePooling1D, data_format="channels_last"
+        )
+    ),
+    "token_and_gap": lambda prefix: functools.partial(
+        layers.ClassTokenAndPatchPooling, prefix
+    ),
+    "distilled": lambda prefix: layers.DistillationPooling,
+    "map": lambda prefix: functools.partial(
+        layers.AttentionPooling, num_prefix_tokens=prefix
+    ),
+}
+
+
+def build(
+    config,
+    image_size,
+    *,
+    channels=3,
+    class_token=True,
+    pooling="token",
+    pooling_options=None,
+    representation_size=None,
+    head=None,
+    preparation="squash",
+    bits=None,
+    dropout_rate=0.0,
+    stochastic_depth_rate=0.0,
+    remat=False,
+    name="vision_transformer",
+):
+    """Returns the network of a `ViTConfig` with random weights.
+
+    Args:
+        config: `ViTConfig` without a field that is left to files.
+        image_size: (height, width) in pixels.
+        channels: int, of the images.
+        class_token: bool, whether there is one.
+        pooling: see `VisionTransformer`.
+        pooling_options: dict, arguments of the pooling's layer.
+        representation_size: None, or int, the size of the tanh layer before the head.
+        head: None, or a dict, arguments of the `ClassificationHead` at its end.
+        preparation: see `PatchEncoder`.
+        bits: see `PatchEncoder`.
+        dropout_rate: float in [0, 1).
+        stochastic_depth_rate: float in [0, 1), of the last block, falling linearly to
+            0 at the first.
+        remat: see `TransformerBlock`.
+        name: str.
+
+    Returns:
+        `Model`.
+
+    Source:
+        Paper section 3.1.
+
+    Example:
+        >>> config = ViTConfig(64, 2, 2, 128, patch_size=8).completed()
+        >>> build(config, (32, 32)).output_shape
+        (None, 64)
+    """
+    grid_size = config.grid_size(image_size, name=name)
+
+    # Equation 1: patches, class token, positions.
+    images = images_input(image_size, channels)
+    features = _resnet(images, config) if config.is_hybrid else images
+    tokens = layers.PatchEncoder(
+        config.patch_size, config.hidden_size, preparation, bits, name="embedding"
+    )(features)
+    positions, *block_positions = _positions(config, grid_size)
+    for layer in _before_blocks(config, class_token, positions):
+        tokens = layer(tokens)
+    tokens = keras.layers.Dropout(dropout_rate, name="dropout")(tokens)
+    if config.norm_before_blocks:
+        tokens = _norm(config, "norm_before_blocks")(tokens)
+
+    # Equations 2 and 3: the blocks.
+    for index, positions in enumerate(block_positions):
+        if positions is not None:
+            tokens = positions(tokens)
+        depth = index / max(config.num_layers - 1, 1)
+        tokens = _block(
+            config,
+            grid_size,
+            dropout_rate=dropout_rate,
+            stochastic_depth_rate=stochastic_depth_rate * depth,
+            name=f"encoder_block_{index}",
+        )(tokens, remat=remat)
+
+    # Equation 4: the norm and what it is the norm of; then the head.
+    if not config.final_norm:
+        # That the model is whole is seen by its layers' names.
+        tokens = keras.layers.Identity(name="no_encoder_norm")(tokens)
+    elif not config.norm_after_pooling:
+        tokens = _norm(config, "encoder_norm")(tokens)
+    if pooling is not None:
+        prefix = config.num_registers + config.distillation_token + class_token
+        tokens = _pooling(config, pooling, prefix, pooling_options)(tokens)
+    if config.norm_after_pooling:
+        tokens = _norm(config, "norm_after_pooling")(tokens)
+    if representation_size is not None:
+        tokens = keras.layers.Dense(
+            representation_size,
+            activation="tanh",
+            kernel_initializer="lecun_normal",
+            name="pre_logits",
+        )(tokens)
+    if head is not None:
+        tokens = layers.ClassificationHead(
+            preparation=preparation,
+            bits=bits,
+            kernel_initializer="zeros",
+            dtype=head_dtype(),
+            name="head",
+            **head,
+        )(tokens)
+    description = Description(config, image_size, class_token, pooling)
+    return Model(images, tokens, name=name, description=description)
+
+
+def _norm(config, name):
+    return layers.LayerNorm(config.layer_norm_epsilon, name=name)
+
+
+def _block(config, grid_size, **options):
+    """The block of a network: its norms, attention and perceptron."""
+    relative = config.position_embedding == "relative"
+    biased = config.relative_position_bias
+    placed = relative or biased or config.rotary != "none"
+    # Where the file or the config only says that there are factors.
+    layer_scale = 1e-5 if config.layer_scale is True else config.layer_scale
+    return layers.TransformerBlock(
+        num_heads=config.num_heads,
+        mlp_dim=config.mlp_dim,
+        activation=config.activation,
+        layer_norm_epsilon=config.layer_norm_epsilon,
+        relative_positions=relative,
+        grid_size=grid_size if placed else None,
+        num_registers=config.num_registers + config.distillation_token,
+        rotary=config.rotary,
+        rotary_grid=config.rotary_grid,
+        rotary_base=config.rotary_base,
+        attention_norm_inside=config.attention_norm_inside,
+        mlp_norm_inside=config.mlp_norm_inside,
+        norm_after=config.norm_after_branches,
+        layer_scale=layer_scale or None,
+        qkv_bias=config.qkv_bias,
+        relative_bias=config.relative_position_resizing if biased else None,
+        **options,
+    )
+
+
+def _pooling(config, kind, prefix, options):
+    """The layer of a kind of pooling, for a number of tokens before the patches."""
+    options = {"name": "pooling", **(options or {})}
+    if kind == "map":
+        # Perception Encoder's attends to the class token too.
+        prefix = 0 if config.rotary == "perception" else prefix
+        options = {
+            "num_heads": config.num_heads,
+            "mlp_dim": config.mlp_dim,
+            "activation": config.activation,
+            "layer_norm_epsilon": config.layer_norm_epsilon,
+            **options,
+        }
+    return POOLINGS[kind](prefix)(**options)
+
+
+def _resnet(images, config):
+    """The ResNet of the hybrids (paper section 3.1), whose stages may be empty."""
+    options = {"padding": config.resnet_padding, "epsilons": config.resnet_epsilons}
+    width, symmetric = config.resnet_width, config.resnet_padding == "symmetric"
+    features = layers.StdConv2D(width, 7, strides=2, name="conv_root", **options)(
+        images
+    )
+    features = group_norm("gn_root", config.resnet_epsilons)(features)
+    features = keras.layers.ReLU(name="root_relu")(features)
+    if symmetric:
+        # Zeros never win: the features are none below zero.
+        features = keras.layers.ZeroPadding2D(
+            1, data_format="channels_last", name="root_pad"
+        )(features)
+    features = keras.layers.MaxPooling2D(
+        3,
+        strides=2,
+        padding="valid" if symmetric else config.resnet_padding,
+        data_format="channels_last",
+        name="root_pool",
+    )(features)
+    for stage, num_units in enumerate(config.resnet_stages, start=1):
+        for unit in range(1, num_units + 1):
+            features = layers.ResidualUnit(
+                filters=width * 2 ** (stage - 1),
+                strides=2 if stage > 1 and unit == 1 else 1,
+                name=f"resnet_stage_{stage}_unit_{unit}",
+                **options,
+            )(features)
+    return features
+
+
+def _before_blocks(config, class_token, positions):
+    """The layers that add tokens before those of the patches, and positions."""
+    if class_token:
+        class_token = layers.ClassToken(name="class_token")
+    others = []
+    behind = 1 if config.tokens_with_positions == "class token and patches" else 0
+    for name, count in (
+        ("registers", config.num_registers),
+        ("distillation_token", int(config.distillation_token)),
+    ):
+        if count:
+            others.append(layers.RegisterTokens(count, behind, name=name))
+    order = {
+        "all": [*others, class_token, positions],
+        "patches": [positions, *others, class_token],
+        "none": [*others, class_token],
+        "class token and patches": [class_token, positions, *others],
+    }
+    return filter(None, order[config.tokens_with_positions])
+
+
+def _positions(config, grid_size):
+    """The layers that add positions at the stem and before each block, or None.
+
+    Only what released files hold has the name `keras_vit.weights` knows it by.
+    """
+    kinds = {"learned": layers.AddPositionEmbs, "2d": layers.AddPositionEmbs2D}
+    layer = kinds.get(config.position_embedding)
+    if config.tokens_with_positions == "none":
+        layer = None
+    nowhere = [None] * config.num_layers
+    if layer is None:
+        return [None, *nowhere]
+    if config.position_embedding_at == "stem":
+        name = "position_embedding"
+        if not config.has_released_positions:
+            name = f"{name}_{config.position_embedding}"
+        options = {}
+        if config.position_embedding == "learned":
+            options["resizing"] = config.position_resizing
+            if config.tokens_with_positions == "all":
+                registers = config.num_registers + config.distillation_token
+                options["num_registers"] = registers
+        return [layer(grid_size, name=name, **options), *nowhere]
+    if config.position_embedding_at == "every_layer_shared":
+        shared = layer(grid_size, name="shared_position_embedding")
+        return [None, *[shared] * config.num_layers]
+    names = [f"position_embedding_{index}" for index in range(config.num_layers)]
+    return [None, *(layer(grid_size, name=name) for name in names)]
