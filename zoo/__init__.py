@@ -8,15 +8,12 @@ The ground floor: NumPy only, no Keras, no TensorFlow.
     224
 """
 
-import sys
-
-from zoo import network
 from zoo.catalog import augreg, registry
 from zoo.catalog.families import HubModel
 from zoo.catalog.labels import LABEL_FILES, class_names
 from zoo.catalog.registry import PublishedModel
 from zoo.files.checkpoint import Checkpoint, CheckpointError, read, write
-from zoo.network import ARCHITECTURES, Architecture, ViTConfig
+from zoo.network import ARCHITECTURES, ViTConfig
 from zoo.position_embedding import resize
 from zoo.store import StoreError, fetch, verify
 
@@ -27,11 +24,8 @@ from zoo.catalog.model_card import (  # isort: skip
     Accuracy, CatalogError, Citation, Inference, ModelCard,
 )  # fmt: skip
 
-# Where `Semantics` was before it became a part of `ViTConfig`.
-semantics = sys.modules["zoo.semantics"] = network
-
 __all__ = [
-    "ARCHITECTURES", "LABEL_FILES", "Accuracy", "Architecture", "CatalogError",
+    "ARCHITECTURES", "LABEL_FILES", "Accuracy", "CatalogError",
     "Checkpoint", "CheckpointError", "Citation", "HubModel", "Inference",
     "ModelCard", "PublishedModel", "StoreError", "ViTConfig", "augreg", "class_names",
     "default_classifier", "default_release", "fetch", "find", "get", "list_models",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import dataclasses
 import math
@@ -58,7 +57,6 @@ RESIZING = ("position_resizing", "relative_position_resizing")
 # what a query attends to, or, where there is a distillation token, the mean of that
 # and the class token.
 POOLINGS = ("token", "gap", "token_and_gap", "map", "distilled")
-_Released = collections.namedtuple("Semantics", RELEASED, defaults=RELEASED.values())
 CHOICES = {
     "activation": ("gelu_tanh", "gelu", "quick_gelu", "swiglu"),
     "resnet_padding": ("same", "symmetric"),
@@ -293,6 +291,33 @@ class ViTConfig:
         """The sizes by name, those of a ResNet included."""
         return {name: getattr(self, name) for name in SIZES}
 
+    @classmethod
+    def released(cls, *, num_heads=None, **computed) -> ViTConfig:
+        """Returns a config without sizes that computes as the released files do.
+
+        `ViTConfig(...)` leaves to the file what is not given.
+
+        Args:
+            num_heads: int, for files that do not hold it.
+            **computed: by names in `RELEASED`, what is computed otherwise.
+
+        Raises:
+            ValueError: a value is None.
+            TypeError: there is no such name.
+
+        Example:
+            >>> ViTConfig.released(activation="gelu").layer_norm_epsilon
+            1e-06
+        """
+        if unknown := computed.keys() - RELEASED.keys():
+            raise TypeError(
+                f"ViTConfig.released() takes no {', '.join(sorted(unknown))}: pass "
+                f"num_heads, {', '.join(RELEASED)}."
+            )
+        if nulls := [name for name, value in computed.items() if value is None]:
+            raise ValueError(f"{', '.join(nulls)} must have a value, got None.")
+        return cls(num_heads=num_heads, **RELEASED | computed)
+
     @property
     def computed(self) -> dict[str, object]:
         """What sources differ in, by name; None where the file decides."""
@@ -446,21 +471,6 @@ class ViTConfig:
             representation_size,
             class_token,
         )
-
-
-Architecture = ViTConfig
-
-
-def Semantics(*values, num_heads=None, **named) -> ViTConfig:  # noqa: N802
-    """Returns a `ViTConfig` without sizes that is as released but for these values.
-
-    `ViTConfig(...)` leaves to the file what is not given. Values are given by name, or
-    in the order of `RELEASED`; `num_heads` is for files that do not hold it.
-    """
-    computed = _Released(*values, **named)._asdict()
-    if nulls := [name for name, value in computed.items() if value is None]:
-        raise ValueError(f"{', '.join(nulls)} must have a value, got None.")
-    return ViTConfig(num_heads=num_heads, **computed)
 
 
 def positive_int(value, name: str, hint: str = "") -> int:

@@ -8,28 +8,26 @@ import pytest
 
 import zoo
 from zoo.files import description
-from zoo.network import RELEASED, SIZES, Semantics
+from zoo.network import RELEASED, SIZES
 
 GOLDENS = pathlib.Path(__file__).parents[1] / "goldens"
 TOKEN = zoo.ViTConfig(48, 3, 3, 96, 8)
 STEM = zoo.ViTConfig(48, 2, 3, 96, 2, resnet_stages=(), resnet_width=32)
 
 
-def test_names_of_the_versions_before():
-    from zoo.semantics import Semantics as OldSemantics
-
-    assert OldSemantics is zoo.semantics.Semantics is Semantics
-    assert zoo.Architecture is zoo.ViTConfig
-    said = OldSemantics("gelu", 1e-5, input_std=[1, 2, 3])
+def test_as_released_but_for_some_values():
+    said = zoo.ViTConfig.released(
+        activation="gelu", layer_norm_epsilon=1e-5, input_std=[1, 2, 3]
+    )
     assert (said.activation, said.layer_norm_epsilon) == ("gelu", 1e-5)
     assert (said.input_std, said.resnet_padding) == ((1.0, 2.0, 3.0), "same")
-    assert said.differences(OldSemantics()).keys() == {
+    assert said.differences(zoo.ViTConfig.released()).keys() == {
         "activation",
         "layer_norm_epsilon",
         "input_std",
     }
-    with pytest.raises(TypeError, match="keyword argument 'hidden_size'"):
-        OldSemantics(hidden_size=3)
+    with pytest.raises(TypeError, match="takes no hidden_size: pass num_heads"):
+        zoo.ViTConfig.released(hidden_size=3)
 
 
 def test_what_is_none_is_as_the_file_says():
@@ -62,12 +60,19 @@ def test_a_checkpoint_has_the_whole_description(tmp_path):
     assert checkpoint.image_size == (32, 32)
     path = tmp_path / "a.safetensors"
     zoo.write(path, checkpoint, semantics=zoo.ViTConfig(activation="gelu"))
-    assert zoo.read(path).semantics == Semantics(activation="gelu")
+    assert zoo.read(path).semantics == zoo.ViTConfig.released(activation="gelu")
     again = zoo.read(path, semantics=zoo.ViTConfig(layer_norm_epsilon=1e-5))
-    assert again.semantics == Semantics("gelu", 1e-5)
-    assert zoo.read(path, semantics=Semantics()).semantics == Semantics()
+    assert again.semantics == zoo.ViTConfig.released(
+        activation="gelu", layer_norm_epsilon=1e-5
+    )
+    assert (
+        zoo.read(path, semantics=zoo.ViTConfig.released()).semantics
+        == zoo.ViTConfig.released()
+    )
     zoo.write(path, again, semantics=zoo.ViTConfig(input_mean=(0, 0, 0)))
-    assert zoo.read(path).semantics == Semantics("gelu", 1e-5, (0, 0, 0))
+    assert zoo.read(path).semantics == zoo.ViTConfig.released(
+        activation="gelu", layer_norm_epsilon=1e-5, input_mean=(0, 0, 0)
+    )
     with pytest.raises(zoo.CheckpointError, match="num_heads 4 is stated.* have 3"):
         zoo.read(path, semantics=zoo.ViTConfig(num_heads=4))
 
@@ -87,7 +92,7 @@ def test_headers_are_those_of_the_versions_before():
     }
     header = {"format": "pt", "keras_vit": json.dumps(entry)}
     found = description.from_metadata(header, "a.safetensors")
-    assert found.config.semantics == Semantics("gelu")
+    assert found.config.semantics == zoo.ViTConfig.released(activation="gelu")
     assert (found.config.num_heads, found.grid_size) == (3, (4, 7))
     assert description.to_metadata(found) == header
 
@@ -123,32 +128,14 @@ def test_parameters_of_relative_positions():
 
 def test_what_a_file_leaves_null_is_not_as_released():
     with pytest.raises(ValueError, match="layer_norm_epsilon, input_std must have a"):
-        Semantics(layer_norm_epsilon=None, input_std=None)
-    assert Semantics(activation="gelu").activation == "gelu"
-
-
-@pytest.mark.parametrize(
-    ("values", "named", "error", "message"),
-    [
-        (range(7), {}, TypeError, "takes from 1 to 7 positional arguments"),
-        (
-            ["gelu"],
-            {"activation": "gelu"},
-            TypeError,
-            "multiple values for argument 'activation'",
-        ),
-        ([None], {}, ValueError, "activation must have a value, got None"),
-    ],
-)
-def test_semantics_that_are_none(values, named, error, message):
-    with pytest.raises(error, match=message):
-        Semantics(*values, **named)
+        zoo.ViTConfig.released(layer_norm_epsilon=None, input_std=None)
+    assert zoo.ViTConfig.released(activation="gelu").activation == "gelu"
 
 
 @pytest.mark.parametrize("value", ["1e-6", True, float("nan"), 1e39, 10**400, 0])
 def test_an_epsilon_is_a_positive_number(value):
     with pytest.raises(ValueError, match="layer_norm_epsilon must be a positive num"):
-        Semantics(layer_norm_epsilon=value)
+        zoo.ViTConfig.released(layer_norm_epsilon=value)
 
 
 def test_a_resnet_goes_with_a_patch_size():

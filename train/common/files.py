@@ -152,15 +152,12 @@ def _remove_abandoned(path, now):
                 temporary.unlink()
 
 
-def remove_temporaries(folder, others=_TEMPORARY):
-    """Removes what killed processes left in a folder; no other may write to it.
-
-    `others` is a pattern of further names that are surely temporary.
-    """
+def remove_temporaries(folder):
+    """Removes what killed processes left in a folder; no other may write to it."""
     if not folder.is_dir():
         return
     for name in os.listdir(folder):
-        if re.fullmatch(f"{_TEMPORARY}|{others}", name):
+        if re.fullmatch(_TEMPORARY, name):
             path = folder / name
             if path.is_file() and not path.is_symlink():
                 path.unlink(missing_ok=True)

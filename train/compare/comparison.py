@@ -31,9 +31,8 @@ def compare(runs, *, output, measure=False, batch_size=32, command=""):
     Returns:
         Dict as in the `.json`: `dataset`, `test_examples`, `command` and
         `measured_batch_size`; `classes`, dicts with `name` and `examples`; and `runs`,
-        dicts of each run's settings and results. Of these, `is_wall_time` is False
-        where the training speed leaves out the time between the steps, as in reports
-        of earlier versions. None is what was not measured, or cannot be counted.
+        dicts of each run's settings and results, None where something was not
+        measured or cannot be counted.
 
     Raises:
         RunError: a run is not finished or damaged, the runs are of different data or
@@ -146,8 +145,6 @@ def _row(name, report, model):
         "multiply_adds": arithmetic,
         "training_images_per_second": report.get("images_per_second"),
         "training_seconds": report.get("seconds"),
-        # Reports name the loss since their times are wall times.
-        "is_wall_time": "loss_function" in report,
     }
 
 

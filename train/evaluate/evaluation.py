@@ -150,9 +150,6 @@ def evaluate(
             "model's outputs, from 0."
         )
     summary["calibration"] = calibration(answered)
-    if (directory / "report.json").exists():
-        # A picture of earlier versions' reports, which now show mistakes.
-        (directory / "predictions.png").unlink(missing_ok=True)
     results = write_report(
         directory,
         config={

@@ -53,13 +53,13 @@ def in_training(loaded, model, source, part, split, data_dir, skip_corrupt):
     # Which images were left out is known where they were left out again.
     if not is_same or (has_corrupt and not (skip_corrupt and divided is source)):
         return mask, []
-    facts = run_data.facts_of(limited, loaded.config.get("train_examples"))
+    facts = run_data.facts_of(limited)
     return mask, _changes(model, source.name, facts)
 
 
 def _changes(model, name, facts):
     """Returns a warning if the data are not those of the run's directory."""
-    differences = RunDirectory(model).changed_data(*facts)
+    differences = RunDirectory(model).changed_data(facts)
     if not differences:
         return []
     # Hashes of the names of files, and long lists, say nothing to a person.

@@ -83,7 +83,6 @@ def report_folder(source, out_dir, name, record, data=None):
     folder = make_folder(default if out_dir is None else out_dir, "--out_dir")
     if out_dir is None and (folder / record).exists():
         earlier = read_json(folder / record, "remove it, or pass --out_dir")
-        # Earlier versions did not write it.
         other = str(earlier.get("source", source))
         # A project that was moved has its models where they were in it.
         place = os.sep + source.removeprefix(os.getcwd() + os.sep)

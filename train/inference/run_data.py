@@ -22,31 +22,27 @@ def limit(source, train_examples, test_examples):
     )
 
 
-def facts_of(source, train_examples):
+def facts_of(source):
     """Returns the facts of a limited source that the `data.json` of a run has.
 
-    Those of the second dict were not written by earlier versions: the number of test
-    images, the absolute path of the user's own files, and a hash of the file names of
-    each split.
+    Of the user's own files these are also the absolute path, and a hash of the names of
+    each split's files.
     """
     facts = {
         "training images": source.train.num_examples,
         "validation images": source.validation.num_examples if source.validation else 0,
+        "test images": source.test.num_examples,
         "classes": source.class_names,
     }
-    if source.train.num_examples == train_examples:
-        # Runs from before this was written had others, and cannot go on with these.
-        facts["choice of training images"] = "by class"
-    since = {"test images": source.test.num_examples}
     if registry.kind_of(source.name).is_own:
-        since["path"] = registry.real_path(source.name)
+        facts["path"] = registry.real_path(source.name)
     for part in ("train", "validation", "test"):
         if (paths := _files(getattr(source, part))) is not None:
             # A folder may be moved, and its classes stay with their files.
             names = ("/".join(pathlib.Path(path).parts[-2:]) for path in paths)
             text = "\n".join(names).encode("utf-8", "surrogateescape")
-            since[f"files of {part}"] = hashlib.sha256(text).hexdigest()[:16]
-    return facts, since
+            facts[f"files of {part}"] = hashlib.sha256(text).hexdigest()[:16]
+    return facts
 
 
 def seen(split, trained):

@@ -31,9 +31,6 @@ from zoo.regular_files import (
     read_text,
 )
 
-# A checkpoint that an earlier version had not finished.
-_EARLIER_TEMPORARY = r"\.step-\d{8}-[a-z0-9_]{8}\.npz"
-
 
 class RunDirectory:
     """The paths of a run's files, in the directory `path`."""
@@ -98,7 +95,7 @@ class RunDirectory:
             remove_temporaries(self.path)
             # A link may lead to a folder that other runs write to.
             if not self.checkpoints.is_symlink():
-                remove_temporaries(self.checkpoints, _EARLIER_TEMPORARY)
+                remove_temporaries(self.checkpoints)
             yield
 
     def _owner(self):
@@ -124,11 +121,11 @@ class RunDirectory:
                 "--run_dir of a finished run."
             )
         if steps is None:
-            self._claim(self.config, settings, "settings", {})
+            self._claim(self.config, settings, "settings")
         elif not extend:
             is_finished = self._last_step() == steps
             remedy = "--extend to train on from its end" if is_finished else ""
-            self._claim(self.config, settings, "settings", {}, remedy)
+            self._claim(self.config, settings, "settings", remedy)
         elif (taken := self._last_step()) != steps:
             raise RunError(
                 f"The newest checkpoint in {self.path} is of step {taken:,}, not of "
@@ -163,33 +160,29 @@ class RunDirectory:
             return None
         earlier, now = _read(self.config), _as_read(settings)
         steps = earlier.get("steps")
-        others = {*_differing(earlier, settings, {})} - {"warmup_steps"}
+        others = {*_differing(earlier, settings)} - {"warmup_steps"}
         is_more = isinstance(steps, int) and steps < now.get("steps", 0)
         return steps if others == {"steps"} and is_more else None
 
     def _last_step(self):
         return max(checkpoint_steps(self.checkpoints), default=0)
 
-    def claim_data(self, facts, since=None):
-        """Writes the facts of a run's data, or checks that they have not changed.
+    def claim_data(self, facts):
+        """Writes the facts of a run's data, or checks that they have not changed."""
+        self._claim(self.data, facts, "data")
 
-        `since` are further facts, which earlier versions did not write.
-        """
-        self._claim(self.data, facts, "data", since or {})
-
-    def changed_data(self, facts, since):
+    def changed_data(self, facts):
         """Returns how the data differ from those that the run began with, list of str.
 
-        The arguments are those of `claim_data`. A run without the file has none.
+        The facts are those of `claim_data`. A run without the file has none.
         """
         if not self.data.exists():
             return []
-        return _differences(_read(self.data, "remove it"), facts, since)
+        return _differences(_read(self.data, "remove it"), facts)
 
-    def _claim(self, file, settings, kind, since, remedy=""):
-        facts, settings = settings, _as_read(settings | since)
+    def _claim(self, file, settings, kind, remedy=""):
         if not self.is_begun():
-            write_json(file, settings)
+            write_json(file, _as_read(settings))
             return
         if not file.exists():
             raise RunError(
@@ -198,7 +191,7 @@ class RunDirectory:
                 "--run_dir."
             )
         earlier = _read(file)
-        if differences := _differences(earlier, facts, since):
+        if differences := _differences(earlier, settings):
             raise RunError(
                 f"{self.path} holds a run with other {kind}: "
                 f"{', '.join(differences)}. Pass the same to continue it, "
@@ -233,8 +226,8 @@ class RunDirectory:
         def checked(found):
             if missing := [name for name in more if name not in found]:
                 raise RunError(
-                    f"{self.results} has no {', '.join(missing)} (an earlier version "
-                    f"wrote it, or it was changed): {remedy}."
+                    f"{self.results} has no {', '.join(missing)}, so it was changed: "
+                    f"{remedy}."
                 )
             found["config"]["dataset"], found["config"]["model"], found["test_examples"]
             float(found["test_accuracy"]), int(found["parameters"])
@@ -333,16 +326,16 @@ def _as_read(settings):
     return json.loads(json.dumps(settings))
 
 
-def _differences(earlier, settings, since):
-    now = _as_read(settings | since)
+def _differences(earlier, settings):
+    now = _as_read(settings)
     return [
         f"{name} {earlier.get(name)!r} (now {now.get(name)!r})"
-        for name in _differing(earlier, settings, since)
+        for name in _differing(earlier, settings)
     ]
 
 
-def _differing(earlier, settings, since):
-    now = _as_read(settings | since)
+def _differing(earlier, settings):
+    now = _as_read(settings)
     return [
         name
         for name in sorted(settings.keys() | earlier.keys())
@@ -355,12 +348,6 @@ def _agree(name, earlier, now):
         return True
     if name == "dataset" and isinstance(earlier, str) and isinstance(now, str):
         return is_same(earlier, now)
-    if name == "model" and isinstance(earlier, dict) and isinstance(now, dict):
-        # Earlier versions had fewer fields, and None says nothing.
-        earlier, now = (
-            {field: value for field, value in model.items() if value is not None}
-            for model in (earlier, now)
-        )
     if name == "micro_batches" and earlier == "auto":
         # Where what was chosen is too much for another machine.
         return True

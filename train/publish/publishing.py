@@ -22,7 +22,7 @@ from train.inference.saved_model import write_saved_model
 from train.reports.model_page import PICTURES, model_page
 from zoo.catalog import registry
 from zoo.files.opening import EXTENSIONS
-from zoo.network import FAMILIES, SIZES, Semantics
+from zoo.network import FAMILIES, SIZES
 from zoo.regular_files import file_lock, missing_remedy
 from zoo.store import digest
 from zoo.text import brief, is_safe
@@ -139,7 +139,11 @@ def _write_model(folder, run, name, licence, report, class_names, trained):
     plain = {name: FAMILIES[name] for name in families}
     other = families != plain or kind_of_pooling(trained) not in ("token", "gap")
     other |= bits_of(trained) is not None
-    if other or Semantics(**model_arrays.computed(trained)) != Semantics():
+    if (
+        other
+        or zoo.ViTConfig.released(**model_arrays.computed(trained))
+        != zoo.ViTConfig.released()
+    ):
         # Its metadata describe the computation, and the bits of photos.
         weights = registry.WEIGHTS[1]
     keras_vit.save_released_weights(trained, folder / weights)

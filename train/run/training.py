@@ -242,7 +242,7 @@ def check_source(recipe, source, directory, devices, *, is_decoded):
     """
     if not devices.is_chief:
         return
-    directory.claim_data(*run_data.facts_of(source, recipe.train_examples))
+    directory.claim_data(run_data.facts_of(source))
     if source.skipped:
         write_text(directory.skipped, "\n".join(source.skipped) + "\n")
     is_new = not checkpoint_steps(directory.checkpoints)

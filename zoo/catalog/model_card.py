@@ -5,7 +5,7 @@ import urllib.parse
 from typing import NamedTuple
 
 from zoo.head import CLASS_LISTS
-from zoo.network import ARCHITECTURES, Semantics, ViTConfig
+from zoo.network import ARCHITECTURES, ViTConfig
 from zoo.text import PrintableError
 
 BUCKET = "https://storage.googleapis.com/vit_models"
@@ -138,7 +138,7 @@ class ModelCard:
     file_size: int | None = None
     sha256: str | None = None
     accuracies: tuple[Accuracy, ...] = ()
-    semantics: ViTConfig = Semantics()
+    semantics: ViTConfig = ViTConfig.released()
     licence: str = "Apache-2.0"
     notes: str = ""
     inferred: tuple[Inference, ...] = ()

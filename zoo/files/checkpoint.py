@@ -530,7 +530,7 @@ def _check_name(path, naming, semantics):
         values = ", ".join(f"{name}={value!r}" for name, (value, _) in lost.items())
         reason = (
             f"an .npz cannot say {values}, and would be read as one of the released "
-            "models: write a .safetensors, or pass semantics=zoo.semantics.Semantics() "
+            "models: write a .safetensors, or pass semantics=zoo.ViTConfig.released() "
             "for the released models' numbers"
         )
     if reason:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from zoo import limits, regular_files
 from zoo.files.archive import CheckpointError
 from zoo.head import PROBLEM_TYPES, Head, check_problem_type, checked_names
-from zoo.network import FAMILIES, Semantics, ViTConfig, pair, positive_int
+from zoo.network import FAMILIES, ViTConfig, pair, positive_int
 from zoo.preparation import check_bits, check_preparation
 from zoo.text import brief
 
@@ -78,7 +78,7 @@ def from_metadata(metadata, path) -> Description | None:
         if entry:
             raise ValueError(f"unknown {', '.join(entry)}")
         grid = None if grid is None else pair(tuple(grid), "grid_size")
-        config = Semantics(num_heads=heads, **computed)
+        config = ViTConfig.released(num_heads=heads, **computed)
         config = dataclasses.replace(config, **families)
         return Description(config, grid, pooling, pooling_heads, head=head)
     except MALFORMED as error:

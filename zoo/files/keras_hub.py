@@ -8,13 +8,13 @@ from zoo.files.archive import CheckpointError
 from zoo.files.description import Description
 from zoo.files.h5 import H5
 from zoo.head import Head
-from zoo.network import Semantics
+from zoo.network import ViTConfig
 from zoo.preparation import Preparation
 from zoo.text import brief
 
 COLUMN = "keras_hub"
 # Keras's "gelu", which keras-hub uses, is the exact one.
-DEFAULTS = Semantics(activation="gelu")
+DEFAULTS = ViTConfig.released(activation="gelu")
 
 _CONFIG = "config.json"
 _CONVERTERS = ("preprocessor.json", "image_converter.json")
@@ -126,7 +126,12 @@ def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
     converter_file, converter = _converter(folder)
     mean, std = _inputs(converter_file, converter)
     epsilon = config.get("layer_norm_epsilon", DEFAULTS.layer_norm_epsilon)
-    network = Semantics(DEFAULTS.activation, epsilon, mean, std)
+    network = ViTConfig.released(
+        activation=DEFAULTS.activation,
+        layer_norm_epsilon=epsilon,
+        input_mean=mean,
+        input_std=std,
+    )
     height, width, _ = config.get("image_shape") or (None, None, None)
     shape = height and (height, width)
     grid = description.grid_of(shape, config.get("patch_size"))

@@ -14,13 +14,13 @@ from zoo.files.archive import CheckpointError
 from zoo.files.description import Description
 from zoo.files.names import flat_patches
 from zoo.head import Head
-from zoo.network import Semantics, ViTConfig, pair
+from zoo.network import ViTConfig, pair
 from zoo.preparation import INTERPOLATIONS, Preparation
 from zoo.text import brief
 
 COLUMN = "timm"
 # `resample_abs_pos_embed` widens its cubic kernel when it shrinks.
-DEFAULTS = Semantics(activation="gelu", resnet_epsilons="timm")
+DEFAULTS = ViTConfig.released(activation="gelu", resnet_epsilons="timm")
 _RESIZING = "bicubic"
 
 _CONFIG = "config.json"
@@ -277,7 +277,7 @@ def described(
     by_default = dict(zip(names, architectures.INPUTS[key], strict=True))
     mean, std = description.channels(file, names, {**by_default, **inputs})
     prefixed = token or registers
-    network = Semantics(
+    network = ViTConfig.released(
         num_heads=arguments.get("num_heads"),
         activation="swiglu" if said["swiglu"] else _ACTIVATIONS[said["act_layer"]],
         layer_norm_epsilon=said["epsilon"] or DEFAULTS.layer_norm_epsilon,

@@ -18,11 +18,11 @@ from zoo.files.description import APART, Description
 from zoo.files.names import flat_patches
 from zoo.files.timm import may_be_joined
 from zoo.head import Head
-from zoo.network import ROTARY_BASES, Semantics, ViTConfig
+from zoo.network import ROTARY_BASES, ViTConfig
 from zoo.text import brief
 
 COLUMN = "transformers"
-DEFAULTS = Semantics(activation="gelu", layer_norm_epsilon=1e-12)
+DEFAULTS = ViTConfig.released(activation="gelu", layer_norm_epsilon=1e-12)
 
 _CONFIG = "config.json"
 BESIDE = (_CONFIG, *image_processors.FILES)
@@ -391,7 +391,7 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
             f"{', '.join(_ACTIVATIONS)} are supported."
         )
     inputs = image_processors.read(folder, INPUTS[kind.inputs], kind.processor)
-    network = Semantics(
+    network = ViTConfig.released(
         num_heads=config.get("num_attention_heads", kind.heads if config else None),
         activation="swiglu" if gated else _ACTIVATIONS[activation],
         layer_norm_epsilon=config.get("layer_norm_eps", kind.epsilon),

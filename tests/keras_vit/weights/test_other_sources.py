@@ -17,7 +17,6 @@ from peer_models import IMAGENET, TIMM_NAMES, difference, photos
 import keras_vit
 import zoo
 from keras_vit import VARIANTS, VisionTransformer, ViTConfig
-from zoo.network import Semantics
 
 # The largest difference as a fraction of the largest logit; a whole ResNet of random
 # weights makes more of each rounding.
@@ -82,7 +81,7 @@ class TestTimm:
         assert built.get_layer("encoder_block_1").activation == "gelu"
         check(ours(built, images), expected)
         # The other form of GELU would show.
-        checkpoint = zoo.read(path, num_heads=3, semantics=Semantics())
+        checkpoint = zoo.read(path, num_heads=3, semantics=zoo.ViTConfig.released())
         other = VisionTransformer(TINY, checkpoint)
         assert difference(ours(other, images), expected) > TOLERANCE / 2
 
@@ -117,7 +116,9 @@ class TestTimm:
             mlp_ratio=2,
             num_classes=10,
         )
-        said = Semantics("gelu", resnet_epsilons="timm", resnet_padding=padding)
+        said = zoo.ViTConfig.released(
+            activation="gelu", resnet_epsilons="timm", resnet_padding=padding
+        )
         checkpoint = zoo.read(path, num_heads=3, semantics=said)
         if padding == "same":
             found = zoo.read(path, num_heads=3).semantics
@@ -163,7 +164,9 @@ class TestTimm:
             "depth": 2,
             "num_classes": 10,
         }
-        said = Semantics("gelu", input_mean=IMAGENET_MEAN, input_std=IMAGENET_STD)
+        said = zoo.ViTConfig.released(
+            activation="gelu", input_mean=IMAGENET_MEAN, input_std=IMAGENET_STD
+        )
         config = dataclasses.replace(VARIANTS["ViT-Ti_16"], num_layers=2)
         expected = timm(peer_models.save_timm, path, images, **arguments)
         checkpoint = zoo.read(path, semantics=said, num_heads=3)
@@ -199,7 +202,7 @@ class TestTimm:
         checkpoint, entry = zoo.read(goldens / f"{name}.npz"), golden_index[name]
         grid = tuple(side // entry["patch_size"] for side in entry["image_size"])
         path, images = tmp_path / "model.safetensors", photos(entry["image_size"])
-        said = Semantics(activation=activation)
+        said = zoo.ViTConfig.released(activation=activation)
         zoo.write(path, checkpoint.arrays, grid, naming="timm", semantics=said)
         expected, _ = timm(
             peer_models.load_timm, images, f"local-dir:{tmp_path}", pretrained=True
@@ -271,7 +274,12 @@ class TestTransformers:
         images = photos(32)
         expected = save(tmp_path, images, hidden_act=hidden_act, layer_norm_eps=1e-3)
         checkpoint = zoo.read(tmp_path)
-        assert checkpoint.semantics.computed == Semantics(activation, 1e-3).computed
+        assert (
+            checkpoint.semantics.computed
+            == zoo.ViTConfig.released(
+                activation=activation, layer_norm_epsilon=1e-3
+            ).computed
+        )
         assert checkpoint.num_heads == 3
         check(ours(VisionTransformer(TINY, tmp_path), images), expected)
 
@@ -280,7 +288,12 @@ class TestTransformers:
         path, images = tmp_path / file, photos(32)
         expected = save(path, images)
         found = zoo.read(path, num_heads=3).semantics
-        assert found.computed == Semantics("gelu", 1e-12).computed
+        assert (
+            found.computed
+            == zoo.ViTConfig.released(
+                activation="gelu", layer_norm_epsilon=1e-12
+            ).computed
+        )
         check(ours(VisionTransformer(TINY, path), images), expected)
 
     def test_an_image_processor_with_imagenets_inputs(self, save, tmp_path):
@@ -422,7 +435,7 @@ class TestSemantics:
     @pytest.fixture
     def path(self, goldens, tmp_path):
         path = tmp_path / "exact.safetensors"
-        said = Semantics(activation="gelu", layer_norm_epsilon=1e-5)
+        said = zoo.ViTConfig.released(activation="gelu", layer_norm_epsilon=1e-5)
         zoo.write(path, zoo.read(goldens / "token.npz").arrays, semantics=said)
         return path
 
@@ -471,7 +484,7 @@ class TestSemantics:
 
     def test_inputs_of_a_hybrid_cannot_change(self, goldens, golden_index):
         path = goldens / "hybrid_stem.npz"
-        said = Semantics(input_mean=IMAGENET_MEAN, input_std=IMAGENET_STD)
+        said = zoo.ViTConfig.released(input_mean=IMAGENET_MEAN, input_std=IMAGENET_STD)
         checkpoint = zoo.read(path, semantics=said)
         config = dataclasses.replace(
             config_of(checkpoint), resnet_stages=(), resnet_width=32

@@ -57,7 +57,7 @@ def lock(folder):
 READERS = {
     ".run.lock": lock,
     "config.json": lambda folder: RunDirectory(folder).read_config(),
-    "data.json": lambda folder: RunDirectory(folder).changed_data({}, {}),
+    "data.json": lambda folder: RunDirectory(folder).changed_data({}),
     "class_names.txt": lambda folder: RunDirectory(folder).read_class_names(),
     "model.keras": lambda folder: load_model(folder / "model.keras"),
     "images.csv": lambda folder: load_csv(folder / "images.csv", None, 0.1, False),

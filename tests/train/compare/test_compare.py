@@ -1,7 +1,6 @@
 """Runs side by side, as a user compares them."""
 
 import json
-import shutil
 
 import keras
 import numpy as np
@@ -128,26 +127,6 @@ def test_without_measuring(runs, tmp_path):
     page = (tmp_path / "compare.md").read_text()
     assert "Images/s now" not in page and "```sh" not in page
     assert json.loads((tmp_path / "compare.json").read_text()) == found
-
-
-def test_how_the_training_was_timed(runs, tmp_path):
-    """Reports of earlier versions do not name the loss, nor hold wall times."""
-    for folder in runs:
-        other = shutil.copytree(folder, tmp_path / folder.name)
-        report = json.loads((other / "report.json").read_text())
-        report["loss_function"] = "softmax cross-entropy"
-        if folder == runs[1]:
-            del report["seconds"], report["images_per_second"]
-        (other / "report.json").write_text(json.dumps(report))
-    page = tmp_path / "compare.md"
-    by_wall_time = "by wall time, from the first batch to the end of the last step"
-    comparison.compare([tmp_path / folder.name for folder in runs], output=page)
-    assert by_wall_time in page.read_text()
-    assert "Not so" not in page.read_text() and "median" not in page.read_text()
-    found = comparison.compare([tmp_path / "vi_t", runs[1]], output=page)
-    assert [row["is_wall_time"] for row in found["runs"]] == [True, False]
-    assert by_wall_time in page.read_text()
-    assert "Not so those of resnet, whose reports are of an earlier" in page.read_text()
 
 
 def test_runs_of_one_name(runs, tmp_path):

@@ -467,9 +467,6 @@ def test_another_model_of_the_same_name(weights, tmp_path, monkeypatch):
     before.touch()
     with pytest.raises(RunError, match=f"another model, {before}"):
         evaluation_data.report_folder("tiny.npz", None, *names)
-    # Reports of earlier versions do not name the model's file.
-    (folder / "report.json").write_text(json.dumps({"model": "tiny"}))
-    assert evaluation_data.report_folder("vit-b16/sam", None, *names)[0] == folder
 
 
 def test_models_that_scale_pixels_themselves(tmp_path):

@@ -129,8 +129,7 @@ def trained_on(folder, tmp_path, names=tuple(COLOURS), fraction=0.0):
     config = {"dataset": str(folder), "validation_fraction": fraction}
     (run / "config.json").write_text(json.dumps(config))
     source = sources.load(str(folder), validation_fraction=fraction)
-    facts, since = run_data.facts_of(source, None)
-    (run / "data.json").write_text(json.dumps(facts | since))
+    (run / "data.json").write_text(json.dumps(run_data.facts_of(source)))
     return run
 
 

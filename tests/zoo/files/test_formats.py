@@ -9,7 +9,7 @@ import pytest
 import zoo
 from zoo import released_names
 from zoo.files import foreign, h5, names, safetensors, timm
-from zoo.network import FAMILIES, Semantics, ViTConfig
+from zoo.network import FAMILIES, ViTConfig
 from zoo.released_names import BLOCK
 
 GOLDENS = pathlib.Path(__file__).parents[2] / "goldens"
@@ -101,7 +101,9 @@ class TestRoundTrips:
         + [(name, "transformers") for name in PLAIN],
     )
     def test_safetensors(self, name, naming, tmp_path):
-        said = Semantics("gelu", 1e-6, input_mean=(0.1, 0.2, 0.3))
+        said = zoo.ViTConfig.released(
+            activation="gelu", layer_norm_epsilon=1e-6, input_mean=(0.1, 0.2, 0.3)
+        )
         path = write(tmp_path, name, naming, semantics=said)
         again = zoo.read(path)
         assert_same(again.arrays, golden(name).arrays)
@@ -134,7 +136,9 @@ class TestRoundTrips:
 
     def test_without_our_header_the_settings_say_the_same(self, tmp_path):
         for naming in foreign.WRITTEN:
-            said = Semantics("gelu_tanh", input_std=(0.1, 0.2, 0.3))
+            said = zoo.ViTConfig.released(
+                activation="gelu_tanh", input_std=(0.1, 0.2, 0.3)
+            )
             path = write(tmp_path, "token", naming, semantics=said)
             table, data = header(path)
             table["__metadata__"] = {"format": "pt"}
@@ -169,7 +173,7 @@ class TestWriting:
     )
     def test_other_models(self, name, naming, semantics, message, tmp_path):
         with pytest.raises(zoo.CheckpointError, match=message):
-            write(tmp_path, name, naming, semantics=Semantics(**semantics))
+            write(tmp_path, name, naming, semantics=zoo.ViTConfig.released(**semantics))
         assert list(tmp_path.iterdir()) == []
 
     def test_other_names(self, tmp_path):
@@ -178,7 +182,7 @@ class TestWriting:
                 zoo.write(tmp_path / file, golden(), naming=naming)
 
     def test_an_npz_says_nothing_but_arrays(self, tmp_path):
-        said = Semantics(activation="gelu")
+        said = zoo.ViTConfig.released(activation="gelu")
         with pytest.raises(zoo.CheckpointError, match="activation='gelu'.*safetensors"):
             zoo.write(tmp_path / "a.npz", golden().arrays, semantics=said)
 
@@ -391,7 +395,7 @@ class TestSettings:
         path = self.settings(tmp_path, "timm", {})
         (tmp_path / "config.json").write_text('{"recipe": 1}')
         found = zoo.read(path, num_heads=3).semantics
-        assert found.computed == Semantics("gelu").computed
+        assert found.computed == zoo.ViTConfig.released(activation="gelu").computed
         assert found.position_resizing == "bicubic"
 
     def test_heads_that_nothing_tells(self, tmp_path):
@@ -430,8 +434,8 @@ class TestSettings:
 
     def test_semantics_in_place_of_what_is_said(self, tmp_path):
         path = self.settings(tmp_path, "timm", {})
-        found = zoo.read(path, semantics=Semantics()).semantics
-        assert found.computed == Semantics().computed
+        found = zoo.read(path, semantics=zoo.ViTConfig.released()).semantics
+        assert found.computed == zoo.ViTConfig.released().computed
 
     def test_positions_without_the_class_tokens(self, tmp_path):
         path = self.settings(tmp_path, "timm", {})
@@ -447,7 +451,9 @@ class TestSettings:
         table = checkpoint.arrays["Transformer/posembed_input/pos_embedding"]
         np.testing.assert_array_equal(table, theirs["pos_embed"])
         with pytest.raises(zoo.CheckpointError, match="tokens_with_positions='patches"):
-            zoo.write(tmp_path / "a.npz", checkpoint, semantics=Semantics())
+            zoo.write(
+                tmp_path / "a.npz", checkpoint, semantics=zoo.ViTConfig.released()
+            )
         (tmp_path / "config.json").unlink()
         with pytest.raises(zoo.CheckpointError, match="16 positions are a square grid"):
             zoo.read(path, num_heads=3)
@@ -574,4 +580,4 @@ class TestInfinite:
 )
 def test_semantics_that_are_not(change):
     with pytest.raises(ValueError, match=next(iter(change))):
-        Semantics(**change)
+        zoo.ViTConfig.released(**change)

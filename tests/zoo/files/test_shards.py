@@ -11,7 +11,6 @@ import zoo
 from zoo import ViTConfig
 from zoo.files import description, names, safetensors
 from zoo.files.description import Description
-from zoo.network import Semantics
 
 GOLDENS = pathlib.Path(__file__).parents[2] / "goldens"
 INDEX = "model.safetensors.index.json"
@@ -109,7 +108,7 @@ def test_every_naming(folder, tmp_path):
 
 
 def test_what_the_headers_say(tmp_path):
-    said = Semantics("gelu", 1e-5)
+    said = zoo.ViTConfig.released(activation="gelu", layer_norm_epsilon=1e-5)
     theirs = names.from_released("timm", golden().arrays, 3)
     write(
         tmp_path,

@@ -153,7 +153,7 @@ def model(tmp_path):
     folder = tmp_path / "saved"
     folder.mkdir()
     checkpoint = zoo.read(GOLDENS / "token.npz")
-    said = zoo.semantics.Semantics("gelu", input_mean=(0.1, 0.2, 0.3))
+    said = zoo.ViTConfig.released(activation="gelu", input_mean=(0.1, 0.2, 0.3))
     path = folder / "model.safetensors"
     zoo.write(path, checkpoint, naming="transformers", semantics=said)
     content = path.read_bytes()
