@@ -6,34 +6,13 @@ import keras_vit_start
 keras_vit_start.need_ours("zoo")
 keras_vit_start.need_backend()
 
-from keras_vit import explain
+from keras_vit import explain, layers
 from keras_vit.engines.predictor import Predictor
 from keras_vit.inference import classify, embed
 from keras_vit.layers import (
-    MLP,
     AddPositionEmbs,
-    AddPositionEmbs2D,
-    AttentionPooling,
-    ClassificationHead,
     ClassToken,
-    ClassTokenAndPatchPooling,
-    ClassTokenPooling,
-    DistillationPooling,
-    GroupNorm,
-    LayerNorm,
-    LayerScale,
     PatchEncoder,
-    PatchGrid,
-    PatchMap,
-    PatchOffsets,
-    PatchPooling,
-    RegisterTokens,
-    RelativePositionBias,
-    ResidualUnit,
-    RotaryPositions,
-    SelfAttention,
-    StdConv2D,
-    StochasticDepth,
     TransformerBlock,
 )
 from keras_vit.models.features import features
@@ -64,23 +43,20 @@ from zoo import ARCHITECTURES as VARIANTS
 from zoo import ViTConfig
 
 __all__ = [
-    "MLP", "VARIANTS", "AddPositionEmbs", "AddPositionEmbs2D", "AttentionPooling",
-    "ClassToken", "ClassTokenAndPatchPooling", "ClassTokenPooling",
-    "ClassificationHead", "DistillationPooling", "GroupNorm", "LayerNorm", "LayerScale",
-    "PatchEncoder", "PatchGrid", "PatchMap", "PatchOffsets", "PatchPooling",
-    "Predictor", "RegisterTokens", "RelativePositionBias",
+    "VARIANTS", "AddPositionEmbs", "ClassToken", "PatchEncoder", "Predictor",
     "R26_ViT_B32", "R26_ViT_S32", "R50_ViT_B16", "R50_ViT_L32", "R_ViT_Ti16",
-    "ResidualUnit", "RotaryPositions", "SelfAttention", "StdConv2D", "StochasticDepth",
     "TransformerBlock",
     "ViTConfig", "ViT_B8", "ViT_B16", "ViT_B32", "ViT_H14", "ViT_L16", "ViT_L32",
     "ViT_S16", "ViT_S32", "ViT_Ti16", "VisionTransformer", "__version__",
     "at_image_size", "classify", "decode_predictions", "embed", "explain", "features",
-    "load_model",
+    "layers", "load_model",
     "load_released_weights", "preprocess_input", "quantize_weights",
     "save_released_weights",
 ]  # fmt: skip
 
 
 def __getattr__(name):
-    moved = ": BiT is in train.baselines" if "bit" in name.lower() else ""
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{moved}.")
+    remedy = ": BiT is in train.baselines" if "bit" in name.lower() else ""
+    if name in layers.__all__:
+        remedy = f": it is keras_vit.layers.{name}"
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{remedy}.")

@@ -6,7 +6,8 @@ import functools
 import keras
 from harness import randomize
 
-from keras_vit import PatchPooling, TransformerBlock, VisionTransformer, ViTConfig
+from keras_vit import TransformerBlock, VisionTransformer, ViTConfig
+from keras_vit.layers import PatchPooling
 
 PLAIN = ViTConfig(hidden_size=24, num_layers=2, num_heads=3, mlp_dim=40, patch_size=8)
 HYBRID = dataclasses.replace(PLAIN, patch_size=1, resnet_stages=(1, 1), resnet_width=32)

@@ -80,7 +80,9 @@ def test_functions_and_modules_exist(page):
     assert [name for name in found if not is_there(name)] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [DOCS / "paper.md", DOCS / "design.md"], ids=lambda page: page.name
+)
 def test_commands_and_modules_of_train_exist(page):
     found = set(re.findall(r"\b((?:train|benchmarks)(?:\.[a-z_]\w*)+)", text_of(page)))
     assert found

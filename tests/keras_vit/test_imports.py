@@ -18,7 +18,7 @@ VARIANTS_RUN = {"ViT_Ti16", "R_ViT_Ti16"}
 RETURNS_NOTHING = {"Features", "Filters", "ViTConfig"}
 PUBLIC = {
     name: getattr(package, name)
-    for package in (keras_vit, keras_vit.explain, figures)
+    for package in (keras_vit, keras_vit.layers, keras_vit.explain, figures)
     for name in package.__all__
 }
 
@@ -54,6 +54,8 @@ def test_names_that_moved_say_where():
             AttributeError, match=f"'{name}': BiT is in train.baselines"
         ):
             getattr(keras_vit, name)
+    with pytest.raises(AttributeError, match="'MLP': it is keras_vit.layers.MLP"):
+        _ = keras_vit.MLP
     with pytest.raises(
         AttributeError, match="'keras_vit' has no attribute 'ViT_B17'.$"
     ):

@@ -122,7 +122,7 @@ def test_new_heads_forget_what_others_answer():
 
 def test_an_unknown_problem_type_is_refused():
     with pytest.raises(ValueError, match="problem_type must be one of"):
-        keras_vit.ClassificationHead(2, problem_type="ranking")
+        keras_vit.layers.ClassificationHead(2, problem_type="ranking")
 
 
 @pytest.mark.parametrize("include_top", [True, False])

@@ -39,7 +39,7 @@ def build(name, *, weights=None, image_size=224, classes):
     except Exception as error:
         hint = f" (weights are {known_weights}, or none)" if weights else ""
         raise RunError(f"The baseline {name} cannot be built: {error}{hint}") from error
-    logits = keras_vit.ClassificationHead(
+    logits = keras_vit.layers.ClassificationHead(
         classes, kernel_initializer="zeros", dtype="float32", name="head"
     )(body.output)
     return keras.Model(body.input, logits, name=body.name)

@@ -82,14 +82,14 @@ def _attention_pooling(layer, input_shape):
 
 
 _COUNTS = {
-    keras_vit.AttentionPooling: _attention_pooling,
+    keras_vit.layers.AttentionPooling: _attention_pooling,
     keras.layers.Dense: _dense,
     # StdConv2D is one.
     keras.layers.Conv2D: _convolution,
     keras.layers.DepthwiseConv2D: _convolution,
     keras_vit.PatchEncoder: _convolution,
-    keras_vit.SelfAttention: _attention,
-    keras_vit.MLP: _mlp,
+    keras_vit.layers.SelfAttention: _attention,
+    keras_vit.layers.MLP: _mlp,
     keras_vit.TransformerBlock: _block,
-    keras_vit.ResidualUnit: _unit,
+    keras_vit.layers.ResidualUnit: _unit,
 }

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from keras_vit import AddPositionEmbs, AddPositionEmbs2D, explain
+from keras_vit import AddPositionEmbs, explain
 from keras_vit.explain.one_pass import inspect
+from keras_vit.layers import AddPositionEmbs2D
 from keras_vit.structure import grid_size, layers_of
 from train.common.errors import RunError
 from train.data import pipeline

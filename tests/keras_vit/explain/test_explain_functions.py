@@ -175,7 +175,7 @@ def test_similarity_equals_numpy(positions, at):
     for layer in model.layers:
         if isinstance(layer, keras_vit.AddPositionEmbs):
             tables.append(np.array(layer.position_embedding)[0, 1:])
-        if isinstance(layer, keras_vit.AddPositionEmbs2D):
+        if isinstance(layer, keras_vit.layers.AddPositionEmbs2D):
             row, column = (
                 np.array(layer.row_embedding),
                 np.array(layer.column_embedding),

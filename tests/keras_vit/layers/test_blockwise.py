@@ -71,7 +71,7 @@ def test_output_and_gradients(tokens, how, dtype, block_size):
 
 
 def test_a_graph_goes_with_its_predictor(block_size):
-    layer = keras_vit.SelfAttention(3)
+    layer = keras_vit.layers.SelfAttention(3)
     spec = tf.TensorSpec((None, 7, 24))
     function = tf.function(lambda tokens: layer(tokens), autograph=False)
     graph = weakref.ref(function.get_concrete_function(spec).graph)
@@ -86,7 +86,7 @@ def test_a_graph_goes_with_its_predictor(block_size):
 def test_layer(policy, arguments, block_size):
     # The gradient of a key's bias is zero, and found as what roundings leave.
     arguments = {**arguments, "qkv_bias": "query and value"}
-    layer = keras_vit.SelfAttention(3, dtype=policy, **arguments)
+    layer = keras_vit.layers.SelfAttention(3, dtype=policy, **arguments)
     tokens = normal((2, 7, 24))
     layer.build(tokens.shape)
 
@@ -117,7 +117,7 @@ def loops(layer, length=7, **arguments):
 
 
 def test_where_all_scores_are_computed_at_once(block_size):
-    plain = keras_vit.SelfAttention(3, dropout_rate=0.1)
+    plain = keras_vit.layers.SelfAttention(3, dropout_rate=0.1)
     assert loops(plain) == 1
     assert loops(plain, training=True) == 0
     assert loops(plain, class_token_only=True) == 0
@@ -125,10 +125,10 @@ def test_where_all_scores_are_computed_at_once(block_size):
     assert loops(plain, length=2) == loops(plain, length=None) == 0
     with running(whole_scores=True):
         assert loops(plain) == 0
-    with_offsets = keras_vit.SelfAttention(3, relative_positions=True)
+    with_offsets = keras_vit.layers.SelfAttention(3, relative_positions=True)
     assert loops(with_offsets) == 0
     with_biases = {"relative_bias": "bilinear", "grid_size": (2, 3)}
-    assert loops(keras_vit.SelfAttention(3, **with_biases)) == 0
+    assert loops(keras_vit.layers.SelfAttention(3, **with_biases)) == 0
 
 
 def test_exports_have_no_loop(block_size, monkeypatch):

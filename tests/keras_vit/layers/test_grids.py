@@ -8,8 +8,8 @@ import pytest
 from harness import check_config, normal, numpy, randomize
 
 import zoo
-from keras_vit import AddPositionEmbs, AddPositionEmbs2D, PatchGrid, PatchMap, layers
-from keras_vit.layers import rotation
+from keras_vit import AddPositionEmbs, layers
+from keras_vit.layers import AddPositionEmbs2D, PatchGrid, PatchMap, rotation
 from zoo.position_embedding import (
     METHODS,
     RELATIVE_METHODS,

@@ -417,14 +417,14 @@ def test_class_token_comes_first():
     found = numpy(layer(tokens))
     np.testing.assert_array_equal(found[:, 0], np.tile(numpy(layer.token)[0], (2, 1)))
     np.testing.assert_array_equal(found[:, 1:], tokens)
-    pooled = keras_vit.ClassTokenPooling()(found)
+    pooled = keras_vit.layers.ClassTokenPooling()(found)
     np.testing.assert_array_equal(numpy(pooled), found[:, 0])
 
 
 @pytest.mark.parametrize("prefix", [0, 1, 3])
 def test_patches_are_averaged_without_what_comes_before(prefix):
     tokens = normal((2, 7, 24))
-    found = keras_vit.PatchPooling(num_prefix_tokens=prefix)(tokens)
+    found = keras_vit.layers.PatchPooling(num_prefix_tokens=prefix)(tokens)
     expected = tokens[:, prefix:].astype("float64").mean(axis=1)
     np.testing.assert_allclose(numpy(found), expected, atol=1e-6)
 
@@ -437,7 +437,7 @@ def test_positions_are_added():
 
 
 def test_attention():
-    layer = built(keras_vit.SelfAttention(3), None, 7, 24)
+    layer = built(keras_vit.layers.SelfAttention(3), None, 7, 24)
     tokens = 2 * normal((2, 7, 24))
     output, weights = layer(tokens, return_attention_weights=True)
     expected_output, expected_weights = attention_reference(tokens, layer)
@@ -453,7 +453,7 @@ def test_attention():
 @pytest.mark.parametrize("training", [False, True])
 def test_class_token_only(name, training):
     arguments = {"num_heads": 3} | ({"mlp_dim": 40} if "Block" in name else {})
-    layer = built(getattr(keras_vit, name)(**arguments), None, 7, 24)
+    layer = built(getattr(layers, name)(**arguments), None, 7, 24)
     tokens = 2 * normal((2, 7, 24))
     output, weights = layer(tokens, return_attention_weights=True)
     for given in (tokens, keras.Input((7, 24))):
@@ -509,7 +509,7 @@ def test_remat_has_the_same_gradients(class_token_only):
 
 
 def test_layer_norm():
-    layer = built(keras_vit.LayerNorm(), None, 7, 24)
+    layer = built(keras_vit.layers.LayerNorm(), None, 7, 24)
     for offset, scale in ((0.0, 1.0), (100.0, 3.0), (0.0, 1e-3)):
         tokens = (offset + scale * normal((2, 7, 24))).astype("float32")
         expected = norm_reference(tokens.astype("float64"), layer)
@@ -522,7 +522,7 @@ def test_gradients_of_layer_norm(training, policy):
     class Shifted(keras.layers.Layer):
         def build(self, shape):
             self.shift = self.add_weight(shape[1:], "zeros", name="shift")
-            self.norm = keras_vit.LayerNorm(dtype=self.dtype_policy)
+            self.norm = keras_vit.layers.LayerNorm(dtype=self.dtype_policy)
             self.norm.build(shape)
 
         def call(self, tokens, training=None):
@@ -611,7 +611,7 @@ def test_attention_weights_of_symbolic_tokens(name):
     init_arguments, *_ = LAYERS[name]
     # The number of tokens may be unknown where positions have no part in it.
     without = {"relative_positions": False, "rotary": "none", "relative_bias": None}
-    layer = getattr(keras_vit, name)(
+    layer = getattr(layers, name)(
         **init_arguments | without | {"grid_size": None}, dtype="mixed_bfloat16"
     )
     tokens = keras.Input((None, 24))
@@ -627,7 +627,7 @@ def test_attention_weights_of_symbolic_tokens(name):
 
 
 def test_mlp_has_the_tanh_gelu():
-    layer = built(keras_vit.MLP(40), None, 7, 24)
+    layer = built(keras_vit.layers.MLP(40), None, 7, 24)
     tokens = 2 * normal((2, 7, 24))
     # Near enough to tell the two forms apart: they differ by up to 5e-4.
     np.testing.assert_allclose(
@@ -636,7 +636,7 @@ def test_mlp_has_the_tanh_gelu():
 
 
 def test_mlp_with_the_exact_gelu():
-    layer = built(keras_vit.MLP(40, activation="gelu"), None, 7, 24)
+    layer = built(keras_vit.layers.MLP(40, activation="gelu"), None, 7, 24)
     tokens = 2 * normal((2, 7, 24))
     hidden = tokens.astype("float64") @ numpy(layer.expand.kernel)
     hidden += numpy(layer.expand.bias)
@@ -645,12 +645,12 @@ def test_mlp_with_the_exact_gelu():
     np.testing.assert_allclose(numpy(layer(tokens)), expected, atol=1e-5)
     assert np.abs(expected - mlp_reference(tokens, layer)).max() > 1e-4
     with pytest.raises(ValueError, match="quick_gelu, swiglu, got 'relu'"):
-        keras_vit.MLP(40, activation="relu")
+        keras_vit.layers.MLP(40, activation="relu")
 
 
 @pytest.mark.parametrize("activation", ["quick_gelu", "swiglu"])
 def test_mlp_of_other_families(activation):
-    layer = built(keras_vit.MLP(40, activation=activation), None, 7, 24)
+    layer = built(keras_vit.layers.MLP(40, activation=activation), None, 7, 24)
     tokens = normal((2, 7, 24))
     hidden = tokens @ numpy(layer.expand.kernel) + numpy(layer.expand.bias)
     if activation == "swiglu":
@@ -679,7 +679,7 @@ def test_a_block_with_layer_scale_and_without_biases():
     branch = numpy(plain.mlp(block.mlp_norm(state.astype("float32"))))
     expected = state + branch * numpy(block.mlp_scale.gamma)
     np.testing.assert_allclose(numpy(block(tokens)), expected, atol=1e-5)
-    first = keras_vit.LayerScale(0.3)(tokens)
+    first = keras_vit.layers.LayerScale(0.3)(tokens)
     np.testing.assert_allclose(numpy(first), 0.3 * tokens, rtol=1e-6)
 
 
@@ -687,7 +687,7 @@ def test_a_block_with_layer_scale_and_without_biases():
 def test_rotary_positions(kind):
     """What attends to what depends on the offset of two patches alone."""
     options = {"grid_size": (3, 4), "rotary": kind, "num_registers": 2}
-    layer = built(keras_vit.SelfAttention(2, **options), None, 15, 24)
+    layer = built(keras_vit.layers.SelfAttention(2, **options), None, 15, 24)
     tokens = np.tile(normal((1, 1, 24)), (1, 15, 1))
     _, weights = layer(tokens, return_attention_weights=True)
     scores = np.log(numpy(weights))[0, :, 3:, 3:].reshape(2, 3, 4, 3, 4)
@@ -704,7 +704,7 @@ def test_rotary_positions(kind):
         )
     assert np.ptp(scores[:, 0, 0]) > 1e-3
     with pytest.raises(ValueError, match="rotary positions, which need a grid_size"):
-        keras_vit.SelfAttention(2, rotary=kind)(tokens)
+        keras_vit.layers.SelfAttention(2, rotary=kind)(tokens)
 
 
 @pytest.mark.parametrize("others", [0, 1, 3])
@@ -712,7 +712,11 @@ def test_relative_position_bias(others):
     """Each pair of patches has the bias of its offset, the others have three."""
     grid, heads, registers = (3, 4), 2, max(others - 1, 0)
     layer = built(
-        keras_vit.RelativePositionBias(grid, registers), None, heads, None, 12 + others
+        keras_vit.layers.RelativePositionBias(grid, registers),
+        None,
+        heads,
+        None,
+        12 + others,
     )
     table = numpy(layer.table)
     assert len(table) == 5 * 7 + (3 if others else 0)
@@ -736,12 +740,12 @@ def test_relative_position_bias(others):
     with pytest.raises(ValueError, match="has positions for"):
         layer(scores[..., :-1])
     with pytest.raises(ValueError, match="a relative_bias, which needs a grid_size"):
-        keras_vit.SelfAttention(2, relative_bias="geometric")(normal((2, 7, 24)))
+        keras_vit.layers.SelfAttention(2, relative_bias="geometric")(normal((2, 7, 24)))
 
 
 def test_attention_with_relative_position_bias():
     options = {"grid_size": (2, 3), "relative_bias": "geometric"}
-    layer = built(keras_vit.SelfAttention(3, **options), None, 7, 24)
+    layer = built(keras_vit.layers.SelfAttention(3, **options), None, 7, 24)
     tokens = normal((2, 7, 24))
     biases = numpy(layer.position_bias.biases())
     expected, weights = attention_reference(tokens, layer, biases)
@@ -759,9 +763,12 @@ def test_attention_with_relative_position_bias():
 def test_relative_position_bias_of_any_size_needs_offsets():
     options = {"grid_size": (2, 3), "relative_bias": "geometric"}
     with pytest.raises(ValueError, match="known number of tokens"):
-        built(keras_vit.SelfAttention(3, **options), None, None, 24)
+        built(keras_vit.layers.SelfAttention(3, **options), None, None, 24)
     layer = built(
-        keras_vit.SelfAttention(3, num_prefix_tokens=1, **options), None, None, 24
+        keras_vit.layers.SelfAttention(3, num_prefix_tokens=1, **options),
+        None,
+        None,
+        24,
     )
     assert layer.position_bias.table.shape == (3 * 5 + 3, 3)
     with pytest.raises(ValueError, match="pass it offsets, the output of PatchOffsets"):
@@ -771,7 +778,7 @@ def test_relative_position_bias_of_any_size_needs_offsets():
 def test_registers_are_put_behind_the_class_token():
     tokens = normal((2, 7, 24))
     for after in (0, 1):
-        layer = built(keras_vit.RegisterTokens(3, after), None, 7, 24)
+        layer = built(keras_vit.layers.RegisterTokens(3, after), None, 7, 24)
         found, registers = numpy(layer(tokens)), numpy(layer.registers)[0]
         np.testing.assert_array_equal(found[:, :after], tokens[:, :after])
         np.testing.assert_array_equal(found[:, after : after + 3], [registers] * 2)
@@ -781,19 +788,21 @@ def test_registers_are_put_behind_the_class_token():
 
 def test_pooling_of_two_tokens():
     tokens = normal((2, 7, 24))
-    found = numpy(keras_vit.ClassTokenAndPatchPooling(3)(tokens))
+    found = numpy(keras_vit.layers.ClassTokenAndPatchPooling(3)(tokens))
     np.testing.assert_array_equal(found[:, :24], tokens[:, 0])
     mean = tokens[:, 3:].mean(axis=1)
     np.testing.assert_allclose(found[:, 24:], mean, atol=1e-6)
-    both = numpy(keras_vit.DistillationPooling(concatenate=True)(tokens))
+    both = numpy(keras_vit.layers.DistillationPooling(concatenate=True)(tokens))
     np.testing.assert_array_equal(both, tokens[:, :2].reshape(2, 48))
     mean = tokens[:, :2].mean(axis=1)
-    found = numpy(keras_vit.DistillationPooling()(tokens))
+    found = numpy(keras_vit.layers.DistillationPooling()(tokens))
     np.testing.assert_allclose(found, mean, atol=1e-6)
 
 
 def test_attention_pooling():
-    layer = built(keras_vit.AttentionPooling(3, 40, num_prefix_tokens=2), None, 7, 24)
+    layer = built(
+        keras_vit.layers.AttentionPooling(3, 40, num_prefix_tokens=2), None, 7, 24
+    )
     tokens = normal((2, 7, 24))
 
     def projected(part, values):
@@ -811,7 +820,7 @@ def test_attention_pooling():
     expected = pooled + numpy(layer.mlp(layer.norm(pooled[:, None])))[:, 0]
     np.testing.assert_allclose(numpy(layer(tokens)), expected, atol=1e-5)
     with pytest.raises(ValueError, match="num_heads=5 does not divide"):
-        keras_vit.AttentionPooling(5, 40)(tokens)
+        keras_vit.layers.AttentionPooling(5, 40)(tokens)
 
 
 def test_transformer_block():
@@ -836,7 +845,7 @@ def test_transformer_block():
     ],
 )
 def test_std_conv(sides, kernel_size, strides):
-    layer = keras_vit.StdConv2D(5, kernel_size, strides=strides)
+    layer = keras_vit.layers.StdConv2D(5, kernel_size, strides=strides)
     built(layer, None, *sides, 3)
     layer.kernel.assign(0.1 * numpy(layer.kernel) + 0.02)
     images = normal((2, *sides, 3))
@@ -846,7 +855,7 @@ def test_std_conv(sides, kernel_size, strides):
 
 
 def test_std_conv_adds_its_epsilon_to_the_deviation():
-    layer = keras_vit.StdConv2D(4, 3)
+    layer = keras_vit.layers.StdConv2D(4, 3)
     built(layer, None, 6, 6, 3)
     # Deviations around 1e-5: an epsilon on the variance, or none, is far off.
     layer.kernel.assign(1e-5 * normal(layer.kernel.shape))
@@ -856,7 +865,7 @@ def test_std_conv_adds_its_epsilon_to_the_deviation():
 
 
 def test_std_conv_with_the_epsilon_of_timm():
-    layer = keras_vit.StdConv2D(4, 3, epsilons="timm")
+    layer = keras_vit.layers.StdConv2D(4, 3, epsilons="timm")
     built(layer, None, 6, 6, 3)
     layer.kernel.assign(1e-4 * normal(layer.kernel.shape))
     images = normal((1, 6, 6, 3))
@@ -866,11 +875,11 @@ def test_std_conv_with_the_epsilon_of_timm():
     expected = same_convolution(images, kernel, (1, 1))
     np.testing.assert_allclose(numpy(layer(images)), expected, rtol=1e-3, atol=1e-4)
     with pytest.raises(ValueError, match='"released" or "timm", got \'torch\''):
-        keras_vit.StdConv2D(4, 3, epsilons="torch")
+        keras_vit.layers.StdConv2D(4, 3, epsilons="torch")
 
 
 def test_residual_unit_hands_its_arguments_on():
-    unit = keras_vit.ResidualUnit(8, 2, 4, padding="symmetric", epsilons="timm")
+    unit = keras_vit.layers.ResidualUnit(8, 2, 4, padding="symmetric", epsilons="timm")
     unit.build((None, 8, 7, 16))
     for part in ("1", "2", "3", "_proj"):
         convolution = getattr(unit, f"conv{part}")
@@ -880,9 +889,9 @@ def test_residual_unit_hands_its_arguments_on():
 
 @pytest.mark.parametrize("side", [8, 9])
 def test_std_conv_with_symmetric_padding(side):
-    layer = keras_vit.StdConv2D(4, 3, strides=2, padding="symmetric")
+    layer = keras_vit.layers.StdConv2D(4, 3, strides=2, padding="symmetric")
     built(layer, None, side, side, 3)
-    valid = keras_vit.StdConv2D(4, 3, strides=2, padding="valid")
+    valid = keras_vit.layers.StdConv2D(4, 3, strides=2, padding="valid")
     valid.build((None, side + 2, side + 2, 3))
     valid.kernel.assign(layer.kernel)
     images = normal((1, side, side, 3))
@@ -896,11 +905,11 @@ def test_std_conv_with_symmetric_padding(side):
 )
 def test_symmetric_padding_counts_dilation(size, dilation, margins):
     options = {"dilation_rate": dilation}
-    layer = keras_vit.StdConv2D(4, size, padding="symmetric", **options)
+    layer = keras_vit.layers.StdConv2D(4, size, padding="symmetric", **options)
     assert layer.compute_output_shape((None, 9, 11, 3)) == (None, 9, 11, 4)
     built(layer, None, 9, 11, 3)
     down, across = margins
-    valid = keras_vit.StdConv2D(4, size, padding="valid", **options)
+    valid = keras_vit.layers.StdConv2D(4, size, padding="valid", **options)
     valid.build((None, 9 + 2 * down, 11 + 2 * across, 3))
     valid.kernel.assign(layer.kernel)
     images = normal((1, 9, 11, 3))
@@ -915,7 +924,7 @@ def test_symmetric_padding_counts_dilation(size, dilation, margins):
     [(16, (2, 2), True), (16, (1, 1), True), (32, (1, 1), False), (32, (2, 1), True)],
 )
 def test_residual_unit(channels, strides, projects):
-    unit = keras_vit.ResidualUnit(8, strides, groups=4)
+    unit = keras_vit.layers.ResidualUnit(8, strides, groups=4)
     unit.build((None, 8, 7, channels))
     assert unit.projects == projects
     np.testing.assert_array_equal(numpy(unit.gn3.gamma), 0)
@@ -928,8 +937,8 @@ def test_residual_unit(channels, strides, projects):
 
 def test_convolutions_of_images_of_any_size():
     images = keras.Input((None, None, 3))
-    features = keras_vit.StdConv2D(16, 7, strides=2)(images)
-    features = keras_vit.ResidualUnit(8, 2, groups=4)(features)
+    features = keras_vit.layers.StdConv2D(16, 7, strides=2)(images)
+    features = keras_vit.layers.ResidualUnit(8, 2, groups=4)(features)
     assert features.shape == (None, None, None, 32)
     tokens = keras_vit.PatchEncoder(2, 24)(features)
     assert tokens.shape == (None, None, 24)
@@ -940,7 +949,7 @@ def test_convolutions_of_images_of_any_size():
 
 def test_stochastic_depth_drops_examples_and_keeps_the_mean():
     rate, count = 0.3, 4000
-    layer = keras_vit.StochasticDepth(rate, seed=1)
+    layer = keras_vit.layers.StochasticDepth(rate, seed=1)
     branch = 1 + np.abs(normal((count, 2, 3)))
     found = numpy(layer(branch, training=True)).reshape(count, -1)
     dropped = (found == 0).all(axis=1)
@@ -949,7 +958,7 @@ def test_stochastic_depth_drops_examples_and_keeps_the_mean():
     assert abs(dropped.mean() - rate) < margin
     kept = branch.reshape(count, -1)[~dropped]
     np.testing.assert_allclose(found[~dropped], kept / (1 - rate), rtol=1e-5)
-    again = keras_vit.StochasticDepth(rate, seed=1)(branch, training=True)
+    again = keras_vit.layers.StochasticDepth(rate, seed=1)(branch, training=True)
     np.testing.assert_array_equal(numpy(again).reshape(count, -1), found)
 
 
@@ -984,7 +993,7 @@ def test_dropout_is_after_attention_and_in_the_perceptron(silent):
 def test_norms_and_softmax_are_in_float32_under_float16():
     # 300 weights near 1/300: rounded to float16 each is off by up to 1e-6, and a row
     # by far more than float32 would make it.
-    layer = keras_vit.SelfAttention(3, dtype="float16")
+    layer = keras_vit.layers.SelfAttention(3, dtype="float16")
     built(layer, None, 300, 24)
     _, weights = layer(0.1 * normal((1, 300, 24)), return_attention_weights=True)
     weights = numpy(weights)
@@ -998,7 +1007,7 @@ def test_norms_and_softmax_are_in_float32_under_float16():
     expected = norm_reference(tokens.astype("float64"), norm)
     np.testing.assert_allclose(numpy(norm(tokens)), expected, atol=5e-3)
 
-    unit = keras_vit.ResidualUnit(8, groups=4, dtype="mixed_float16")
+    unit = keras_vit.layers.ResidualUnit(8, groups=4, dtype="mixed_float16")
     norm = built(unit, None, 4, 5, 16).gn1
     features = (3000 * normal((2, 4, 5, 8))).astype("float16")
     expected = group_norm_reference(features.astype("float64"), norm, 4)
@@ -1007,7 +1016,7 @@ def test_norms_and_softmax_are_in_float32_under_float16():
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
 def test_kernels_are_standardized_before_they_are_rounded(policy):
-    layer = keras_vit.StdConv2D(4, 3, dtype=policy)
+    layer = keras_vit.layers.StdConv2D(4, 3, dtype=policy)
     built(layer, None, 6, 6, 3)
     # Half precision cannot tell these weights apart.
     layer.kernel.assign(10 + 1e-3 * normal(layer.kernel.shape))
@@ -1060,16 +1069,19 @@ def test_layers_can_be_frozen():
             "multiples of the patch size 16x16, got 40x32: resize",
         ),
         (
-            lambda: keras_vit.SelfAttention(5)(ops.ones((1, 7, 24))),
+            lambda: keras_vit.layers.SelfAttention(5)(ops.ones((1, 7, 24))),
             "num_heads=5 does not divide the size of a token, 24",
         ),
         (
             lambda: keras_vit.TransformerBlock(5, 40)(keras.Input((7, 24))),
             "num_heads=5 does not divide the size of a token, 24",
         ),
-        (lambda: keras_vit.StochasticDepth(1.0), r"rate must be in \[0, 1\), got 1.0"),
         (
-            lambda: keras_vit.StochasticDepth(-0.1),
+            lambda: keras_vit.layers.StochasticDepth(1.0),
+            r"rate must be in \[0, 1\), got 1.0",
+        ),
+        (
+            lambda: keras_vit.layers.StochasticDepth(-0.1),
             r"rate must be in \[0, 1\), got -0.1",
         ),
         (
@@ -1093,7 +1105,7 @@ def test_layers_can_be_frozen():
             "tokens of size 9: pass an even hidden_size",
         ),
         (
-            lambda: keras_vit.SelfAttention(3, relative_positions=True)(
+            lambda: keras_vit.layers.SelfAttention(3, relative_positions=True)(
                 keras.Input((None, 24))
             ),
             "relative_positions needs a known number of tokens.*fixed height",
@@ -1105,17 +1117,22 @@ def test_layers_can_be_frozen():
             "attention with grid_size needs a known number of tokens",
         ),
         (
-            lambda: keras_vit.SelfAttention(3, grid_size=(2, 3))(ops.ones((1, 8, 24))),
+            lambda: keras_vit.layers.SelfAttention(3, grid_size=(2, 3))(
+                ops.ones((1, 8, 24))
+            ),
             "grid of 2x3 patches and at most one class token, got 8",
         ),
         (
             lambda: keras_vit.TransformerBlock(3, 40, dropout_rate=1.0),
             r"rate must be in \[0, 1\), got 1.0",
         ),
-        (lambda: keras_vit.ResidualUnit(8, strides=0), "strides must be a positive"),
-        (lambda: keras_vit.PatchPooling(-1), "must not be negative, got -1"),
         (
-            lambda: keras_vit.PatchPooling()(ops.ones((1, 1, 24))),
+            lambda: keras_vit.layers.ResidualUnit(8, strides=0),
+            "strides must be a positive",
+        ),
+        (lambda: keras_vit.layers.PatchPooling(-1), "must not be negative, got -1"),
+        (
+            lambda: keras_vit.layers.PatchPooling()(ops.ones((1, 1, 24))),
             "what comes after 1 tokens, got 1: pass tokens of patches",
         ),
     ],

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.skipif(
 )
 
 LAYERS = {
-    "norm": lambda: keras_vit.LayerNorm(),
-    "mlp": lambda: keras_vit.MLP(mlp_dim=40, dropout_rate=0.1),
+    "norm": lambda: keras_vit.layers.LayerNorm(),
+    "mlp": lambda: keras_vit.layers.MLP(mlp_dim=40, dropout_rate=0.1),
     "block": lambda: keras_vit.TransformerBlock(num_heads=3, mlp_dim=40),
     "remat": lambda: keras_vit.TransformerBlock(num_heads=3, mlp_dim=40),
 }

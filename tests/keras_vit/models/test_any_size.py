@@ -268,15 +268,21 @@ def test_layers_name_what_they_miss():
     tokens, grid = np.ones((1, 6, 8), "float32"), np.zeros((2, 3), "int32")
     for call, message in (
         (
-            lambda: keras_vit.RotaryPositions("eva", (4, 4), head_size=6),
+            lambda: keras_vit.layers.RotaryPositions("eva", (4, 4), head_size=6),
             "multiple of 4",
         ),
-        (lambda: keras_vit.RotaryPositions("foo", (4, 4), head_size=8), "got 'foo'"),
-        (lambda: keras_vit.PatchMap()(tokens), "has no grid_size"),
-        (lambda: keras_vit.AddPositionEmbs()(tokens, grid=grid), "needs a grid_size"),
-        (lambda: keras_vit.SelfAttention(2)(tokens, turns=tokens), "leave them out"),
         (
-            lambda: keras_vit.SelfAttention(2)(tokens, offsets=tokens),
+            lambda: keras_vit.layers.RotaryPositions("foo", (4, 4), head_size=8),
+            "got 'foo'",
+        ),
+        (lambda: keras_vit.layers.PatchMap()(tokens), "has no grid_size"),
+        (lambda: keras_vit.AddPositionEmbs()(tokens, grid=grid), "needs a grid_size"),
+        (
+            lambda: keras_vit.layers.SelfAttention(2)(tokens, turns=tokens),
+            "leave them out",
+        ),
+        (
+            lambda: keras_vit.layers.SelfAttention(2)(tokens, offsets=tokens),
             "to take offsets",
         ),
     ):

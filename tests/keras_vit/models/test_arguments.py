@@ -211,7 +211,7 @@ class TestHabits:
                 "at_image_size() takes no method: its arguments are model, image_size,",
             ),
             (
-                lambda: keras_vit.MLP(40, units=3, name="own"),
+                lambda: keras_vit.layers.MLP(40, units=3, name="own"),
                 "MLP has no argument units: pass only mlp_dim, dropout_rate, ",
             ),
             (

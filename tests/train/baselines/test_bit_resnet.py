@@ -106,7 +106,7 @@ def test_a_unit_by_hand(channels, strides, projects):
 
 
 def test_the_epsilon_of_bit():
-    layer = keras_vit.StdConv2D(4, 3, padding="symmetric", epsilons="bit")
+    layer = keras_vit.layers.StdConv2D(4, 3, padding="symmetric", epsilons="bit")
     layer.build((None, 6, 6, 3))
     # Deviations around 1e-5: another epsilon is far off.
     layer.kernel.assign(1e-5 * harness.normal(layer.kernel.shape))

@@ -472,7 +472,7 @@ def test_heads_that_are_not_the_last_layer(kind, folder):
         model = keras.Sequential([keras.Input((*SIZE, 3)), model])
     else:
         body = made(include_top=False)
-        head = keras_vit.ClassificationHead(5, class_names=NAMES, name="answers")
+        head = keras_vit.layers.ClassificationHead(5, class_names=NAMES, name="answers")
         model = keras.Model(body.input, head(body.output))
         randomize(head)
     model.save("model.keras")
