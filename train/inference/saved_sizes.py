@@ -97,6 +97,9 @@ def _values(tensor):
     sides = _sides(tensor.tensor_shape)
     if not all(0 < side <= _SMALL for side in sides) or len(sides) > 2:
         return None
-    values = tf.make_ndarray(tensor)
+    try:
+        values = tf.make_ndarray(tensor)
+    except (TypeError, KeyError):  # of a type that has no numbers, or is not known
+        return None
     is_small = values.size <= _SMALL and values.dtype.kind in "iuf"
     return values.ravel().tolist() if is_small else None

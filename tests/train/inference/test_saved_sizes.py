@@ -64,6 +64,15 @@ def test_small_sizes_of_a_saved_model_pass():
     saved_sizes.check(model_of(small))
 
 
+@pytest.mark.parametrize("kind", [tf.resource.as_datatype_enum, 777])
+def test_constants_without_numbers_are_left_to_tensorflow(kind):
+    model = model_of(SIZES["filled"])
+    constants = (n for n in model.meta_graphs[0].graph_def.node if n.op == "Const")
+    for node in constants:
+        node.attr["value"].tensor.dtype = kind
+    saved_sizes.check(model)
+
+
 @pytest.mark.parametrize("kind", ["Const", "VarHandleOp"])
 def test_a_huge_tensor_of_a_saved_model_is_refused_before_it_is_loaded(
     kind, tmp_path, monkeypatch
