@@ -49,7 +49,7 @@ def litert(path, sizes, image_size, batch, dynamic_range, family=None):
     import tensorflow as tf
 
     from benchmarks.ours import build
-    from keras_vit.engines.tflite import convert
+    from keras_vit.runtimes.litert import convert
 
     model = build(sizes, image_size, family)
     images = tf.TensorSpec((batch, image_size, image_size, 3), "float32")

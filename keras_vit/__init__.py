@@ -7,7 +7,6 @@ keras_vit_start.need_ours("zoo")
 keras_vit_start.need_backend()
 
 from keras_vit import explain, layers
-from keras_vit.engines.predictor import Predictor
 from keras_vit.inference import classify, embed
 from keras_vit.layers import (
     AddPositionEmbs,
@@ -35,6 +34,7 @@ from keras_vit.models.variants import (
 )
 from keras_vit.models.vision_transformer import VisionTransformer, load_model
 from keras_vit.preprocessing import decode_predictions, preprocess_input
+from keras_vit.runtimes.predictor import Predictor
 from keras_vit.version import __version__
 from keras_vit.weights.loading import load_released_weights
 from keras_vit.weights.model_arrays import save_released_weights

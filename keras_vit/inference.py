@@ -6,10 +6,10 @@ import os
 
 import numpy as np
 
-from keras_vit.engines.predictor import Predictor
 from keras_vit.layers import PatchEncoder
 from keras_vit.models.base import of_features
 from keras_vit.preprocessing import best_classes, names_of_classes
+from keras_vit.runtimes.predictor import Predictor
 from keras_vit.structure import (
     bits_of,
     check_images_shape,
@@ -25,11 +25,10 @@ from keras_vit.structure import (
     problem_type_of,
     takes_any_size,
 )
-from zoo.head import NUMBERS, ONE_CLASS, checked_names
+from zoo.head import NUMBERS, ONE_CLASS, answers_of, checked_names
 from zoo.network import pair, positive_int
 from zoo.photos import prepare, read_ahead
 from zoo.preparation import check_bits
-from zoo.probabilities import answers_of
 from zoo.regular_files import with_text
 
 # Photos that are prepared while the model computes, in batches.

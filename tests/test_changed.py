@@ -12,8 +12,8 @@ TOP = pathlib.Path("tests")
 @pytest.mark.parametrize(
     ("file", "test"),
     [
-        ("keras_vit/engines/onnx/layers.py", "train/export/test_onnx.py"),
-        ("keras_vit/engines/predictor.py", "keras_vit/test_predictor.py"),
+        ("keras_vit/runtimes/onnx/layers.py", "train/export/test_onnx.py"),
+        ("keras_vit/runtimes/predictor.py", "keras_vit/test_predictor.py"),
         ("zoo/released_names.py", "zoo/files/test_formats.py"),
         ("zoo/files/names.csv", "zoo/files/test_formats.py"),
         ("train/study/page.md.jinja", "train/study/test_study.py"),
@@ -32,7 +32,7 @@ def test_a_changed_file_has_the_tests_that_know_it(file, test):
 
 
 def test_layers_of_onnx_graphs_are_not_those_of_the_models():
-    found = changed.tests_of(pathlib.Path("keras_vit/engines/onnx/layers.py"))
+    found = changed.tests_of(pathlib.Path("keras_vit/runtimes/onnx/layers.py"))
     assert TOP / "keras_vit/layers/test_layers.py" not in found
 
 

@@ -2,6 +2,8 @@
 
 import dataclasses
 
+import numpy as np
+
 from zoo.text import brief, is_safe
 
 # As transformers calls them: one class of several by a softmax, each class for itself
@@ -86,6 +88,62 @@ def list_of(classes: int) -> str | None:
         ('imagenet2012', None)
     """
     return next((name for name, n in CLASS_LISTS.items() if n == classes), None)
+
+
+def softmax(logits):
+    """Returns the probabilities of classes.
+
+    Args:
+        logits: float array (..., classes).
+
+    Returns:
+        Array of the same shape and dtype, whose rows add up to 1.
+
+    Example:
+        >>> softmax(np.array([[0.0, 1000.0], [3.0, 3.0]]))
+        array([[0. , 1. ],
+               [0.5, 0.5]])
+    """
+    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    powers /= powers.sum(axis=-1, keepdims=True)
+    return powers
+
+
+def sigmoid(logits):
+    """Returns the probability of each class for itself.
+
+    Args:
+        logits: float array.
+
+    Returns:
+        Array of the same shape and dtype.
+
+    Example:
+        >>> sigmoid(np.array([0.0, -1000.0]))
+        array([0.5, 0. ])
+    """
+    # No power overflows.
+    small = np.exp(-np.abs(logits))
+    return np.where(logits < 0, small, 1) / (1 + small)
+
+
+def answers_of(logits, problem_type):
+    """Returns what logits answer: probabilities of classes, or the numbers they are.
+
+    Args:
+        logits: float array (..., outputs).
+        problem_type: one of `zoo.head.PROBLEM_TYPES`.
+
+    Returns:
+        Array of the same shape and dtype.
+
+    Example:
+        >>> answers_of(np.array([0.0, 0.0]), "single_label_classification")
+        array([0.5, 0.5])
+    """
+    if problem_type == NUMBERS:
+        return logits
+    return (sigmoid if problem_type == SEVERAL_CLASSES else softmax)(logits)
 
 
 def _texts(names):

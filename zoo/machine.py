@@ -1,6 +1,7 @@
 """This machine: what its processor is and computes, and its memory."""
 
 import contextlib
+import os
 import pathlib
 import platform
 import sys
@@ -26,6 +27,13 @@ def computes_bfloat16() -> bool:
         AVX512_BF16 and AMX-BF16; the names are those of Linux.
     """
     return not _BFLOAT16.isdisjoint(_value(_INFO, "flags").split())
+
+
+def threads() -> int:
+    """Returns how many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count()
 
 
 def peak_bytes():

@@ -13,7 +13,7 @@ from train.export.tflite import write_tflite
 from train.inference import loaded_model
 from train.inference.classes import names_of
 from train.inference.saved_model import write_saved_model
-from zoo.probabilities import sigmoid, softmax
+from zoo.head import sigmoid, softmax
 
 CASES = pathlib.Path(__file__).parents[1] / "cases"
 WRITERS = {

@@ -14,8 +14,8 @@ from harness import randomize
 
 import keras_vit
 from keras_vit import explain
-from keras_vit.engines.precision import in_precision
 from keras_vit.explain import one_pass
+from keras_vit.runtimes.precision import in_precision
 from train import recipes
 from train.data import sources
 from train.export.onnx import write_onnx

@@ -13,7 +13,7 @@ from train.engine.callbacks import NullLog, RunLog, SignalHandler
 from train.engine.checkpoints import Checkpoints
 from train.engine.metrics import MetricLog
 from train.engine.trainer import one_behind
-from zoo.probabilities import softmax
+from zoo.head import softmax
 
 # Metrics are fetched from the devices so often, and after so many steps at most.
 FETCH_SECONDS = 1.0

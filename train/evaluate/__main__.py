@@ -22,11 +22,10 @@ has the answer to every image.
 
 from absl import app, flags
 
-from train.common import command_line
+from train.common import command_line, runtimes
 from train.data import data_flags
 from train.data.finding import check as check_data
 from train.data.registry import PARTS, kind_of
-from train.inference import engines
 from train.inference.finding import find as check_model
 
 # Checked for before anything heavy is imported, by the names that Python has.
@@ -41,7 +40,7 @@ flags.DEFINE_enum(
 )
 data_flags.define_image_size()
 data_flags.define_batch_size(32, "Images at a time.")
-engines.define_flags()
+runtimes.define_flags()
 flags.DEFINE_string(
     "real_labels",
     None,

@@ -8,21 +8,22 @@ import tensorflow as tf
 from scipy.special import log_softmax
 
 from keras_vit.structure import bits_of, preparation_of
+from train.common import runtimes
 from train.common.errors import RunError
 from train.common.files import read_json
 from train.data import pipeline
 from train.data.registry import kind_of, real_path, short_name
 from train.engine.loop import explaining_full_memory
 from train.evaluate import real_labels, training_images
-from train.inference import engines, evaluation_data, finding, loaded_model
+from train.inference import evaluation_data, finding, loaded_model
 from train.inference.classes import by_number, match_classes
 from train.inference.run_directory import RunDirectory
 from train.reports.answers import answers_of
 from train.reports.classification import calibration, classification_summary
 from train.reports.ranked import joined, ranked
 from train.reports.report import write_report
+from zoo.head import softmax
 from zoo.preparation import asked_for
-from zoo.probabilities import softmax
 
 
 def evaluate(
@@ -89,7 +90,7 @@ def evaluate(
         names = real_labels.file_names(part, source.name, data_dir)
         correct = real_labels.of_files(real_labels.read(real_labels_file), names)
     name = f"{loaded.name}-{short_name(source.name)}-{split}"
-    name += engines.suffix(engine, precision)
+    name += runtimes.suffix(engine, precision)
     directory, model_source = evaluation_data.report_folder(
         model, out_dir, name, "report.json", data=real_path(source.name)
     )
@@ -106,7 +107,7 @@ def evaluate(
     batches = pipeline.evaluation_batches(
         part, image_size=image_size, batch_size=batch_size, preparation=preparation
     ).map(lambda images, labels: (images, tf.gather(places, labels)))
-    predictor = engines.predictor(loaded.model, batch_size, engine, precision)
+    predictor = runtimes.predictor(loaded.model, batch_size, engine, precision)
     with explaining_full_memory(loaded_model.LESS_MEMORY):
         # What is compiled is no part of the images per second.
         predictor(loaded_model.random_images(predictor))

@@ -6,8 +6,8 @@ import pathlib
 
 import keras
 
-from keras_vit.engines.onnx import LARGEST_FILE, OPSET, proto_of, size_of, steps_of
-from keras_vit.engines.onnx.layers import FUNCTIONS, in_turn
+from keras_vit.runtimes.onnx import LARGEST_FILE, OPSET, proto_of, size_of, steps_of
+from keras_vit.runtimes.onnx.layers import FUNCTIONS, in_turn
 from train.baselines.pre_activation_unit import PreActivationUnit
 from train.common import packages
 from train.common.files import whole_file

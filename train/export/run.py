@@ -10,7 +10,7 @@ import shutil
 import numpy as np
 
 import keras_vit
-from keras_vit.engines.precision import in_precision
+from keras_vit.runtimes.precision import in_precision
 from keras_vit.structure import bits_of, own_image_size, set_bits, size_step
 from train.common import packages
 from train.common.errors import RunError, first_line

@@ -14,11 +14,10 @@ import sys
 
 from absl import app, flags
 
-from train.common import command_line
+from train.common import command_line, runtimes
 from train.common.flag_names import is_count
 from train.data import data_flags
 from train.data.finding import check as check_data
-from train.inference import engines
 from train.inference.finding import find as check_model
 from train.inference.run_directory import RunDirectory
 from train.recipes.recipe import brings_weights
@@ -31,7 +30,7 @@ flags.DEFINE_list("shots", ["1", "5", "10", "25"], "Training images per class.")
 flags.DEFINE_integer("seeds", 3, "Random draws of the training images.", lower_bound=1)
 data_flags.define_image_size(crops=False)
 data_flags.define_batch_size(32, "Images at a time.")
-engines.define_flags()
+runtimes.define_flags()
 flags.DEFINE_string(
     "out_dir",
     None,

@@ -13,8 +13,7 @@ import zoo
 from keras_vit.structure import head_activation, problem_type_of
 from train.common.errors import RunError
 from train.inference.run_directory import how_to_name
-from zoo.head import NUMBERS, ONE_CLASS
-from zoo.probabilities import answers_of
+from zoo.head import NUMBERS, ONE_CLASS, answers_of
 from zoo.text import named
 
 _PROBABILITIES = ("softmax", "sigmoid")

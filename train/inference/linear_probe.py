@@ -6,11 +6,12 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.structure import bits_of, preparation_of
+from train.common import runtimes
 from train.common.files import write_json, write_text
 from train.data import pipeline, sources
 from train.data.registry import short_name
 from train.data.sources.splits import pick
-from train.inference import engines, finding, loaded_model
+from train.inference import finding, loaded_model
 from train.inference.evaluation_data import report_folder
 from train.reports import markdown
 
@@ -62,10 +63,10 @@ def run(
     image_size = loaded_model.image_shape_of(loaded)[:2]
     source = sources.load(dataset, data_dir, skip_corrupt=skip_corrupt, bits=bits)
     name = f"{loaded.name}-{short_name(source.name)}-few-shot"
-    name += engines.suffix(engine, precision)
+    name += runtimes.suffix(engine, precision)
     directory, model_source = report_folder(model, out_dir, name, "few_shot.json")
 
-    predictor = engines.predictor(loaded.model, batch_size, engine, precision)
+    predictor = runtimes.predictor(loaded.model, batch_size, engine, precision)
     train_labels = source.train.labels()
     draws = {
         count: [draw(train_labels, count, seed) for seed in range(seeds)]

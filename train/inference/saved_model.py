@@ -9,9 +9,9 @@ import tempfile
 import keras
 import tensorflow as tf
 
-from keras_vit.engines.precision import in_precision
-from keras_vit.engines.tflite import quiet_tensorflow
 from keras_vit.layers.forward_pass import running
+from keras_vit.runtimes.litert import quiet_tensorflow
+from keras_vit.runtimes.precision import in_precision
 from keras_vit.structure import (
     bits_of,
     own_image_size,

@@ -23,9 +23,8 @@ import sys
 
 from absl import app, flags
 
-from train.common import command_line, flag_help
+from train.common import command_line, flag_help, runtimes
 from train.data import data_flags
-from train.inference import engines
 from zoo.text import counted, named, printable
 
 # Checked for before anything heavy is imported, by the names that Python has.
@@ -76,7 +75,7 @@ flags.DEFINE_bool(
     "Run a SavedModel that has other operations than those of keras-vit export: they "
     "may read and write files.",
 )
-engines.define_flags()
+runtimes.define_flags()
 
 
 def main(argv):

@@ -9,9 +9,8 @@ import numpy as np
 from train.common.errors import RunError
 from train.inference import exported_model, finding
 from train.inference.run_directory import how_to_name
-from zoo.head import NUMBERS, ONE_CLASS, SEVERAL_CLASSES
+from zoo.head import NUMBERS, ONE_CLASS, SEVERAL_CLASSES, answers_of, sigmoid
 from zoo.preparation import asked_for
-from zoo.probabilities import answers_of, sigmoid
 
 _BATCH_SIZE, _EXPORT_BATCH_SIZE = 32, 8
 
@@ -170,7 +169,8 @@ def _of_keras_model(source, image_size, batch_size, with_features, engine, preci
     import keras
 
     from keras_vit.structure import bits_of, preparation_of
-    from train.inference import engines, loaded_model
+    from train.common import runtimes
+    from train.inference import loaded_model
     from train.inference.classes import classes_of
     from train.inference.model_writing import body_and_head
 
@@ -196,7 +196,7 @@ def _of_keras_model(source, image_size, batch_size, with_features, engine, preci
                 f"{model.output_shape[1:]} per image: pass one that pools them."
             )
     batch_size = batch_size or _BATCH_SIZE
-    predictor = engines.predictor(model, batch_size, engine, precision)
+    predictor = runtimes.predictor(model, batch_size, engine, precision)
 
     def compute(images):
         outputs = predictor(images)

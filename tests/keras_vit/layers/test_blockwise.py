@@ -132,7 +132,7 @@ def test_where_all_scores_are_computed_at_once(block_size):
 
 
 def test_exports_have_no_loop(block_size, monkeypatch):
-    from keras_vit.engines import tflite
+    from keras_vit.runtimes import litert
     from train.inference.saved_model import _package
 
     seen = []
@@ -145,7 +145,7 @@ def test_exports_have_no_loop(block_size, monkeypatch):
     model = keras_vit.VisionTransformer(config, image_size=32, classes=2)
     seen.clear()
     spec = tf.TensorSpec((1, 32, 32, 3))
-    tflite.convert(model, lambda images: model(images, training=False), spec)
+    litert.convert(model, lambda images: model(images, training=False), spec)
     _package(model, None)
     assert not seen
     # Outside of exports it attends in blocks, but for the last layer's class token.

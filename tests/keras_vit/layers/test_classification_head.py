@@ -7,8 +7,8 @@ from harness import normal, numpy, randomize
 
 import keras_vit
 from keras_vit import VisionTransformer, ViTConfig
-from keras_vit.engines.precision import in_precision
 from keras_vit.layers import ClassificationHead
+from keras_vit.runtimes.precision import in_precision
 
 PLAIN = ViTConfig(hidden_size=24, num_layers=1, num_heads=3, mlp_dim=40, patch_size=8)
 # Of two alphabets; a name twice, as ImageNet has; one without letters.

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import zoo
-from keras_vit.engines import choices
+from keras_vit.runtimes import choices
 from train.common import files
 from train.common.errors import RunError
 from train.data.finding import DataError

@@ -21,7 +21,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 import zoo
 from keras_vit import preprocess_input
-from keras_vit.engines.precision import in_precision
+from keras_vit.runtimes.precision import in_precision
 from train.common.errors import RunError
 from train.common.files import whole_folder
 from train.data.transforms.preprocessing import squash, to_model_range

@@ -17,9 +17,9 @@ from scipy.special import softmax
 from small_models import SIZE, made, shared
 
 import keras_vit
-from keras_vit.engines import table
+from train.common import runtimes
 from train.common.errors import RunError
-from train.inference import engines, finding, loaded_model
+from train.inference import finding, loaded_model
 from train.inference.evaluation_data import num_logits
 from train.predict import classifiers, prediction
 from train.predict.classifiers import Classifier
@@ -540,18 +540,17 @@ def test_engines_and_precisions(folder, files):
         classifiers.load(model, engine="keras", precision="int8")
 
 
-def test_flags_know_all_engines_and_precisions():
-    rows = {row.name: row.precisions for row in table.ENGINES.values()}
-    assert {table.AUTO: table.PRECISIONS, **rows} == engines.ENGINES
-    assert engines.PRECISIONS == table.PRECISIONS
-    words = "keras computes in float32 or bfloat16, not in int8: pass --precision=float"
+def test_flags_know_which_engine_computes_in_which_precision():
+    words = "keras computes in .*, not in int8: choose one of these, or engine='openv"
     with pytest.raises(SystemExit, match=words):
         run_command("predict", "m", "x.png", "--engine=keras", "--precision=int8")
 
 
 def test_commands_say_that_a_model_is_converted(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr("keras_vit.engines.automatic.conversion_seconds", lambda _: 0.0)
+    monkeypatch.setattr(
+        "keras_vit.runtimes.automatic.conversion_seconds", lambda _: 0.0
+    )
     monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path))
-    predictor = engines.predictor(made(), 2, "auto", "float32")
+    predictor = runtimes.predictor(made(), 2, "auto", "float32")
     predictor(np.zeros((6, *SIZE, 3), "float32"))
     assert capsys.readouterr().err.startswith("converting the model for onnxruntime")

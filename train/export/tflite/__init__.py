@@ -5,8 +5,8 @@ import collections
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.engines.precision import in_precision
-from keras_vit.engines.tflite import convert
+from keras_vit.runtimes.litert import convert
+from keras_vit.runtimes.precision import in_precision
 from train.common import packages
 from train.common.errors import RunError
 from train.common.files import whole_file

@@ -5,14 +5,15 @@ import threading
 
 import numpy as np
 
-from keras_vit.engines.automatic import Automatic
-from keras_vit.engines.changes import Settings
-from keras_vit.engines.compiled import Compiled
-from keras_vit.engines.converted import Converted
-from keras_vit.engines.table import AUTO, ENGINES, KERAS, begins_with, check
 from keras_vit.preprocessing import OF_PHOTOS, check_numbers
+from keras_vit.runtimes.automatic import Automatic
+from keras_vit.runtimes.changes import Settings
+from keras_vit.runtimes.converted import Converted
+from keras_vit.runtimes.keras import Compiled
+from keras_vit.runtimes.requirements import begins_with, check
 from keras_vit.structure import check_images_shape, check_outputs, warn_of_pixels
 from zoo.network import positive_int
+from zoo.runtimes import AUTO, KERAS, RUNTIMES, check_choice
 
 
 class Predictor:
@@ -53,6 +54,7 @@ class Predictor:
             outputs are of three digits. `"int8"`: by `"openvino"` and `"litert"`, with
             weights of one scale per channel, and one scale per token (of OpenVINO per
             192 of its values) that is computed at run time.
+        announce: function that is called with a str before `"auto"` converts the model.
 
     Attributes:
         engine: str, what computes now: one of the above, and never `"auto"`.
@@ -89,15 +91,16 @@ class Predictor:
         *,
         engine=AUTO,
         precision="float32",
+        announce=None,
     ):
         batch_size = positive_int(batch_size, "batch_size")
         check_outputs(model)
-        if jit_compile and (
-            engine not in (AUTO, KERAS) or precision not in ENGINES[KERAS].precisions
-        ):
+        check_choice(engine, precision)
+        precisions = RUNTIMES[KERAS].precisions
+        if jit_compile and (engine not in (AUTO, KERAS) or precision not in precisions):
             raise ValueError(
                 f"jit_compile is of engine={KERAS!r} in "
-                f"{' or '.join(ENGINES[KERAS].precisions)}, not of engine={engine!r} "
+                f"{' or '.join(precisions)}, not of engine={engine!r} "
                 f"and precision={precision!r}: leave jit_compile out."
             )
         engine = begins_with(model, engine, precision, jit_compile)
@@ -106,11 +109,11 @@ class Predictor:
         self.batch_size = batch_size
         self.precision = precision
         if engine == AUTO:
-            make = Automatic
+            make = functools.partial(Automatic, announce=announce)
         elif engine == KERAS:
             make = functools.partial(Compiled, jit_compile=jit_compile)
         else:
-            make = functools.partial(Converted, row=ENGINES[engine])
+            make = functools.partial(Converted, engine=engine)
         self._make = functools.partial(make, model, batch_size, precision=precision)
         self._begin()
         self._has_warned = False

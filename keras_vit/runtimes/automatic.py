@@ -4,14 +4,15 @@ import time
 
 import numpy as np
 
-from keras_vit.engines import choices
-from keras_vit.engines.batches import in_batches
-from keras_vit.engines.compiled import Compiled
-from keras_vit.engines.converted import Converted
-from keras_vit.engines.onnx import size_of
-from keras_vit.engines.precision import is_of_policy
-from keras_vit.engines.table import ENGINES, KERAS, fits, is_keras_on_cpu
+from keras_vit.runtimes import choices
+from keras_vit.runtimes.batches import in_batches
+from keras_vit.runtimes.converted import Converted
+from keras_vit.runtimes.keras import Compiled
+from keras_vit.runtimes.onnx import size_of
+from keras_vit.runtimes.precision import is_of_policy
+from keras_vit.runtimes.requirements import fits, is_keras_on_cpu
 from zoo.machine import available_bytes
+from zoo.runtimes import KERAS, RUNTIMES
 
 # How far answers may be from those of Keras, of the largest of these.
 TOLERANCES = {"float32": 2e-5, "bfloat16": 5e-2}
@@ -21,10 +22,6 @@ _RUNS = 3
 _MEMORY = 4
 
 
-def announce(message):
-    """Does nothing with what takes seconds now; commands print it in its place."""
-
-
 class Automatic:
     """Begins with Keras, and changes to the fastest engine once that pays.
 
@@ -32,17 +29,20 @@ class Automatic:
         engine: str, what computes.
         trials: dict of what was tried: {engine: seconds of a batch, or str, why not}.
 
-    `clock` is a function to seconds that have passed since some moment.
+    `announce` is that of `Predictor`, and `clock` a function to seconds that have
+    passed since some moment.
     """
 
-    def __init__(self, model, batch_size, precision, clock=time.perf_counter):
-        self._clock = clock
+    def __init__(
+        self, model, batch_size, precision, announce=None, clock=time.perf_counter
+    ):
+        self._announce, self._clock = announce, clock
         self._model, self._batch_size = model, batch_size
         self._precision = precision
         self._compiled = Compiled(model, batch_size, precision)
         self._engines = [
             name
-            for name, row in ENGINES.items()
+            for name, row in RUNTIMES.items()
             if row.is_automatic and fits(model, name, precision)
         ]
         # Others compute in float32 what Keras may compute in half precision, and
@@ -96,18 +96,18 @@ class Automatic:
         self._others = 0
         needed = len(self._to_try) * conversion_seconds(self._model)
         if np.isfinite(outputs).all() and self._seconds > needed:
-            announce(
-                f"converting the model for {' and '.join(self._to_try)}: about "
-                f"{needed:.0f} s"
-            )
+            if self._announce is not None:
+                self._announce(
+                    f"converting the model for {' and '.join(self._to_try)}: about "
+                    f"{needed:.0f} s"
+                )
             self._choose(images, outputs)
         return outputs
 
     def _choose(self, images, expected):
         others = {}
         for engine in self._to_try:
-            row = ENGINES[engine]
-            other = Converted(self._model, self._batch_size, row, self._precision)
+            other = Converted(self._model, self._batch_size, self._precision, engine)
             try:
                 found = other(images)
             # A model or a machine that a runtime does not take, in its own words.

@@ -1,10 +1,10 @@
-"""Probabilities from logits."""
+"""Heads: probabilities from logits."""
 
 import numpy as np
 import pytest
 from scipy import special
 
-from zoo.probabilities import softmax
+from zoo.head import softmax
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -2,8 +2,8 @@
 
 import tempfile
 
-from keras_vit.engines.onnx import write
-from keras_vit.engines.table import threads
+from keras_vit.runtimes.onnx import write
+from zoo.machine import threads
 
 
 def make(model, shape, precision):

@@ -2,9 +2,9 @@
 
 import keras
 
-from keras_vit.engines.batches import filled, in_batches
-from keras_vit.engines.precision import recast
-from keras_vit.engines.table import KERAS
+from keras_vit.runtimes.batches import filled, in_batches
+from keras_vit.runtimes.precision import recast
+from zoo.runtimes import KERAS
 
 
 class Compiled:

@@ -2,7 +2,7 @@
 
 import tempfile
 
-from keras_vit.engines.onnx import write
+from keras_vit.runtimes.onnx import write
 
 # Values of a token that share a scale in int8.
 _GROUP = 192

@@ -2,21 +2,19 @@
 
 import importlib
 
-from keras_vit.engines.batches import filled, in_batches
-from keras_vit.engines.changes import Values
+from keras_vit.runtimes.batches import filled, in_batches
+from keras_vit.runtimes.changes import Values
+from zoo.runtimes import RUNTIMES
 
 
 class Converted:
-    """A model in another runtime, converted anew once its weights have changed.
+    """A model in another runtime, converted anew once its weights have changed."""
 
-    `row` is the engine's row in `keras_vit.engines.table`.
-    """
-
-    def __init__(self, model, batch_size, row, precision):
-        self.engine = row.name
+    def __init__(self, model, batch_size, precision, engine):
+        self.engine = engine
         self._model, self._batch_size = model, batch_size
-        self._row, self._precision = row, precision
-        self._make = importlib.import_module(f"keras_vit.engines.{row.name}").make
+        self._precision = precision
+        self._make = importlib.import_module(f"keras_vit.runtimes.{engine}").make
         self._values = None
         # By the number of images that they take, None for any.
         self._runs = {}
@@ -37,7 +35,7 @@ class Converted:
 
     def _answer(self, images):
         count = None
-        if self._row.of_one_shape:
+        if RUNTIMES[self.engine].of_one_shape:
             # Of the first call's number and of whole batches, no others.
             sizes = {*(self._runs or [len(images)]), self._batch_size}
             count = min(size for size in sizes if size >= len(images))

@@ -1,4 +1,4 @@
-"""Conversion of models to TFLite, on TensorFlow."""
+"""LiteRT, which runs TFLite files, and the conversion to these on TensorFlow."""
 
 import contextlib
 import logging
@@ -7,6 +7,33 @@ import re
 import tensorflow as tf
 
 from keras_vit.layers.forward_pass import running
+from keras_vit.runtimes.precision import in_precision
+from zoo.machine import threads
+
+
+def make(model, shape, precision):
+    """Returns a function from images of a shape to a model's outputs."""
+    from ai_edge_litert.interpreter import Interpreter
+
+    model = in_precision(model)
+
+    def call(images):
+        return model(images, training=False)
+
+    images = tf.TensorSpec(shape, model.inputs[0].dtype)
+    kind = {"float32": "float32", "int8": "dynamic"}[precision]
+    content = convert(model, call, images, kind)
+    interpreter = Interpreter(model_content=content, num_threads=threads())
+    interpreter.allocate_tensors()
+    [source] = interpreter.get_input_details()
+    [target] = interpreter.get_output_details()
+
+    def run(images):
+        interpreter.set_tensor(source["index"], images)
+        interpreter.invoke()
+        return interpreter.get_tensor(target["index"])
+
+    return run
 
 
 def convert(model, call, images, precision="float32"):

@@ -10,8 +10,8 @@ import pathlib
 
 import numpy as np
 
-from keras_vit.engines.onnx.graph import Graph
-from keras_vit.engines.onnx.layers import function_of
+from keras_vit.runtimes.onnx.graph import Graph
+from keras_vit.runtimes.onnx.layers import function_of
 from keras_vit.version import __version__
 
 # The first opset with a GELU operator, of October 2023.

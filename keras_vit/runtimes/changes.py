@@ -9,7 +9,7 @@ import os
 import keras
 import numpy as np
 
-from keras_vit.engines.table import threads
+from zoo.machine import threads
 
 # Of a weight, compared at a time.
 _CHUNK_BYTES = 2**21

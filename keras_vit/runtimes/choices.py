@@ -9,10 +9,10 @@ import secrets
 
 import keras
 
-from keras_vit.engines.table import ENGINES, threads
 from zoo.limits import NOTE_BYTES
-from zoo.machine import cpu_name
+from zoo.machine import cpu_name, threads
 from zoo.regular_files import read_text
+from zoo.runtimes import RUNTIMES
 from zoo.store import cache_dir
 
 
@@ -22,7 +22,7 @@ def path_of(model, images_shape, precision, engines):
     It is another one for a model of other layers or shapes, another processor, and
     other versions of the engines.
     """
-    packages = {name for engine in engines for name in ENGINES[engine].packages}
+    packages = {name for engine in engines for name in RUNTIMES[engine].packages}
     facts = {
         "processor": [cpu_name(), threads()],
         "keras": [keras.__version__, keras.backend.backend()],

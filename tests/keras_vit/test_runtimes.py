@@ -11,20 +11,20 @@ import pytest
 from harness import normal, numpy, randomize
 
 from keras_vit import Predictor, VisionTransformer, ViTConfig, at_image_size
-from keras_vit.engines import automatic, choices
-from keras_vit.engines.changes import Values
-from keras_vit.engines.precision import is_of_policy, recast
-from keras_vit.engines.table import ENGINES
+from keras_vit.runtimes import automatic, choices
+from keras_vit.runtimes.changes import Values
+from keras_vit.runtimes.precision import is_of_policy, recast
+from zoo.runtimes import RUNTIMES
 
 CONFIG = ViTConfig(hidden_size=24, num_layers=2, num_heads=3, mlp_dim=40, patch_size=8)
 HERE = [
-    row.name
-    for row in ENGINES.values()
+    name
+    for name, row in RUNTIMES.items()
     if row.packages
     and keras.backend.backend() in row.backends
     and all(map(importlib.util.find_spec, row.packages))
 ]
-OF_ANY_SHAPE = [name for name in HERE if not ENGINES[name].of_one_shape]
+OF_ANY_SHAPE = [name for name in HERE if not RUNTIMES[name].of_one_shape]
 every_engine = pytest.mark.parametrize("engine", HERE)
 
 
@@ -75,7 +75,9 @@ def test_images_of_any_size(model, engine):
 def test_lower_precisions(model, engine, precision, limit, monkeypatch):
     if engine not in ("keras", *HERE):
         pytest.skip(f"{engine} is not here")
-    monkeypatch.setattr("keras_vit.engines.table.computes_bfloat16", lambda: True)
+    monkeypatch.setattr(
+        "keras_vit.runtimes.requirements.computes_bfloat16", lambda: True
+    )
     images = normal((3, 16, 24, 3))
     predictor = Predictor(model, 2, engine=engine, precision=precision)
     for _ in range(2):
@@ -90,7 +92,7 @@ def test_lower_precisions(model, engine, precision, limit, monkeypatch):
 
 def test_large_models_have_their_weights_beside(model, monkeypatch):
     [engine, *_] = OF_ANY_SHAPE
-    monkeypatch.setattr("keras_vit.engines.onnx.LARGEST_FILE", 1000)
+    monkeypatch.setattr("keras_vit.runtimes.onnx.LARGEST_FILE", 1000)
     images = normal((2, 16, 24, 3))
     close(Predictor(model, engine=engine)(images), numpy(model(images)))
 
@@ -102,7 +104,7 @@ def test_what_cannot_be_is_refused_by_name(model, monkeypatch):
     for arguments, words in (
         ({"engine": "tensorrt"}, "one of auto, keras, litert, onnxruntime, openvino"),
         ({"precision": "float8"}, "precision must be one of float32, bfloat16, int8"),
-        (INT8_KERAS, "keras computes in .*, not in int8: .*='litert'"),
+        (INT8_KERAS, "keras computes in .*, not in int8: .*='openvino'"),
         ({"engine": "openvino", "jit_compile": True}, "jit_compile is of engine='ker"),
         ({"precision": "int8", "jit_compile": True}, "'int8': leave jit_compile out"),
     ):
@@ -110,7 +112,9 @@ def test_what_cannot_be_is_refused_by_name(model, monkeypatch):
             Predictor(model, **arguments)
     with pytest.raises(ValueError, match="got no images, .*: pass at least one"):
         Predictor(model)([])
-    monkeypatch.setattr("keras_vit.engines.table.computes_bfloat16", lambda: False)
+    monkeypatch.setattr(
+        "keras_vit.runtimes.requirements.computes_bfloat16", lambda: False
+    )
     with pytest.raises(ValueError, match="no instructions for bfloat16.*choose float3"):
         Predictor(model, engine="openvino", precision="bfloat16")
     if "litert" in HERE:
@@ -148,7 +152,7 @@ def test_auto_takes_the_fastest_and_keeps_the_choice(model, impatient, monkeypat
     assert (predictor.engine, predictor.trials) == ("keras", {})
     close(predictor(images), numpy(model(images)))
     assert predictor.engine == "onnxruntime"
-    tried = [name for name in HERE if ENGINES[name].is_automatic]
+    tried = [name for name in HERE if RUNTIMES[name].is_automatic]
     assert predictor.trials == {name: SECONDS[name] for name in ("keras", *tried)}
     [path] = impatient.iterdir()
 
@@ -170,7 +174,7 @@ SECONDS = {"keras": 4.0, "litert": 3.0, "onnxruntime": 1.0, "openvino": 2.0}
 def test_auto_stays_with_keras_where_others_fail(model, impatient, monkeypatch):
     monkeypatch.setitem(automatic.TOLERANCES, "float32", 0.0)
     monkeypatch.setattr(
-        "keras_vit.engines.onnxruntime.make", lambda *_: 1 / 0, raising=False
+        "keras_vit.runtimes.onnxruntime.make", lambda *_: 1 / 0, raising=False
     )
     images = normal((6, 16, 24, 3))
     predictor = Predictor(model, 2)
@@ -318,7 +322,9 @@ def test_what_keras_quantizes_is_noticed_or_refused(model, engine):
 
 @pytest.mark.parametrize("precision", ["bfloat16", "int8"])
 def test_a_single_value_is_noticed_in_other_precisions(model, precision, monkeypatch):
-    monkeypatch.setattr("keras_vit.engines.table.computes_bfloat16", lambda: True)
+    monkeypatch.setattr(
+        "keras_vit.runtimes.requirements.computes_bfloat16", lambda: True
+    )
     images = normal((2, 16, 24, 3))
     predictor = Predictor(model, 2, engine="openvino", precision=precision)
     before = predictor(images)
@@ -345,7 +351,7 @@ def test_nothing_is_made_anew_without_a_change(model, monkeypatch):
     monkeypatch.setattr(automatic, "conversion_seconds", lambda *_: float("inf"))
     made = []
     monkeypatch.setattr(
-        "keras_vit.engines.onnxruntime.make",
+        "keras_vit.runtimes.onnxruntime.make",
         lambda *_: made.append(1) or (lambda images: images),
     )
     of_any_size = at_image_size(model, (None, None))
@@ -416,8 +422,8 @@ def test_auto_converts_once_its_clock_says_that_it_pays(model, impatient, monkey
     monkeypatch.setattr(automatic, "conversion_seconds", lambda *_: 1.25)
     images = normal((2, 16, 24, 3))
     # Every look at it is a second later, so a batch takes one.
-    answer = automatic.Automatic(model, 2, "float32", itertools.count().__next__)
-    tried = sum(ENGINES[name].is_automatic for name in HERE)
+    answer = automatic.Automatic(model, 2, "float32", clock=itertools.count().__next__)
+    tried = sum(RUNTIMES[name].is_automatic for name in HERE)
     assert tried == 2
     for _ in range(3):  # The first one is not counted; two conversions take 2.5.
         answer(images)

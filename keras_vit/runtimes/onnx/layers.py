@@ -9,8 +9,8 @@ import keras
 import numpy as np
 
 from keras_vit import layers
-from keras_vit.engines.onnx.arrays import Array, Arrays
 from keras_vit.layers.rotation import rotated, turns
+from keras_vit.runtimes.onnx.arrays import Array, Arrays
 from zoo.position_embedding import (
     axis_weights,
     offset_places,
