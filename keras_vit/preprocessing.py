@@ -95,11 +95,14 @@ def check_numbers(values, name, remedy):
         first = values
         while isinstance(first, (list, tuple)) and first:
             first = first[0]
-        functions = _functions_of(first)
         # Libraries raise errors of their own for lists of different lengths. Tensors
         # may be of a graph, which has no values yet.
-        with contextlib.suppress(Exception):
-            array = _stacked(values, functions) if functions else np.asarray(values)
+        if functions := _functions_of(first):
+            with contextlib.suppress(Exception):
+                array = _stacked(values, functions)
+        if array is values:  # also of tensors of different types, or of variables
+            with contextlib.suppress(Exception):
+                array = np.asarray(values)
     dtype = getattr(array, "dtype", None)
     kind = getattr(dtype, "name", str(dtype)).removeprefix("torch.")
     if not kind.startswith(_KINDS_OF_NUMBERS):

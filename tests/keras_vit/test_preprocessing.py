@@ -180,6 +180,18 @@ def test_lists_of_tensors_keep_their_gradient():
     np.testing.assert_allclose(tape.gradient(scaled, image) * 127.5, 2, rtol=1e-6)
 
 
+def test_lists_of_tensors_and_lists_of_different_types_are_read():
+    tensors = [
+        keras.ops.convert_to_tensor([0.25, 0.75], kind)
+        for kind in ("float16", "float32")
+    ]
+    for scores in ([tensors[0], [0.25, 0.75]], tensors, [keras.Variable([0.25, 0.75])]):
+        answers = decode_predictions(scores, top=1, class_names=["a", "b"])
+        assert answers == [[(1, "b", 0.75)]] * len(scores)
+        expected = preprocess_input(np.array([[0.25, 0.75]] * len(scores)))
+        np.testing.assert_allclose(preprocess_input(scores), expected, rtol=1e-6)
+
+
 def test_names_that_cannot_be_had(monkeypatch, tmp_path):
     monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path))
     monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
