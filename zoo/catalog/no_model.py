@@ -74,11 +74,12 @@ def _of_folder(folder):
     if any(name.endswith(EXTENSIONS) for name in searched[0][2]):
         return ""  # the error of `zoo.read` names it
     files = [name for _, _, names in searched for name in sorted(names)]
-    if unread := next((name for name in files if name.endswith(UNREAD)), None):
+    unread = [name for name in files if name.endswith(UNREAD)]
+    shown = [name for name in files if name.lower().endswith(photos.endings())]
+    # A pickle among photos, such as labels.pkl, need not hold weights.
+    if unread and (held.weights or len(unread) >= len(shown)):
         return (
-            f"holds weights of a kind that is not read, {unread}: save their arrays as "
-            ".safetensors or .npz, and pass that file."
+            f"holds weights of a kind that is not read, {unread[0]}: save their arrays "
+            "as .safetensors or .npz, and pass that file."
         )
-    if any(name.lower().endswith(photos.endings()) for name in files):
-        return f"holds photos, no model: {_MODEL_FIRST}"
-    return ""
+    return f"holds photos, no model: {_MODEL_FIRST}" if shown else ""

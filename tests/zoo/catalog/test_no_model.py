@@ -11,6 +11,7 @@ PHOTOS = "holds photos, no model: pass a model, which in commands comes before p
 PASSED = {
     "photos": (["holiday/1.jpg"], "holiday", f"holiday {PHOTOS}"),
     "photos by class": (["a/red/1.PNG", "a/red/x.txt"], "a", f"a {PHOTOS}"),
+    "photos and labels": (["a/1.jpg", "a/2.jpg", "a/labels.pkl"], "a", f"a {PHOTOS}"),
     "a photo": (["1.jpg"], "1.jpg", "1.jpg is a photo, no model: pass a model"),
     "a finished run": (
         ["runs/a/model.keras", "runs/a/weights.npz", "runs/a/checkpoints/1.npz"],
@@ -23,6 +24,11 @@ PASSED = {
     "an export": (["a/model.onnx"], "a", "a is an export, model.onnx: pass what it"),
     "a file of it": (["m.tflite"], "m.tflite", "is an export: keras-vit predict runs"),
     "other weights": (["a/pytorch_model.bin", "a/1.jpg"], "a", "not read, pytorch_"),
+    "weights and photos": (
+        ["a/pytorch_model.bin", "a/1.jpg", "a/2.jpg"],
+        "a",
+        "not read, pytorch_",
+    ),
     "weights beside photos": (
         ["a/best.pth", "a/1.jpg"],
         "a",
