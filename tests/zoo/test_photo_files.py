@@ -255,9 +255,13 @@ def test_bits_of_a_file_come_before_those_of_a_model_and_after_those_given():
 
 
 def test_the_bits_of_a_model_are_named_where_values_have_more():
-    said = r"up to 4,096, more than the model's 12 bits: pass bits=16\.$"
-    with pytest.raises(ValueError, match=said):
-        photos.decode(png(np.full((2, 2), 4096)), bits=ModelBits(12))
+    for value, bits, enough in (("4,096", 12, 16), ("4,000", 10, 12)):
+        said = (
+            rf"up to {value}, more than the model's {bits} bits: pass bits={enough}\.$"
+        )
+        values = np.full((2, 2), int(value.replace(",", "")))
+        with pytest.raises(ValueError, match=said):
+            photos.decode(png(values), bits=ModelBits(bits))
 
 
 def test_bits_may_be_integers_of_numpy():

@@ -45,10 +45,10 @@ def to_bytes(values, name, bits=None, significant=None):
         LevelsError: there are values of more bits.
     """
     top = int(values.max())
+    likely = next((bits for bits in (8, 10, 12) if top < 2**bits), MOST_BITS)
     if bits is None and significant is not None and significant < MOST_BITS:
         bits = MOST_BITS if _is_scaled(values, top, significant) else significant
     elif bits is None and significant is None and 0 < top < _USUAL_TOP:
-        likely = next(bits for bits in (8, 10, 12) if top < 2**bits)
         warnings.warn(
             f"{name} has values of {likely} bits in 16, so it is nearly black: say so "
             f"with bits={likely}.",
@@ -61,7 +61,7 @@ def to_bytes(values, name, bits=None, significant=None):
             said, remedy = f"the model's {bits} bits", ""
         raise LevelsError(
             f"{name} has values up to {top:,}, more than {said}: {remedy}pass "
-            f"bits={MOST_BITS}."
+            f"bits={likely}."
         )
     if bits < FEWEST_BITS:
         return (values.astype("int32") * 255 // (2**bits - 1)).astype("uint8")
