@@ -115,14 +115,18 @@ def _kind_with_text(kind):
     return type(kind.__name__, (kind,), methods)
 
 
-def remedy(error: OSError) -> str:
+def remedy(error: OSError, otherwise: str = "check the path.") -> str:
     """Returns what to do about a file that cannot be opened, the end of a message.
+
+    Args:
+        error: what the system raised.
+        otherwise: what to do where the error says nothing of it.
 
     Example:
         >>> remedy(PermissionError(errno.EACCES, "Permission denied"))
         'allow this user to read it.'
     """
-    return _REMEDIES.get(error.errno, "check the path.")
+    return _REMEDIES.get(error.errno, otherwise)
 
 
 def missing_remedy(path: str | os.PathLike) -> str:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from train.common.errors import RunError
 from train.inference import exported_model
 from train.inference.run_directory import RunDirectory
+from zoo import regular_files
 from zoo.catalog.locate import check, named
 from zoo.preparation import ModelBits, check_bits
 from zoo.regular_files import expand_home, missing_remedy
@@ -60,9 +61,12 @@ def find(source):
         raise RunError(str(error)) from error
     except (ValueError, OSError, KeyError) as error:
         # What the system and libraries raise does not say what it is about.
-        reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+        reason, remedy = f"{type(error).__name__}: {error}", "check its name or path."
+        if isinstance(error, OSError):
+            reason = error.strerror or reason
+            remedy = regular_files.remedy(error, remedy)
         raise RunError(
-            f"The model {source} cannot be used ({reason}): check its name or path."
+            f"The model {source} cannot be used ({reason}): {remedy}"
         ) from error
 
 

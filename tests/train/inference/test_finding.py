@@ -1,5 +1,8 @@
 """What no model is called is named before anything heavy is imported."""
 
+import errno
+import os
+
 import pytest
 
 from train.common.errors import RunError
@@ -47,3 +50,18 @@ def test_errors_of_libraries_name_the_model(monkeypatch):
     told = "^The model vit-b16/sam cannot be used .KeyError: 'weights'.: check its name"
     with pytest.raises(RunError, match=told):
         finding.find("vit-b16/sam")
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [(errno.EACCES, "allow this user to read it"), (errno.EIO, "check the disk")],
+)
+def test_errors_of_the_system_about_a_model_say_what_to_do(code, remedy, monkeypatch):
+    def fail(source):
+        raise OSError(code, os.strerror(code), source)
+
+    monkeypatch.setattr(finding, "check", fail)
+    with pytest.raises(RunError) as found:
+        finding.find("a.npz")
+    told = f"The model a.npz cannot be used ({os.strerror(code)}): {remedy}."
+    assert str(found.value) == told
