@@ -13,7 +13,7 @@ import keras_vit_start
 import zoo
 from keras_vit import explain
 from keras_vit.explain import figures
-from train.recipes import names, pretraining
+from train.recipes import Recipe, names, pretraining
 from train.run import recipe_flags
 
 masking = pytest.importorskip("train.masked_patches.recipes")
@@ -100,7 +100,7 @@ def test_recipes_exist():
 def test_flags_exist(page):
     source = inspect.getsource(recipe_flags)
     known = set(re.findall(r"DEFINE_\w+\(\s*\"(\w+)\"", source))
-    known |= recipe_flags.SETTINGS | OTHER_FLAGS
+    known |= {field.name for field in Recipe.settings()} | OTHER_FLAGS
     found = set(re.findall(r"--([a-z]\w+)", page.read_text()))
     assert found - known - {"dataset", "data_dir", "images", "out"} == set()
 

@@ -10,25 +10,29 @@ from zoo.text import as_flags
 _DASHED = ("help", "helpshort", "helpfull")
 _ASKING = {f"{dashes}{name}" for dashes in ("-", "--") for name in _DASHED}
 _ASKING |= {"-?", "-h"}
-# Every flag of the commands, in the order in which the page shows them.
+# The flags of the commands in the order in which the page shows them; settings of
+# recipes name their group, and are where the asterisk is.
 GROUPS = {
-    "Data": "dataset data_dir skip_corrupt split real_labels few_shot_dataset "
-    "train_examples validation_fraction class_weights images bits",
-    "Model": "model weights image_size central_crop class features dropout_rate "
-    "stochastic_depth_rate head_bias frozen lora_rank",
-    "Optimization": "steps batch_size micro_batches optimizer learning_rate schedule "
-    "warmup_steps weight_decay layer_decay average_decay momentum_dtype loss "
-    "label_smoothing early_stopping find_learning_rate corrupted_fraction",
-    "Augmentation": "crop flip rand_augment random_erasing mixup cutmix",
+    "Data": "dataset data_dir skip_corrupt split real_labels few_shot_dataset * images "
+    "bits",
+    "Model": "* model weights image_size central_crop class features",
+    "Optimization": "* batch_size find_learning_rate",
+    "Augmentation": "*",
     "Study": "study seeds learning_rates models subsets step_counts positions tasks "
     "shots",
-    "Run": "recipe config print_config smoke extend resume seed eval_every "
-    "checkpoint_every explained_images measure shown trust",
-    "Devices": "strategy precision engine remat threads",
+    "Run": "recipe config print_config smoke extend resume * measure shown trust",
+    "Devices": "strategy * precision engine threads",
     "Export": "format min_agreement calibration_images dynamic_batch any_size uint8",
     "Output": "run_dir out_dir out output to name license replace push_to private top "
     "sort_into gallery overwrite verbose",
 }
+# The flags of the command that are settings, by their groups.
+_SETTINGS = {}
+
+
+def add_setting(name, group):
+    """Shows a flag in a group, after the settings of the group that it has."""
+    _SETTINGS.setdefault(group, []).append(name)
 
 
 def is_asked_for(arguments):
@@ -53,6 +57,7 @@ def page(title, text):
     left = of_command()
     parts = [styled(title, "title", sys.stdout), text.strip()]
     for group, names in {**GROUPS, "Other": " ".join(left)}.items():
+        names = names.replace("*", " ".join(_SETTINGS.get(group, ())))
         own = [left.pop(name) for name in names.split() if name in left]
         if own:
             rows = [styled(group, "title", sys.stdout), *map(_row, own)]

@@ -1,8 +1,8 @@
-"""Command-line flags of data sets, image preparation and augmentation."""
+"""Command-line flags of data sets and image preparation."""
 
 from absl import app, flags
 
-from train.data.registry import SOURCES, augmentations
+from train.data.registry import SOURCES
 from zoo import limits
 
 # Flags belong to the command that defines them, in its --help too.
@@ -88,12 +88,3 @@ def define_batch_size(default, text):
     flags.DEFINE_integer(
         "batch_size", default, text, lower_bound=1, upper_bound=limits.BATCH_SIZE
     )
-
-
-def define_augmentation():
-    """Defines a flag for each registered augmentation."""
-    for name, field in augmentations().items():
-        if field.default is None:
-            flags.DEFINE_list(name, None, field.metadata["usage"])
-        else:
-            flags.DEFINE_float(name, None, field.metadata["usage"], lower_bound=0)

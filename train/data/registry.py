@@ -4,12 +4,14 @@ Importing this module imports no TensorFlow, so that `--help` stays quick.
 """
 
 import dataclasses
+import functools
 import os
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from train.common.setting import AT_LEAST_0, FRACTION, each, setting
 from zoo.regular_files import expand_home
 
 PARTS = ("train", "validation", "test")
@@ -158,22 +160,16 @@ CROPS = {
 }
 
 
-def _augmentation(default, usage, title, unit, limits):
-    """Returns a field of `Augmentation`: the registration of one augmentation."""
-    metadata = {"usage": usage, "title": title, "unit": unit, "limits": limits}
-    return dataclasses.field(default=default, metadata=metadata)
-
-
-_NOT_NEGATIVE = ("at least 0", lambda value: value >= 0)
+_augmentation = functools.partial(setting, group="Augmentation")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Augmentation:
     """What training images go through after the crop and the flip.
 
-    The arguments are the flags of `python -m train.finetune`. The metadata of each has
-    the help of its flag (`usage`), its name in reports (`title`), whether it changes an
-    image or mixes a batch (`unit`), and which values it takes (`limits`).
+    The arguments are flags of `keras-vit finetune`. The metadata of each has its name
+    in reports (`title`) and whether it changes an image or mixes a batch (`unit`), and
+    what `train.common.setting.setting` takes.
 
     Example:
         >>> Augmentation(rand_augment=(2, 15), mixup=0.2).mixes
@@ -183,30 +179,32 @@ class Augmentation:
     rand_augment: tuple[int, float] | None = _augmentation(
         None,
         "LAYERS,MAGNITUDE of RandAugment, such as 2,15; none turns it off.",
-        "RandAugment {} x {:g}",
-        "image",
-        ("None or two numbers", lambda value: value is None or len(value) == 2),
+        ("None or two numbers", lambda values: len(values) == 2),
+        each(AT_LEAST_0),
+        title="RandAugment {} x {:g}",
+        unit="image",
+        example="two numbers such as 2,15, or none",
     )
     random_erasing: float = _augmentation(
         0.0,
         "How often a part of an image is erased; 0 for never.",
-        "random erasing {:g}",
-        "image",
-        ("in [0, 1]", lambda value: 0.0 <= value <= 1.0),
+        FRACTION,
+        title="random erasing {:g}",
+        unit="image",
     )
     mixup: float = _augmentation(
         0.0,
         "The alpha of mixup, such as 0.2; 0 turns it off.",
-        "mixup {:g}",
-        "batch",
-        _NOT_NEGATIVE,
+        AT_LEAST_0,
+        title="mixup {:g}",
+        unit="batch",
     )
     cutmix: float = _augmentation(
         0.0,
         "The alpha of CutMix, such as 1; 0 turns it off.",
-        "CutMix {:g}",
-        "batch",
-        _NOT_NEGATIVE,
+        AT_LEAST_0,
+        title="CutMix {:g}",
+        unit="batch",
     )
 
     def used_augmentations(self, unit: str | None = None) -> dict[str, Any]:
@@ -232,11 +230,7 @@ class Augmentation:
         return titles
 
     def check_augmentation(self):
-        """Raises `ValueError` if values are out of range or exclude each other."""
-        for name, field in augmentations().items():
-            text, holds = field.metadata["limits"]
-            if not holds(getattr(self, name)):
-                raise ValueError(f"{name} must be {text}, got {getattr(self, name)}.")
+        """Raises `ValueError` if values exclude each other."""
         mixing = self.used_augmentations("batch")
         if len(mixing) > 1:
             named = " and ".join(f"{name}={value}" for name, value in mixing.items())

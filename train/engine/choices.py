@@ -68,8 +68,3 @@ OPTIMIZERS = {
 
 # Policies of `keras.config.set_dtype_policy`.
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
-
-
-def titles(choices):
-    """Returns the help of a flag that takes one of these."""
-    return "; ".join(f"{name}: {choice.title}" for name, choice in choices.items())

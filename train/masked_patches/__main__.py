@@ -14,20 +14,15 @@ and predicted patches, logs, and weights.npz in the released naming:
 keras-vit finetune --weights=runs/NAME/weights.npz --model=MODEL
 """
 
-from absl import flags
-
 from train.common import command_line
+from train.masked_patches.recipes import MaskingRecipe
 from train.run import recipe_flags
 
 RECIPES = "train.masked_patches.recipes"
 recipe_flags.define(
     "the files in train/masked_patches/recipes",
     "that for imagenet2012, a small one for other data",
-)
-flags.DEFINE_float(
-    "corrupted_fraction",
-    None,
-    "Fraction of the patches of each image that is corrupted, above 0 and at most 1.",
+    MaskingRecipe,
 )
 
 

@@ -1,13 +1,24 @@
 """The settings of a run, as data."""
 
 import dataclasses
+import functools
 import math
-import numbers
 import os
 import pathlib
 import re
 
-from train.data.registry import CROPS, Augmentation, kind_of
+from train.common.setting import (
+    ABOVE_0,
+    AT_LEAST_0,
+    AT_LEAST_1,
+    BELOW_1,
+    FRACTION,
+    MISSING,
+    check_limits,
+    each,
+    setting,
+)
+from train.data.registry import CROPS, Augmentation, augmentations, kind_of
 from train.engine.choices import LOSSES, OPTIMIZERS, PRECISIONS, SCHEDULES
 from zoo import ARCHITECTURES, ViTConfig
 from zoo.catalog.locate import check, named
@@ -21,20 +32,9 @@ BASELINES = ("BiT-R50x1", "ResNet50V2")
 # The released code's dropout for fine-tuning; models not named have none.
 DROPOUT = {"ViT-L_16": 0.1, "ViT-H_14": 0.1, "R50+ViT-B_16": 0.1}
 
-# Metadata of fields that do not decide the result: they change only what is written on
-# the way, or random numbers and rounding, on which no published number depends.
-_OUTPUT = {"changes": "output"}
-_NOISE = {"changes": "noise"}
 # As many micro-batches as the memory of the devices makes necessary, and the precision
 # that they compute in.
 AUTO = "auto"
-_CHOICES = {
-    "optimizer": OPTIMIZERS,
-    "schedule": SCHEDULES,
-    "loss": LOSSES,
-    "precision": (*PRECISIONS, AUTO),
-    "crop": CROPS,
-}
 
 
 def base_name(dataset):
@@ -65,6 +65,24 @@ def is_own(dataset):
     return kind_of(dataset).is_own
 
 
+def _is_count(value):
+    return not isinstance(value, str) and value >= 1
+
+
+def _is_weights(values):
+    return not isinstance(values, str) and 0 <= min(values, default=0) < sum(values)
+
+
+# Values of `changes`, of fields that do not decide the result: they change only what is
+# written on the way, or random numbers and rounding, on which no published number
+# depends.
+OUTPUT, NOISE = "output", "noise"
+_data, _model, _optimization, _augmentation, _run, _devices = (
+    functools.partial(setting, group=group)
+    for group in ("Data", "Model", "Optimization", "Augmentation", "Run", "Devices")
+)
+
+
 @dataclasses.dataclass(frozen=True)
 class Recipe(Augmentation):
     """A run of training, from released weights or from scratch.
@@ -77,8 +95,6 @@ class Recipe(Augmentation):
         weights: None for random ones; those of a model that brings its own, as
             `"dinov2-s14/lvd142m"` does, are named as it is.
         micro_batches: a number, or `"auto"`, see `train.run.micro_batches`.
-        precision: a policy of `train.engine.choices.PRECISIONS`, or `"auto"`, see
-            `train.run.precision`.
         learning_rates: those that the source of the recipe tried.
         momentum: with `"momentum"`.
         clip_norm: the largest norm of the whole gradient, or None for any.
@@ -86,8 +102,6 @@ class Recipe(Augmentation):
         dropout_rate: None for the released code's.
         test_examples: how many are tested and validated at most, None for all.
         bits: of values in files of 16 bits, see `zoo.photos.decode`.
-        crop: a name in `train.data.registry.CROPS`.
-        flip: whether training images are mirrored half of the time.
         eval_every: None for steps / 20, at least 10.
         checkpoint_every: None for steps / 10, at least 10.
         published: the accuracy to expect and its source.
@@ -100,58 +114,159 @@ class Recipe(Augmentation):
         0.0
     """
 
-    dataset: str
-    model: str | ViTConfig
-    weights: str | None
-    image_size: int | tuple[int, int]
-    steps: int
-    batch_size: int = 512
-    micro_batches: int | str = dataclasses.field(default=8, metadata=_NOISE)
-    optimizer: str = "momentum"
-    learning_rate: float = 0.03
-    learning_rates: tuple[float, ...] = dataclasses.field(
-        default=(0.001, 0.003, 0.01, 0.03), metadata=_OUTPUT
+    dataset: str = setting()
+    model: str | ViTConfig = _model(
+        MISSING,
+        "A released variant such as ViT-B_16 or R50+ViT-B_16; what brings its weights, "
+        "such as dinov2-s14/lvd142m, hf://org/name or the path of a file; or to "
+        "compare with, BiT-R50x1 or ResNet50V2.",
     )
-    schedule: str = "cosine"
-    warmup_steps: int = 500
-    weight_decay: float = 0.0
-    momentum: float = 0.9
-    momentum_dtype: str | None = None
-    clip_norm: float | None = 1.0
-    average_decay: float = 0.0
-    layer_decay: float = 1.0
-    frozen: bool = False
-    lora_rank: int = 0
-    loss: str = "softmax"
-    label_smoothing: float = 0.0
-    class_weights: str | tuple[float, ...] | None = None
-    head_bias: float = 0.0
-    pre_logits: bool = False
-    dropout_rate: float | None = None
-    stochastic_depth_rate: float = 0.0
-    early_stopping: int = 0
-    validation_fraction: float = 0.02
-    train_examples: int | None = None
-    test_examples: int | None = None
-    bits: int | None = None
-    crop: str = "inception"
-    flip: bool = True
-    precision: str = "float32"
-    remat: bool = dataclasses.field(default=False, metadata=_NOISE)
-    seed: int = dataclasses.field(default=0, metadata=_NOISE)
-    eval_every: int | None = dataclasses.field(default=None, metadata=_OUTPUT)
-    checkpoint_every: int | None = dataclasses.field(default=None, metadata=_OUTPUT)
-    explained_images: int = dataclasses.field(default=0, metadata=_OUTPUT)
-    published: str = dataclasses.field(default="", metadata=_OUTPUT)
+    weights: str | None = _model(
+        MISSING,
+        "Of a variant: a release such as imagenet21k or augreg-imagenet21k, the path "
+        "or URL of a released .npz, or none for random weights.",
+    )
+    image_size: int | tuple[int, int] = _model(
+        MISSING,
+        "Pixels: one number, or HEIGHT,WIDTH.",
+        example="one number such as 224, or HEIGHT,WIDTH such as 224,320",
+    )
+    steps: int = _optimization(MISSING, "Training steps.", AT_LEAST_1)
+    batch_size: int = _optimization(
+        512,
+        "Images per step. auto: the recipe's, with --micro_batches=auto.",
+        AT_LEAST_1,
+        (f"at most {BATCH_SIZE:,}", lambda value: value <= BATCH_SIZE),
+        takes_auto=True,
+    )
+    micro_batches: int | str = _optimization(
+        8,
+        "Parts in which the batch of a step is computed: more need less memory. auto: "
+        "as few as fit in it. Follows batch_size if not given.",
+        ("at least 1, or auto", lambda value: value == AUTO or _is_count(value)),
+        takes_auto=True,
+        changes=NOISE,
+    )
+    optimizer: str = _optimization("momentum", "The optimizer.", choices=OPTIMIZERS)
+    learning_rate: float = _optimization(0.03, "The highest learning rate.", ABOVE_0)
+    learning_rates: tuple[float, ...] = setting(
+        (0.001, 0.003, 0.01, 0.03),
+        "",
+        each(ABOVE_0),
+        example="numbers such as 0.001,0.003,0.01",
+        changes=OUTPUT,
+    )
+    schedule: str = _optimization(
+        "cosine", "The decay of the learning rate.", choices=SCHEDULES
+    )
+    warmup_steps: int = _optimization(
+        500, "Steps of rising learning rate. Keeps its share of the steps if not given."
+    )
+    weight_decay: float = _optimization(
+        0.0, "Decay of kernels, times the rate; with adam.", AT_LEAST_0
+    )
+    momentum: float = setting(0.9, "", BELOW_1)
+    clip_norm: float | None = setting(1.0, "", ABOVE_0)
+    layer_decay: float = _optimization(
+        1.0,
+        "Factor of the learning rate from each block to the one before it.",
+        ("in (0, 1]", lambda value: 0.0 < value <= 1.0),
+    )
+    average_decay: float = _optimization(
+        0.0,
+        "Decay of an exponential moving average of the weights, such as 0.9999: the "
+        "averages are tested and saved (Polyak, EMA).",
+        BELOW_1,
+    )
+    momentum_dtype: str | None = _optimization(
+        None,
+        "Dtype of the optimizer's momentum, bfloat16 as in the released code; that of "
+        "the weights if not given.",
+        choices=("bfloat16",),
+    )
+    loss: str = _optimization("softmax", "The loss.", choices=LOSSES)
+    label_smoothing: float = _optimization(
+        0.0, "The part of each label that is spread over all classes.", FRACTION
+    )
+    early_stopping: int = _optimization(
+        0,
+        "Stop after so many validations without a better accuracy, and take the best "
+        "weights; 0 for never.",
+        AT_LEAST_0,
+    )
+    train_examples: int | None = _data(
+        None, "Train on so many images only, chosen at random.", AT_LEAST_1
+    )
+    test_examples: int | None = setting(None, "", AT_LEAST_1)
+    validation_fraction: float = _data(
+        0.02, "Part of train held out for validation; 0 for none.", BELOW_1
+    )
+    class_weights: str | tuple[float, ...] | None = _data(
+        None,
+        "balanced, or one number per class: the weight of its images in the loss.",
+        (
+            "balanced or one number per class, at least 0 each and one above 0",
+            lambda value: value == "balanced" or _is_weights(value),
+        ),
+        example="balanced, or one number per class",
+    )
+    bits: int | None = setting(None)
+    dropout_rate: float | None = _model(None, "Dropout.", BELOW_1)
+    stochastic_depth_rate: float = _model(
+        0.0,
+        "The rate at which the last block is dropped; earlier blocks less often.",
+        BELOW_1,
+    )
+    pre_logits: bool = setting(False)
+    head_bias: float = _model(0.0, "Initial value of the head's bias.")
+    frozen: bool = _model(False, "Train the head alone: a linear probe.")
+    lora_rank: int = _model(
+        0,
+        "Train the head and products of this rank added to queries and values (LoRA).",
+        AT_LEAST_0,
+    )
+    crop: str = _augmentation(
+        "inception", "What of a training image is seen.", choices=CROPS
+    )
+    flip: bool = _augmentation(
+        True,
+        "Mirror half of the training images; --flip=no where left and right differ, as "
+        "in text.",
+    )
+    seed: int = _run(
+        0,
+        "Of initialisation, order, crops and dropout.",
+        ("from 0 to 4294967295", lambda value: 0 <= value < 2**32),
+        changes=NOISE,
+    )
+    eval_every: int | None = _run(
+        None, "Steps between validations.", AT_LEAST_1, changes=OUTPUT
+    )
+    checkpoint_every: int | None = _run(
+        None, "Steps between checkpoints.", AT_LEAST_1, changes=OUTPUT
+    )
+    explained_images: int = _run(
+        0,
+        "Show the model's attention for so many held out images in TensorBoard at each "
+        "validation.",
+        AT_LEAST_0,
+        changes=OUTPUT,
+    )
+    precision: str = _devices(
+        "float32",
+        "What the model computes in; auto is mixed_bfloat16 where the devices multiply "
+        "in it, else float32.",
+        choices=(*PRECISIONS, AUTO),
+    )
+    remat: bool = _devices(
+        False,
+        "Recompute the blocks' activations for the gradient, to need less memory.",
+        changes=NOISE,
+    )
+    published: str = setting("", changes=OUTPUT)
 
     def __post_init__(self):
-        self._check_ranges()
-        for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise ValueError(
-                    f"{name} must be one of {', '.join(choices)}, got "
-                    f"{getattr(self, name)!r}."
-                )
+        check_limits(self)
         if not 0 <= self.warmup_steps < self.steps:
             raise ValueError(
                 f"warmup_steps={self.warmup_steps} must be at least 0 and less than "
@@ -185,19 +300,8 @@ class Recipe(Augmentation):
                 f"early_stopping={self.early_stopping} needs the accuracy on held out "
                 "images: pass a validation_fraction above 0."
             )
-        if isinstance(self.class_weights, str) and self.class_weights != "balanced":
-            raise ValueError(
-                "class_weights must be balanced or one number per class, got "
-                f"{self.class_weights!r}."
-            )
-        weights = self.class_weights
-        if isinstance(weights, tuple) and not (
-            weights and 0 <= min(weights) < sum(weights)
-        ):
-            raise ValueError(
-                "class_weights must be at least 0 each, and one above 0, got "
-                f"{','.join(map(str, weights))}."
-            )
+        rates = tuple(dict.fromkeys(self.learning_rates))
+        object.__setattr__(self, "learning_rates", rates)
 
     def check(self):
         """Refuses models and weights that there are not, and what does not fit them.
@@ -231,54 +335,6 @@ class Recipe(Augmentation):
             config.grid_size(self.image_size, name)
         if self.weights is not None and model not in BASELINES:
             check(self.weights, model if model in ARCHITECTURES else None)
-
-    def _check_ranges(self):
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            for number in value if isinstance(value, (tuple, list)) else (value,):
-                # Not a number compares as false.
-                if isinstance(number, numbers.Real) and not abs(number) <= FLOAT:
-                    raise ValueError(
-                        f"{field.name} must be finite, and at most {FLOAT:g}, got "
-                        f"{value}."
-                    )
-        ranges = [
-            ("above 0", lambda v: v > 0, "learning_rate"),
-            ("above 0 each", lambda v: all(one > 0 for one in v), "learning_rates"),
-            ("bfloat16, if given", lambda v: v in (None, "bfloat16"), "momentum_dtype"),
-            ("from 0 to 4294967295", lambda v: 0 <= v < 2**32, "seed"),
-            ("at least 1", lambda v: v >= 1, "steps batch_size"),
-            (f"at most {BATCH_SIZE:,}", lambda v: v <= BATCH_SIZE, "batch_size"),
-            (
-                "at least 1, or auto",
-                lambda v: v == AUTO or (not isinstance(v, str) and v >= 1),
-                "micro_batches",
-            ),
-            (
-                "at least 1",
-                lambda v: v is None or v >= 1,
-                "train_examples test_examples eval_every checkpoint_every",
-            ),
-            (
-                "in [0, 1)",
-                lambda v: v is None or 0.0 <= v < 1.0,
-                "validation_fraction average_decay dropout_rate stochastic_depth_rate "
-                "momentum",
-            ),
-            ("in [0, 1]", lambda v: 0.0 <= v <= 1.0, "label_smoothing"),
-            ("in (0, 1]", lambda v: 0.0 < v <= 1.0, "layer_decay"),
-            (
-                "at least 0",
-                lambda v: v >= 0,
-                "weight_decay lora_rank early_stopping explained_images",
-            ),
-            ("above 0", lambda v: v is None or v > 0, "clip_norm"),
-        ]
-        for text, holds, names in ranges:
-            for name in names.split():
-                value = getattr(self, name)
-                if not holds(value):
-                    raise ValueError(f"{name} must be {text}, got {value}.")
 
     def override(self, **values):
         """Returns the recipe with other values.
@@ -319,10 +375,17 @@ class Recipe(Augmentation):
             return changed
         return dataclasses.replace(changed, published="")
 
+    @classmethod
+    def settings(cls):
+        """Returns the fields in the order in which they are shown."""
+        # The augmentations, which are inherited, come last.
+        last = augmentations()
+        return sorted(dataclasses.fields(cls), key=lambda field: field.name in last)
+
     def as_dict(self):
-        """Returns the settings by name, without `bits` where none are given."""
-        found = dataclasses.asdict(self)
-        return {name: found[name] for name in found if found[name] or name != "bits"}
+        """Returns the settings by name, in the order of `settings`."""
+        values = dataclasses.asdict(self)
+        return {field.name: values[field.name] for field in self.settings()}
 
     @property
     def deciding(self):
@@ -330,7 +393,7 @@ class Recipe(Augmentation):
         settings = self.as_dict()
         for field in dataclasses.fields(self):
             decides = field.name == "eval_every" and self.early_stopping
-            if field.metadata == _OUTPUT and not decides:
+            if field.metadata.get("changes") == OUTPUT and not decides:
                 del settings[field.name]
         return settings
 

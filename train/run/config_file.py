@@ -7,7 +7,7 @@ import json
 import types
 import typing
 
-from train.common import packages
+from train.common import packages, setting
 from train.common.errors import RunError, first_line
 from train.recipes.recipe import AUTO
 from zoo import ViTConfig, limits
@@ -124,9 +124,8 @@ def values(found, recipe_class, path):
     Raises a `RunError` that names what no recipe of this class has, and values of
     another type. Texts of numbers are numbers, as YAML takes 1e-3 for a text.
     """
-    hints = typing.get_type_hints(recipe_class)
-    known = {field.name for field in dataclasses.fields(recipe_class)} - NOT_IN_FILES
-    known.add("recipe")
+    fields = {field.name: field for field in dataclasses.fields(recipe_class)}
+    known = fields.keys() - NOT_IN_FILES | {"recipe"}
     for name in sorted(found.keys() - known):
         near = difflib.get_close_matches(name, sorted(known), n=1)
         hint = f"did you mean {near[0]}?" if near else "--print_config shows all."
@@ -142,12 +141,12 @@ def values(found, recipe_class, path):
     settings = {}
     # These two chose the recipe.
     for name in found.keys() - {"recipe", "dataset"}:
-        kinds = _kinds(hints[name])
         try:
-            settings[name] = _fitted(found[name], kinds)
-        except (ValueError, TypeError, OverflowError) as error:
+            settings[name] = setting.fitted(fields[name], found[name])
+        except ValueError as error:
             words = " or ".join(
-                _WORDS[typing.get_origin(kind) or kind] for kind in kinds
+                _WORDS[typing.get_origin(kind) or kind]
+                for kind in setting.kinds(fields[name])
             )
             raise RunError(
                 f"--config={path}: {name} must be {words}, got {brief(found[name])}."
@@ -170,33 +169,3 @@ def without_auto_batch(found, dashes=""):
             f"{dashes}batch_size."
         )
     return found
-
-
-def _kinds(hint):
-    is_union = isinstance(hint, types.UnionType)
-    return typing.get_args(hint) if is_union else (hint,)
-
-
-def _fitted(value, kinds):
-    """Returns a value of the first of several types that it fits."""
-    if types.NoneType in kinds and (value is None or value == "none"):
-        return None
-    for kind in kinds:
-        if kind is float and isinstance(value, str) and str not in kinds:
-            return float(value)
-        if kind is float and isinstance(value, (int, float)):
-            if not isinstance(value, bool):
-                return float(value)
-        elif kind is ViTConfig and isinstance(value, dict):
-            return ViTConfig(**value)
-        elif typing.get_origin(kind) is tuple and isinstance(value, list):
-            return _tuple(value, typing.get_args(kind))
-        elif type(value) is kind:
-            return value
-    raise ValueError(value)
-
-
-def _tuple(value, kinds):
-    if kinds[-1] is Ellipsis:
-        kinds = kinds[:1] * len(value)
-    return tuple(_fitted(one, (kind,)) for one, kind in zip(value, kinds, strict=True))

@@ -4,16 +4,15 @@ import dataclasses
 import functools
 import pkgutil
 import sys
+import typing
 
 from absl import app, flags
 
-from train.common import command_line
+from train.common import command_line, flag_help, setting
 from train.common.errors import RunError
 from train.data import data_flags, registry
 from train.data.finding import check as check_data
-from train.data.registry import CROPS
-from train.engine.choices import LOSSES, OPTIMIZERS, PRECISIONS, SCHEDULES, titles
-from train.recipes.recipe import AUTO
+from train.recipes import Recipe
 from train.run import config_file, help_text, settings
 
 # The flags are those of the command that asks for them, in its --help too.
@@ -43,95 +42,41 @@ class _OnOrOff(flags.BooleanParser):
         return words[argument] if argument in words else super().parse(argument)
 
 
-def _define_on_or_off(name, default, text):
+def _define_on_or_off(name, default, help, flag_values):
     """Defines a flag that takes --name, --noname and --name=no."""
-    flags.DEFINE_flag(
-        flags.Flag(
-            _OnOrOff(), flags.ArgumentSerializer(), name, default, text, boolean=True
-        )
-    )
+    parser, serializer = _OnOrOff(), flags.ArgumentSerializer()
+    flag = flags.Flag(parser, serializer, name, default, help, boolean=True)
+    flags.DEFINE_flag(flag, flag_values)
 
 
-def _define_number_or_auto(name, default, text):
-    flags.DEFINE(_NumberOrAuto(), name, default, text, flags.FLAGS)
-
-
-# Help by name; `train.recipes.Recipe` checks the values.
-_FLAGS = {
-    flags.DEFINE_string: {
-        "model": "A released variant such as ViT-B_16 or R50+ViT-B_16; what brings its "
-        "weights, such as dinov2-s14/lvd142m, hf://org/name or the path of a file; or "
-        "to compare with, BiT-R50x1 or ResNet50V2.",
-        "weights": "Of a variant: a release such as imagenet21k or augreg-imagenet21k, "
-        "the path or URL of a released .npz, or none for random weights.",
-    },
-    _define_on_or_off: {
-        "frozen": "Train the head alone: a linear probe.",
-        "remat": "Recompute the blocks' activations for the gradient, to need less "
-        "memory.",
-        "flip": "Mirror half of the training images; --flip=no where left and right "
-        "differ, as in text.",
-    },
-    flags.DEFINE_integer: {
-        "steps": "Training steps.",
-        "warmup_steps": "Steps of rising learning rate. Keeps its share of the steps "
-        "if not given.",
-        "lora_rank": "Train the head and products of this rank added to queries and "
-        "values (LoRA).",
-        "early_stopping": "Stop after so many validations without a better accuracy, "
-        "and take the best weights; 0 for never.",
-        "train_examples": "Train on so many images only, chosen at random.",
-        "seed": "Of initialisation, order, crops and dropout.",
-        "eval_every": "Steps between validations.",
-        "checkpoint_every": "Steps between checkpoints.",
-        "explained_images": "Show the model's attention for so many held out images "
-        "in TensorBoard at each validation.",
-    },
-    _define_number_or_auto: {
-        "batch_size": "Images per step. auto: the recipe's, with --micro_batches=auto.",
-        "micro_batches": "Parts in which the batch of a step is computed: more need "
-        "less memory. auto: as few as fit in it. Follows batch_size if not given.",
-    },
-    flags.DEFINE_float: {
-        "dropout_rate": "Dropout.",
-        "stochastic_depth_rate": "The rate at which the last block is dropped; "
-        "earlier blocks less often.",
-        "head_bias": "Initial value of the head's bias.",
-        "learning_rate": "The highest learning rate.",
-        "weight_decay": "Decay of kernels, times the rate; with adam.",
-        "layer_decay": "Factor of the learning rate from each block to the one before "
-        "it.",
-        "average_decay": "Decay of an exponential moving average of the weights, such "
-        "as 0.9999: the averages are tested and saved (Polyak, EMA).",
-        "label_smoothing": "The part of each label that is spread over all classes.",
-        "validation_fraction": "Part of train held out for validation; 0 for none.",
-    },
-    flags.DEFINE_list: {
-        "image_size": "Pixels: one number, or HEIGHT,WIDTH.",
-        "class_weights": "balanced, or one number per class: the weight of its images "
-        "in the loss.",
-    },
+# The first type that a field has decides how its flag is written.
+_DEFINITIONS = {
+    tuple: flags.DEFINE_list,
+    bool: _define_on_or_off,
+    int: flags.DEFINE_integer,
+    float: flags.DEFINE_float,
+    str: flags.DEFINE_string,
 }
-_ENUMS = {
-    "optimizer": (OPTIMIZERS, f"The optimizer. {titles(OPTIMIZERS)}."),
-    "schedule": (SCHEDULES, f"The decay of the learning rate. {titles(SCHEDULES)}."),
-    "momentum_dtype": (
-        ("bfloat16",),
-        "Dtype of the optimizer's momentum, bfloat16 as in the released code; that of "
-        "the weights if not given.",
-    ),
-    "loss": (LOSSES, f"The loss. {titles(LOSSES)}."),
-    "precision": (
-        (*PRECISIONS, AUTO),
-        "What the model computes in; auto is mixed_bfloat16 where the devices multiply "
-        "in it, else float32.",
-    ),
-    "crop": (CROPS, f"What of a training image is seen. {titles(CROPS)}."),
-}
-SETTINGS = {*_ENUMS, *registry.augmentations()}.union(*_FLAGS.values())
 
 
-def define(recipes, otherwise):
+def define_settings(recipe_class, flag_values=flags.FLAGS):
+    """Defines a flag for each setting of a class of recipes that has a usage."""
+    for field in recipe_class.settings():
+        if not field.metadata["usage"]:
+            continue
+        flag_help.add_setting(field.name, field.metadata["group"])
+        described = {"help": field.metadata["usage"], "flag_values": flag_values}
+        kinds = {typing.get_origin(kind) or kind for kind in setting.kinds(field)}
+        if choices := field.metadata["choices"]:
+            flags.DEFINE_enum(field.name, None, list(choices), **described)
+        elif field.metadata.get("takes_auto"):
+            flags.DEFINE(_NumberOrAuto(), field.name, None, **described)
+        else:
+            kind = next(kind for kind in _DEFINITIONS if kind in kinds)
+            _DEFINITIONS[kind](field.name, None, **described)
+
+
+def define(recipes, otherwise, recipe_class=Recipe):
     """Defines the flags; `recipes` and `otherwise` complete the help of `--recipe`."""
     data_flags.define_data("that of --config")
     flags.DEFINE_string(
@@ -185,12 +130,7 @@ def define(recipes, otherwise):
         "environment the model runs on JAX: on one; mirrored; tpu, the chips of this "
         "machine; or auto, all that JAX sees.",
     )
-    for define_flag, helps in _FLAGS.items():
-        for name, text in helps.items():
-            define_flag(name, None, text)
-    for name, (values, text) in _ENUMS.items():
-        flags.DEFINE_enum(name, None, list(values), text)
-    data_flags.define_augmentation()
+    define_settings(recipe_class)
 
 
 def perform(argv, command, recipes, packages, task, next_steps):
@@ -311,72 +251,19 @@ def overrides(given, recipe_class):
 
     A `ValueError` names a flag whose value is not written as it should be.
     """
-    names = {field.name for field in dataclasses.fields(recipe_class)} - {"dataset"}
-    found = {
-        name: _parsed(name, value)
-        for name, value in given.items()
-        if name in names and value is not None
+    fields = {field.name: field for field in dataclasses.fields(recipe_class)}
+    values = {
+        name: given[name]
+        for name in fields
+        if name != "dataset" and given.get(name) is not None
     }
-    return config_file.without_auto_batch(found, "--")
-
-
-def _parsed(name, given):
-    if name == "weights" and given == "none":
-        return None
-    if name not in _PARSERS:
-        return given
-    parse, wanted = _PARSERS[name]
-    try:
-        return parse(given)
-    except ValueError as error:
-        text = wanted.format(error=error)
-        raise ValueError(f"--{name}={','.join(given)} {text}") from error
-
-
-def _image_size(given):
-    if len(given) > 2 or not all(side.strip().isdecimal() for side in given):
-        raise ValueError("not one or two numbers")
-    height, *width = map(int, given)
-    return (height, *width) if width else height
-
-
-def _rand_augment(given):
-    if given == ["none"]:
-        return None
-    layers, magnitude = given
-    found = int(layers), float(magnitude)
-    if min(found) < 0:
-        raise ValueError("a negative number")
-    return found
-
-
-def _learning_rates(given):
-    return tuple(dict.fromkeys(map(float, given)))
-
-
-def _class_weights(given):
-    if given == ["balanced"]:
-        return "balanced"
-    return tuple(map(float, given))
-
-
-# Of flags that are lists: the function, and what to pass where it raises an error.
-_PARSERS = {
-    "image_size": (
-        _image_size,
-        "is not a size in pixels: pass one number such as 224, or HEIGHT,WIDTH such as "
-        "224,320.",
-    ),
-    "rand_augment": (
-        _rand_augment,
-        "is not LAYERS,MAGNITUDE ({error}): pass two numbers such as 2,15, or none.",
-    ),
-    "learning_rates": (
-        _learning_rates,
-        "are not learning rates ({error}): pass numbers such as 0.001,0.003,0.01.",
-    ),
-    "class_weights": (
-        _class_weights,
-        "is neither balanced nor a number for each class ({error}).",
-    ),
-}
+    values = config_file.without_auto_batch(values, "--")
+    for name, value in values.items():
+        try:
+            values[name] = setting.fitted(fields[name], value)
+        except ValueError as error:
+            raise ValueError(
+                f"--{name}={','.join(value)} cannot be read: pass "
+                f"{fields[name].metadata['example']}."
+            ) from error
+    return values

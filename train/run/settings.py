@@ -3,7 +3,6 @@
 import dataclasses
 import json
 
-from train.data import registry
 from train.run import config_file
 
 # Later ones override earlier ones.
@@ -102,10 +101,7 @@ def page(settings, others):
     recipe = settings.recipe
     used = in_use(recipe)
     rows = []
-    values = dataclasses.asdict(recipe)
-    # The augmentations, which a dataclass inherits before its own fields, come last.
-    values |= {name: values.pop(name) for name in registry.augmentations()}
-    for name, value in {"recipe": settings.recipe_name, **values}.items():
+    for name, value in {"recipe": settings.recipe_name, **recipe.as_dict()}.items():
         if name in config_file.NOT_IN_FILES:
             continue
         origin = settings.origins[name]

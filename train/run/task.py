@@ -1,6 +1,5 @@
 """The interface of what a run trains: a model, its data, its loss and its report."""
 
-from train.data import registry
 from train.data.transforms import keras_layer
 from train.engine.choices import LOSSES
 from train.engine.metrics import MetricLog
@@ -163,8 +162,6 @@ def speed(log):
 def written_settings(recipe):
     """Returns the settings of a recipe for the report, defaults filled in."""
     settings = recipe.as_dict()
-    # The augmentations, which a dataclass inherits before its own fields, come last.
-    settings |= {name: settings.pop(name) for name in registry.augmentations()}
     settings["eval_every"] = recipe.eval_interval
     settings["checkpoint_every"] = recipe.checkpoint_interval
     return {name: value for name, value in settings.items() if value != ""}

@@ -9,6 +9,7 @@ import pytest
 
 import keras_vit_start
 from train.common import flag_help, flag_names
+from train.recipes import Recipe
 from zoo.text import as_flags
 
 ROOT = pathlib.Path(__file__).parents[3]
@@ -99,6 +100,7 @@ def test_wrong_usage_is_two_lines_at_most(words):
 
 def test_every_flag_that_is_meant_is_a_flag_of_some_command():
     known = {name for names in flag_help.GROUPS.values() for name in names.split()}
+    known |= {field.name for field in Recipe.settings()}
     for meant in flag_names._MEANT.values():
         assert {*meant.partition(": ")[0].split()} <= known
 

@@ -1,6 +1,7 @@
 """What flags, recipes and docs say of data sources and augmentations."""
 
 import dataclasses
+import functools
 import pathlib
 import re
 
@@ -9,24 +10,23 @@ from absl import flags
 
 from train.data import data_flags, registry
 from train.recipes import Recipe, for_dataset
+from train.run import recipe_flags
 
 DOCS = pathlib.Path(__file__).parents[3] / "docs"
 
 
 @pytest.fixture(scope="module")
 def defined():
-    """The flags of data and augmentation."""
+    """The flags of data and of recipes."""
     values = flags.FlagValues()
     with pytest.MonkeyPatch.context() as monkeypatch:
-        for kind in ("string", "boolean", "integer", "float", "list"):
-            define = getattr(flags, f"DEFINE_{kind}")
-
-            def into(*args, define=define, **kwargs):
-                return define(*args, flag_values=values, **kwargs)
-
-            monkeypatch.setattr(flags, f"DEFINE_{kind}", into)
+        for kind in ("string", "boolean", "integer"):
+            define = functools.partial(
+                getattr(flags, f"DEFINE_{kind}"), flag_values=values
+            )
+            monkeypatch.setattr(flags, f"DEFINE_{kind}", define)
         data_flags.define_data()
-        data_flags.define_augmentation()
+    recipe_flags.define_settings(Recipe, values)
     return values
 
 

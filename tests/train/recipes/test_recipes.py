@@ -305,7 +305,6 @@ def test_what_decides_a_run():
         "eval_every",
         "checkpoint_every",
         "explained_images",
-        "bits",
     }
     assert BASE.override(bits=12).deciding["bits"] == 12
     stopping = BASE.override(early_stopping=3, eval_every=10).deciding

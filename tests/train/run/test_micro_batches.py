@@ -198,7 +198,7 @@ def test_recipes():
     assert auto.published == base.published
     assert auto.override(batch_size=24).micro_batches == AUTO
     assert base.override(batch_size=24, micro_batches=AUTO).micro_batches == AUTO
-    with pytest.raises(ValueError, match="at least 1, or auto, got many"):
+    with pytest.raises(ValueError, match="at least 1, or auto, got .many"):
         base.override(micro_batches="many")
 
 

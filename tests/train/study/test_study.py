@@ -590,7 +590,7 @@ def test_home_is_expanded(tmp_path, monkeypatch):
 
 def test_rates_of_the_command_line():
     found = recipe_flags.overrides({"learning_rates": ["0.1", "3e-3", "0.1"]}, Recipe)
-    assert found == {"learning_rates": (0.1, 0.003)}
+    assert DIGITS.override(**found).learning_rates == (0.1, 0.003)
     for given in (["0.1", "-1"], ["a"], ["nan"], ["inf"]):
         with pytest.raises(ValueError, match="learning.rates"):
             DIGITS.override(**recipe_flags.overrides({"learning_rates": given}, Recipe))

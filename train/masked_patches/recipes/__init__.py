@@ -7,6 +7,7 @@ import dataclasses
 import functools
 
 from train import recipes
+from train.common.setting import setting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,15 +28,13 @@ class MaskingRecipe(recipes.Recipe):
         0.5
     """
 
-    corrupted_fraction: float = 0.5
-
-    def __post_init__(self):
-        super().__post_init__()
-        if not 0.0 < self.corrupted_fraction <= 1.0:
-            raise ValueError(
-                "corrupted_fraction must be above 0 and at most 1, got "
-                f"{self.corrupted_fraction}."
-            )
+    corrupted_fraction: float = setting(
+        0.5,
+        "Fraction of the patches of each image that is corrupted, above 0 and at most "
+        "1.",
+        ("above 0 and at most 1", lambda value: 0.0 < value <= 1.0),
+        group="Optimization",
+    )
 
 
 names = functools.partial(recipes.names, __name__)

@@ -1,0 +1,124 @@
+"""Settings: fields of a dataclass with the help, limits and choices of their flags.
+
+Flags, `--config`, `--help` and the checks of recipes read them from the fields.
+"""
+
+import contextlib
+import dataclasses
+import numbers
+import types
+import typing
+from dataclasses import MISSING
+
+from zoo import ViTConfig
+from zoo.limits import FLOAT
+
+# Limits: what a value must be, and a function that returns whether it is.
+ABOVE_0 = ("above 0", lambda value: value > 0)
+AT_LEAST_0 = ("at least 0", lambda value: value >= 0)
+AT_LEAST_1 = ("at least 1", lambda value: value >= 1)
+BELOW_1 = ("in [0, 1)", lambda value: 0.0 <= value < 1.0)
+FRACTION = ("in [0, 1]", lambda value: 0.0 <= value <= 1.0)
+
+
+def setting(default=MISSING, usage="", *limits, group="", choices=(), **more):
+    """Returns a field of a dataclass that is a setting.
+
+    Args:
+        default: the value where none is given.
+        usage: the help of its flag; without any it is no flag, or is defined elsewhere.
+        *limits: pairs of what a value must be and a function of the value to whether it
+            is. None is allowed where the type has it.
+        group: the heading that its flag has in `train.common.flag_help.GROUPS`.
+        choices: the values, where there are a few; a dict has a `title` for each, which
+            completes the help.
+        **more: what else others read. `example` says how to write a flag of several
+            values; `takes_auto`, that the flag of a number takes "auto".
+
+    Example:
+        >>> @dataclasses.dataclass
+        ... class Settings:
+        ...     rate: float = setting(0.1, "The rate.", ABOVE_0)
+        >>> check_limits(Settings(rate=-1))
+        Traceback (most recent call last):
+        ...
+        ValueError: rate must be above 0, got -1.
+    """
+    if choices:
+        one_of = "one of " * (len(choices) > 1) + ", ".join(choices)
+        limits += ((one_of, lambda value: value in tuple(choices)),)
+    if isinstance(choices, dict):
+        titles = (f"{name}: {choice.title}" for name, choice in choices.items())
+        usage = f"{usage} {'; '.join(titles)}."
+    metadata = {"usage": usage, "group": group, "limits": limits, "choices": choices}
+    return dataclasses.field(default=default, metadata=metadata | more)
+
+
+def kinds(field):
+    """Returns the types of a field, a tuple: `(int, NoneType)` of `int | None`."""
+    is_union = isinstance(field.type, types.UnionType)
+    return typing.get_args(field.type) if is_union else (field.type,)
+
+
+def check_limits(settings):
+    """Raises a `ValueError` that names a setting whose value is out of its limits."""
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if value is None and types.NoneType in kinds(field):
+            continue
+        finite = (f"finite, and at most {FLOAT:g}", _is_finite)
+        for text, holds in (finite, *field.metadata["limits"]):
+            if not holds(value):
+                raise ValueError(f"{field.name} must be {text}, got {value!r}.")
+
+
+def _is_finite(value):
+    values = value if isinstance(value, (tuple, list)) else (value,)
+    # Not a number compares as false.
+    return all(abs(one) <= FLOAT for one in values if isinstance(one, numbers.Real))
+
+
+def each(limit):
+    """Returns the limit of each of several values, or of one."""
+    text, holds = limit
+    return f"{text} each", lambda values: all(map(holds, values))
+
+
+def fitted(field, value):
+    """Returns a value, such as that of a file, as a type of a field.
+
+    Texts of numbers are numbers, as YAML takes 1e-3 for a text, and a list of one value
+    is also that value. Raises a `ValueError` where it is of none of the types.
+
+    Example:
+        >>> field = setting()
+        >>> field.type = tuple[int, float] | None
+        >>> fitted(field, ["2", "15"]), fitted(field, ["none"])
+        ((2, 15.0), None)
+    """
+    # Texts come last, as they may be numbers.
+    for kind in sorted(kinds(field), key=lambda kind: kind is str):
+        with contextlib.suppress(ValueError, TypeError, OverflowError):
+            return _fitted(value, kind)
+    raise ValueError(value)
+
+
+def _fitted(value, kind):
+    if typing.get_origin(kind) is tuple and isinstance(value, list):
+        kinds = typing.get_args(kind)
+        if kinds[-1] is Ellipsis:
+            kinds = kinds[:1] * len(value)
+        return tuple(_fitted(*pair) for pair in zip(value, kinds, strict=True))
+    if isinstance(value, list) and len(value) == 1:
+        [value] = value
+    if kind is types.NoneType and value in (None, "none"):
+        return None
+    if kind in (int, float) and isinstance(value, str):
+        return kind(value)
+    if kind is float and type(value) is int:
+        return float(value)
+    if kind is ViTConfig and isinstance(value, dict):
+        return ViTConfig(**value)
+    if type(value) is kind:
+        return value
+    raise ValueError(value)
