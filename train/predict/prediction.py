@@ -26,6 +26,7 @@ from train.predict.photos import STDIN, Photos
 from train.predict.sorting import SortedCopies
 from zoo.head import NUMBERS, ONE_CLASS
 from zoo.photos import prepare, read_ahead
+from zoo.preparation import ModelBits
 from zoo.regular_files import expand_home
 from zoo.text import printable
 
@@ -216,7 +217,9 @@ class _Job:
         is_usual = classifier.problem_type == ONE_CLASS
         other = {} if is_usual else {"problem_type": classifier.problem_type}
         if self.bits is not None:
-            other["bits"] = self.bits
+            # A file's own bits come before those of a model only.
+            is_given = not isinstance(self.bits, ModelBits)
+            other["bits"] = self.bits if is_given else f"{self.bits} of the model"
         return other | {
             "weights": classifier.digest(),
             "classes": len(classifier.class_names),

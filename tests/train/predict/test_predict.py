@@ -70,6 +70,15 @@ def test_bits_reach_photos_and_settings(folder, monkeypatch, goldens):
         predict("stub", [path], out="bits.csv", resume=True)
 
 
+def test_bits_that_are_given_do_not_go_on_with_those_of_a_model(folder, monkeypatch):
+    """Bits that a file says come before the model's, and after those given."""
+    stub(monkeypatch, bits=12)
+    predict("stub", paths()[:1], out="bits.csv")
+    assert predict("stub", paths(), out="bits.csv", resume=True).earlier == 1
+    with pytest.raises(RunError, match=r"bits '12 of the model' .now 12"):
+        predict("stub", paths(), out="bits.csv", resume=True, bits=12)
+
+
 def test_a_warning_names_each_dark_photo(folder, monkeypatch, goldens, tmp_path):
     dark = (goldens / "photos" / "grey_12_bits_in_16.png").read_bytes()
     for name in ("1.png", "2.png"):
