@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from zoo import released_names
-from zoo.files import description, dialects, foreign, opening, safetensors
+from zoo.files import comparison, description, dialects, foreign, opening, safetensors
 from zoo.files.archive import CheckpointError, StoredArrays, refuse
 from zoo.files.description import Description
 from zoo.head import ONE_CLASS, Head, checked_names
@@ -115,25 +115,17 @@ class Checkpoint:
             _refuse(self.path, [f"pooling {brief(self.pooling)} is not known"])
         if self.pooling is None:
             object.__setattr__(self, "pooling", self.default_pooling)
-        found = released_names.families(self.shapes)
-        gated = released_names.SWIGLU in self._features
-        found["activation"] = "swiglu" if gated else self.semantics.activation
-        stated_here = {name: getattr(self.semantics, name) for name in found}
-        if stated_here["layer_scale"]:
-            stated_here["layer_scale"] = True
-        if not gated and self.semantics.activation == "swiglu":
-            found["activation"] = "none with gates"
-        problems = [
-            f"{name} {value!r} is stated, and the arrays show {found[name]!r}"
-            for name, value in stated_here.items()
-            if value not in (None, found[name])
-        ]
-        problems += [
-            f"{name} {size} is stated, and the arrays have {self.config.sizes[name]}"
-            for name, size in stated.sizes.items()
-            if name != "resnet_width" and size not in (None, self.config.sizes[name])
-        ]
-        _refuse(self.path, problems)
+        shown = comparison.Shown(self.shapes, self._measured[0]).facts
+        families = {name: vars(stated)[name] for name in FAMILIES if name in shown}
+        if families["layer_scale"]:
+            families["layer_scale"] = True
+        families["gates"] = self.semantics.activation == "swiglu"
+        sizes = {**stated.sizes, "resnet_width": None}
+        _refuse(
+            self.path,
+            comparison.differences(families, shown)
+            + comparison.differences(sizes, self.config.sizes),
+        )
 
     def _wrong_names(self):
         """Returns what is wrong with the names of the classes, in a list."""

@@ -7,6 +7,7 @@ import warnings
 from typing import NamedTuple
 
 from zoo import limits, regular_files
+from zoo.files import comparison
 from zoo.files.archive import CheckpointError
 from zoo.head import PROBLEM_TYPES, Head, check_problem_type, checked_names
 from zoo.network import FAMILIES, ViTConfig, pair, positive_int
@@ -15,8 +16,6 @@ from zoo.text import brief
 
 # The entry of ours in the header of a .safetensors file.
 METADATA_KEY = "keras_vit"
-# The remedy where settings are of another model than the arrays.
-APART = "keep each model in a folder of its own, beside its own settings."
 # What reading JSON of other kinds than expected raises.
 MALFORMED = (
     ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError,
@@ -154,74 +153,6 @@ def channels(file, names: tuple[str, ...], settings: dict) -> tuple[tuple, ...]:
     )
 
 
-def check_sizes(file, settings: dict, **sizes) -> None:
-    """Refuses settings that have other sizes than the arrays; a size may be missing."""
-    differences = [
-        f"{name} {brief(settings[name])} (the arrays have {size})"
-        for name, size in sizes.items()
-        if settings.get(name) is not None and settings[name] != size
-    ]
-    if differences:
-        raise CheckpointError(
-            f"{file} describes another model than the file beside it: "
-            f"{', '.join(differences)}: {APART}"
-        )
-
-
-def check_families(file, settings: str, stated: ViTConfig, shown: dict) -> None:
-    """Refuses settings of another network than the arrays show.
-
-    `settings` says what is described; `shown` is `released_names.families`.
-    """
-    differences = [
-        f"{name} {getattr(stated, name)!r} (the arrays have {value!r})"
-        for name, value in shown.items()
-        if getattr(stated, name) != value
-    ]
-    if differences:
-        raise CheckpointError(
-            f"{file} describes {settings}, with {', '.join(differences)}: {APART}"
-        )
-
-
-def check_biases(file, settings: str, sizes: dict, own, shared) -> None:
-    """Refuses settings of other biases of offsets than there are in a file."""
-    said, found = (bool(own), bool(shared)), sizes["biases"]
-    if said != found:
-        kinds = {
-            (False, False): "none",
-            (True, False): "those of each block",
-            (False, True): "one table for all blocks",
-            (True, True): "those of each block and one table for all",
-        }
-        raise CheckpointError(
-            f"{file} describes {settings}, with relative position biases: "
-            f"{kinds[said]} (the arrays have {kinds[found]}): {APART}"
-        )
-
-
-def check_part(file, settings: str, part: str, said: bool, has: bool) -> None:
-    """Refuses settings with a part that the arrays are without, or without it."""
-    if said != has:
-        raise CheckpointError(
-            f"{file} describes {settings} {'with' if said else 'without'} {part}, "
-            f"unlike the arrays: {APART}"
-        )
-
-
-def check_plain(path, library: str, sizes: dict) -> None:
-    """Refuses arrays of other families that no settings name."""
-    plain, shown = ViTConfig(**FAMILIES), sizes["families"]
-    found = [name for name, value in shown.items() if value != getattr(plain, name)]
-    found += ["attention pooling"] * ("pooling_heads" in sizes)
-    if found:
-        raise CheckpointError(
-            f"{path} has no settings of {library} that name its network, which is not "
-            f"a plain ViT ({', '.join(found)}): which activation, epsilon and pooling "
-            "does it compute? Keep its config.json beside it."
-        )
-
-
 def grid_of(image_size, patch_size) -> tuple[int, int] | None:
     """Returns the (height, width) in patches, None without one of the sizes."""
     if image_size is None or patch_size is None:
@@ -290,7 +221,9 @@ def head_of_labels(file, config: dict, classes: int | None) -> Head:
             f"{', '.join(PROBLEM_TYPES)} are known."
         )
     if classes is not None:
-        check_sizes(file, config, num_labels=classes, _num_labels=classes)
+        sizes = dict.fromkeys(("num_labels", "_num_labels"), classes)
+        stated = {name: config.get(name) for name in sizes}
+        comparison.check(file, comparison.ANOTHER, stated, sizes)
     names = names_of_outputs(file, field, names, classes)
     return Head(names, problem if classes else None)
 

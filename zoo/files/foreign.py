@@ -10,8 +10,9 @@ import numpy as np
 from zoo import released_names
 from zoo.files import description, keras_hub, names, original, timm, transformers
 from zoo.files.archive import CheckpointError
+from zoo.files.comparison import BIASES, Shown
 from zoo.files.description import Description
-from zoo.network import ARCHITECTURES, ViTConfig
+from zoo.network import ARCHITECTURES
 from zoo.released_names import POSITION_EMBEDDING
 from zoo.text import brief
 
@@ -71,19 +72,10 @@ def read(file, library: str, num_heads: int | None = None):
     holders = dict.fromkeys(file.keys, file)
     if module is keras_hub and (beside := keras_hub.companion(file)) is not None:
         holders |= dict.fromkeys(beside.keys, beside)
-    problems = []
-    for pattern, reason in module.REASONS.items():
-        key = next(filter(re.compile(pattern).search, holders), None)
-        if key is not None:
-            problems.append(f"{reason} ({key})")
-    if problems:
-        return {}, Description(), problems  # reason enough for whatever else is odd
-    arrays: dict[str, object] = {}
-    for key, name in module.select(holders).items():
-        if name in arrays:
-            problems.append(f"two arrays for {name}, one is {key}")
-        arrays[name] = holders[key].check(key)
     column = module.column(holders)
+    arrays, problems = _selected(holders, module)
+    if not arrays:
+        return {}, Description(), problems
     arrays, biases = _unshared(arrays, module)
     arrays, key_biases = module.joined(arrays)
     # The sizes but the heads, which settings are then compared with.
@@ -100,78 +92,86 @@ def read(file, library: str, num_heads: int | None = None):
     problems += wrong + [_in_their_names(column, problem) for problem in missing]
     if problems:
         return {}, Description(), list(dict.fromkeys(problems))
-    units = released_names.count_units(shapes)
-    patch_size = sizes["patch_height"], sizes["patch_width"]
-    sizes |= {
-        "num_layers": released_names.count_blocks(shapes),
-        "class_token": "class_token" in released_names.features(shapes),
-        "hybrid": units is not None,
-        # The part of a network that says how images are cut into patches.
-        "patches": ViTConfig(patch_size=patch_size, resnet_stages=units),
-        "swiglu": released_names.SWIGLU in released_names.features(shapes),
-        "families": released_names.families(shapes),
-        "biases": biases,
-        "flat_patches": arrays[names.foreign_name(column, _KERNEL)].ndim == 2,
-        "stem": pathlib.Path(file.path).stem,
-        "keys": tuple(holders),
-    }
-    stated = _description(file, module, sizes)
-    has_norm = stated.config.final_norm is not False
-    if not (has_norm or norm_missing):
-        layer = names.foreign_name(column, next(iter(released_names.ENCODER_NORM)))
-        raise CheckpointError(
-            f"{file.path} is stated to be without a final norm, and the arrays have "
-            f"{layer}: {description.APART}"
-        )
-    if has_norm and not sizes["families"]["norm_after_pooling"] and norm_missing:
+    kernel = arrays[names.foreign_name(column, _KERNEL)]
+    shown = Shown(
+        shapes,
+        sizes,
+        keys=tuple(holders),
+        stem=pathlib.Path(file.path).stem,
+        biases=biases,
+        flat_patches=kernel.ndim == 2,
+    )
+    stated = _description(file, module, shown)
+    if stated.config.final_norm is not False and not shown.facts["final_norm"]:
         _, missing = released_names.measure(shapes)
         return {}, stated, [_in_their_names(column, problem) for problem in missing]
-    if stated.pooling == "gap" and "pooling_heads" in sizes:
+    if stated.pooling == "gap" and shown.facts["attention_pooling"]:
         # timm's SigLIP of a mean leaves the attention pooling of a file out.
         arrays = {
             name: array
             for name, array in arrays.items()
             if not name.startswith("attn_pool.")
         }
-    hidden_size = sizes["hidden_size"]
-    key = (hidden_size, sizes["num_layers"], sizes["mlp_dim"])
+    said = stated.config.num_heads
+    heads = _num_heads(file, module, said, num_heads, shown.facts)
+    parts, problems = names.to_released(column, arrays, heads, stated.pooling_heads)
+    _complete(parts, key_biases, module)
+    if not problems and shown.facts["class_token"] and POSITION_EMBEDDING in parts:
+        problems = _ambiguous_positions(parts, stated)
+    return parts, stated, problems
+
+
+def _selected(holders, module):
+    """Returns {name in `names.TABLE`: array} of a model, and a list of problems."""
+    problems = []
+    for pattern, reason in module.REASONS.items():
+        key = next(filter(re.compile(pattern).search, holders), None)
+        if key is not None:
+            problems.append(f"{reason} ({key})")
+    if problems:
+        return {}, problems  # reason enough for whatever else is odd
+    arrays: dict[str, object] = {}
+    for key, name in module.select(holders).items():
+        if name in arrays:
+            problems.append(f"two arrays for {name}, one is {key}")
+        arrays[name] = holders[key].check(key)
+    return arrays, problems
+
+
+def _num_heads(file, module, stated, given, facts):
+    """Returns the heads of each block: stated, given, or known by the sizes."""
+    hidden_size = facts["hidden_size"]
+    key = (hidden_size, facts["num_layers"], facts["mlp_dim"])
     # keras-hub's arrays have an axis of heads.
-    known = sizes["num_heads"] if module is keras_hub else _PAPERS_HEADS.get(key)
-    known = sizes.get("relative_heads", known)
-    heads = stated.config.num_heads or num_heads or known
+    known = facts["num_heads"] if module is keras_hub else _PAPERS_HEADS.get(key)
+    heads = stated or given or facts.get("relative_heads", known)
     if heads is None:
         raise CheckpointError(
             f"{file.path} does not state its number of attention heads: pass "
             "num_heads=N, or keep the config.json beside the file."
         )
     if heads < 1 or hidden_size % heads:
-        by_file = stated.config.num_heads is not None
-        source = "its header or settings say" if by_file else "num_heads says"
+        source = "its header or settings say" if stated else "num_heads says"
         raise CheckpointError(
             f"{file.path} has arrays of hidden size {hidden_size}, which is not a "
             f"multiple of the {brief(heads)} attention heads that {source}: correct "
             "that."
         )
-    parts, problems = names.to_released(column, arrays, heads, stated.pooling_heads)
-    _complete(parts, key_biases, module)
-    if not problems and sizes["class_token"] and POSITION_EMBEDDING in parts:
-        problems = _ambiguous_positions(parts, stated)
-    return parts, stated, problems
+    return heads
 
 
 def _unshared(arrays, module):
     """Returns arrays with biases of offsets that all blocks share in each of them.
 
     So BEiT's `run_class_finetuning.py` fine-tunes what was pre-trained with them. A
-    block that has its own too adds both. Returned is also whether there are own and
-    shared ones.
+    block that has its own too adds both. Returns the kind of `BIASES`, too.
     """
     if module.SHARED_BIASES is None:
-        return arrays, (False, False)
+        return arrays, BIASES[False, False]
     shared, own = module.SHARED_BIASES
     before, after = own.split("{}")
     is_own = any(key.startswith(before) and key.endswith(after) for key in arrays)
-    biases = is_own, shared in arrays
+    biases = BIASES[is_own, shared in arrays]
     if shared in arrays:
         arrays = _in_each_block(dict(arrays), shared, own)
     return arrays, biases
@@ -191,16 +191,16 @@ def _in_each_block(arrays, shared, table):
     return arrays
 
 
-def _description(file, module, sizes):
+def _description(file, module, shown):
     folder = pathlib.Path(file.path).parent
     try:
         stated = description.from_metadata(file.metadata, file.path)
         if stated is None:
-            return module.describe(folder, sizes)
+            return module.describe(folder, shown)
         if module.COLUMN not in WRITTEN:
             return stated
         # Names can be corrected by hand, and then those of the header are old.
-        said = module.head_of(folder, sizes)
+        said = module.head_of(folder, shown)
         said = {name: value for name, value in vars(said).items() if value is not None}
         return stated._replace(head=dataclasses.replace(stated.head, **said))
     except CheckpointError:

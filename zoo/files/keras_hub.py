@@ -5,6 +5,7 @@ import re
 
 from zoo.files import description, fields
 from zoo.files.archive import CheckpointError
+from zoo.files.comparison import Shown
 from zoo.files.description import Description
 from zoo.files.h5 import H5
 from zoo.head import Head
@@ -34,6 +35,12 @@ _TYPES = {
         "means": ("offset", "norm_mean"),
     }.items()
     for name in names
+}
+# Their names of sizes, and ours.
+_SIZES = {
+    "hidden_dim": "hidden_size",
+    "num_layers": "num_layers",
+    "mlp_dim": "mlp_dim",
 }
 # The defaults of keras-hub's converters, which write all of these.
 _FIT = {
@@ -99,7 +106,7 @@ def select(keys) -> dict[str, str]:
     return chosen
 
 
-def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
+def describe(folder: pathlib.Path, shown: Shown) -> Description:
     """Returns what a preset's settings say, keras-hub's defaults elsewhere."""
     file = folder / _CONFIG
     config = _settings(file)
@@ -113,16 +120,12 @@ def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
         config = _inside(file, config, "backbone", "config") or config
     else:
         config = {}
-    own = {name: sizes[name] for name in ("num_layers", "mlp_dim")}
-    description.check_sizes(file, config, hidden_dim=sizes["hidden_size"], **own)
+    shown.check_sizes(file, config, _SIZES)
     task = _inside(folder / _TASK, _settings(folder / _TASK), "config")
     pooled = task.get("pooling", "token")
-    if (pooled == "token") != sizes["class_token"] and "classes" in sizes:
-        raise CheckpointError(
-            f"{folder / _TASK} has pooling {pooled!r} "
-            f"{'with' if sizes['class_token'] else 'without'} a class token, which is "
-            "not supported."
-        )
+    if shown.classes is not None:
+        stated = {"class_token": pooled == "token"}
+        shown.check(folder / _TASK, f"a head of pooling {brief(pooled)}", stated)
     converter_file, converter = _converter(folder)
     mean, std = _inputs(converter_file, converter)
     epsilon = config.get("layer_norm_epsilon", DEFAULTS.layer_norm_epsilon)

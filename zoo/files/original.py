@@ -14,6 +14,7 @@ import numpy as np
 from zoo.files import description, fields, timm
 from zoo.files.architectures import INPUTS
 from zoo.files.archive import CheckpointError
+from zoo.files.comparison import Shown
 from zoo.files.description import Description
 from zoo.files.names import Rearranged
 from zoo.text import brief
@@ -70,7 +71,7 @@ _RENAMED = {
 # DINOv3's biases of queries, keys and values, of which the second are masked.
 _MASKED = ".masked_bias"
 # timm's names by those of the published files, with what their code computes otherwise.
-_SIZES = {
+_SIZE_NAMES = {
     **{"s": "small", "b": "base", "l": "large", "g": "giant"},
     **{"splus": "small_plus", "hplus": "huge_plus", "7b": "7b"},
 }
@@ -94,6 +95,13 @@ _OFF = (
     "attentional_pool", "qk_norm", "scaled_cosine_attn", "scale_heads", "scale_attn",
     "scale_attn_inner", "scale_fc",
 )  # fmt: skip
+# Their names of sizes, and ours.
+_SIZES = {
+    "width": "hidden_size",
+    "layers": "num_layers",
+    "patch_size": "patch_height",
+    "mlp_ratio * width": "mlp_dim",
+}
 _TIMM = ("timm_model_name", "timm_pool", "timm_proj", "image_size")
 _TYPES = {
     name: fields.Field("read", type=type_)
@@ -179,20 +187,20 @@ def joined(arrays: dict) -> tuple[dict, bool]:
     return timm.joined(found)
 
 
-def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
+def describe(folder: pathlib.Path, shown: Shown) -> Description:
     """Returns what the settings or the name of a file say."""
     file, beside = folder / _CONFIG, folder / _OPEN_CLIP
     config = description.read_json(file)
-    names_of, name = kind(sizes["keys"]), sizes["stem"]
+    names_of, name = kind(shown.keys), shown.stem
     if "architecture" in config:
-        return _with_class_row(timm.described(file, config, sizes))
+        return _with_class_row(timm.described(file, config, shown))
     if names_of == "clip" and beside.exists():
-        said = _of_open_clip(beside, description.read_json(beside), sizes)
-        return timm.described(beside, said, sizes)
+        said = _of_open_clip(beside, description.read_json(beside), shown)
+        return timm.described(beside, said, shown)
     for pattern, read in ((_DINOV2_FILE, _dinov2), (_DINOV3_FILE, _dinov3)):
         if names_of == "dino" and (match := pattern.fullmatch(name)):
             said, changes = read(match)
-            found = _with_class_row(timm.described(folder / name, said, sizes))
+            found = _with_class_row(timm.described(folder / name, said, shown))
             config = dataclasses.replace(found.config, **changes)
             return found._replace(config=config, pooling="token")
     asked, example = {
@@ -227,13 +235,13 @@ def _dinov2(match):
     size, registers = match[1], match[2] or ""
     # Only the later models are resized with antialias.
     resizing = "bicubic" if registers else "bicubic_no_antialias"
-    name = f"vit_{_SIZES[size]}_patch14{registers}_dinov2"
+    name = f"vit_{_SIZE_NAMES[size]}_patch14{registers}_dinov2"
     return {"architecture": name}, {"position_resizing": resizing}
 
 
 def _dinov3(match):
     size = match[1] or match[2] + match[3]
-    said = {"architecture": f"vit_{_SIZES[size]}_patch16_dinov3"}
+    said = {"architecture": f"vit_{_SIZE_NAMES[size]}_patch16_dinov3"}
     if size != "7b":
         said["architecture"] += "_qkvb"
     if match[4] == "sat493m":
@@ -241,7 +249,7 @@ def _dinov3(match):
     return said, {}
 
 
-def _of_open_clip(file, settings, sizes):
+def _of_open_clip(file, settings, shown):
     """Returns timm's settings of the tower that OpenCLIP's describe."""
     fields.check_types(file, settings, _TYPES)
     config = settings.get("model_cfg") or {}
@@ -285,13 +293,9 @@ def _of_open_clip(file, settings, sizes):
         return said
     width, layers = vision.get("width", 768), vision.get("layers", 12)
     patch_size = vision.get("patch_size", 16)
-    description.check_sizes(
-        file,
-        {"width": width, "layers": layers, "patch_size": patch_size}
-        | {"mlp_ratio * width": int(width * vision.get("mlp_ratio", 4.0))},
-        **{"width": sizes["hidden_size"], "layers": sizes["num_layers"]},
-        **{"patch_size": sizes["patch_height"], "mlp_ratio * width": sizes["mlp_dim"]},
-    )
+    stated = {"width": width, "layers": layers, "patch_size": patch_size}
+    stated["mlp_ratio * width"] = int(width * vision.get("mlp_ratio", 4.0))
+    shown.check_sizes(file, stated, _SIZES)
     arguments = {
         "img_size": image_size,
         "num_heads": width // vision.get("head_width", 64),

@@ -11,6 +11,7 @@ import numpy as np
 
 from zoo.files import architectures, description, fields
 from zoo.files.archive import CheckpointError
+from zoo.files.comparison import BIASES, Shown
 from zoo.files.description import Description
 from zoo.files.names import flat_patches
 from zoo.head import Head
@@ -178,11 +179,11 @@ def may_be_joined(parts) -> bool:
     return len(shapes) == len(lengths) == 1 and shapes != {None} and lengths != {0}
 
 
-def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
+def describe(folder: pathlib.Path, shown: Shown) -> Description:
     """Returns what the settings beside a file say, timm's defaults elsewhere."""
     file = folder / _CONFIG
     # timm's own default, whatever the architecture was published with.
-    return described(file, description.read_json(file), sizes, "imagenet")
+    return described(file, description.read_json(file), shown, "imagenet")
 
 
 def of_name(file: pathlib.Path, architecture: str) -> dict[str, object]:
@@ -197,14 +198,14 @@ def of_name(file: pathlib.Path, architecture: str) -> dict[str, object]:
 
 
 def described(
-    file: pathlib.Path, config: dict, sizes: dict, normalizing: str | None = None
+    file: pathlib.Path, config: dict, shown: Shown, normalizing: str | None = None
 ) -> Description:
     """Returns what settings of timm say.
 
     Args:
         file: the settings, for messages.
         config: what they say.
-        sizes: of the arrays.
+        shown: what the arrays show.
         normalizing: a key of `architectures.INPUTS`: mean and deviation where settings
             have none; None for those that the architecture was published with.
     """
@@ -212,7 +213,7 @@ def described(
     architecture = fields.name_of_network(file, config, _AT_THE_TOP, "architecture")
     if architecture is None:
         config, implied = {}, {}
-        description.check_plain(file.parent, COLUMN, sizes)
+        shown.check_plain(file.parent, COLUMN)
     else:
         implied = of_name(file, architecture)
     # transformers' settings of a wrapped model have null for none.
@@ -237,16 +238,11 @@ def described(
         if own.get(name, 0) is None and name not in _MAY_BE_NULL
     ]
     description.refuse_null(file, nulls)
-    if architecture and sizes["flat_patches"] and said["named_as"] != "naflex":
-        raise CheckpointError(
-            f"{file} describes timm's {architecture}, whose patches are not flat as "
-            "NaFlex's, unlike those of the arrays: keep each model in a folder of its "
-            "own, beside its own settings."
-        )
-    description.check_sizes(file, config, num_features=sizes["hidden_size"])
-    description.check_sizes(file, own, depth=sizes["num_layers"])
+    shown.check_sizes(file, config, {"num_features": "hidden_size"})
+    shown.check_sizes(file, own, {"depth": "num_layers"})
     said |= {name: arguments.pop(name, None) for name in _READ}
-    token, pooled = sizes["class_token"], said["global_pool"]
+    facts, pooled = shown.facts, said["global_pool"]
+    token = facts["class_token"]
     wrong = []
     final_norm, after_pooling = _norms(said, kind == "eva")
     if kind == "eva" and after_pooling and said["final_norm"]:
@@ -254,7 +250,7 @@ def described(
     registers = said["reg_tokens"] or 0
     if said["act_layer"] not in _ACTIVATIONS:
         wrong.append(f"act_layer={brief(said['act_layer'])}")
-    if pooled == "" and "classes" in sizes:
+    if pooled == "" and facts["head"]:
         wrong.append("global_pool='' with a head, which answers for each token")
     if (
         pooled not in _POOLINGS
@@ -266,8 +262,6 @@ def described(
         )
     if architecture and (pooled == "map") != (by_name == "map"):
         wrong.append(f"global_pool={brief(pooled)} where {architecture} has {by_name}")
-    if pooled != "map" and "pooling_heads" in sizes and "siglip" not in architecture:
-        wrong.append("no attention pooling, which the arrays have")
     if wrong:
         raise CheckpointError(
             f"{file} has settings that are not supported: {', '.join(wrong)}."
@@ -276,14 +270,14 @@ def described(
     key = (architecture and normalizing) or said["inputs"] or "half"
     by_default = dict(zip(names, architectures.INPUTS[key], strict=True))
     mean, std = description.channels(file, names, {**by_default, **inputs})
-    prefixed = token or registers
+    prefixed, patches = token or registers, shown.patches
     network = ViTConfig.released(
         num_heads=arguments.get("num_heads"),
         activation="swiglu" if said["swiglu"] else _ACTIVATIONS[said["act_layer"]],
         layer_norm_epsilon=said["epsilon"] or DEFAULTS.layer_norm_epsilon,
         input_mean=mean,
         input_std=std,
-        resnet_epsilons=DEFAULTS.resnet_epsilons if sizes["hybrid"] else "released",
+        resnet_epsilons=DEFAULTS.resnet_epsilons if patches.is_hybrid else "released",
     )
     families = {
         "layer_scale": bool(said["init_values"]),
@@ -293,18 +287,26 @@ def described(
         "norm_before_blocks": bool(said["pre_norm"]),
         "attention_norm_inside": bool(said["scale_attn_inner"]),
         "mlp_norm_inside": bool(said["mlp_norm_inside"]),
-        "relative_position_bias": any(sizes["biases"]),
+        "relative_position_bias": facts["relative_position_bias"],
         "norm_after_pooling": after_pooling,
     }
     if architecture is not None:
-        stated = ViTConfig(**families)
-        what = f"timm's {architecture}"
         shared = arguments.get("use_shared_rel_pos_bias")
-        own_biases = said["use_rel_pos_bias"]
-        description.check_biases(file, what, sizes, own_biases, shared)
-        description.check_families(file, what, stated, sizes["families"])
-        gated = network.activation == "swiglu"
-        description.check_part(file, what, "gates in its MLPs", gated, sizes["swiglu"])
+        stated = {
+            **families,
+            "final_norm": None if final_norm else False,
+            "gates": network.activation == "swiglu",
+            # timm's NaFlex takes a plain network's file, too.
+            "flat_patches": None if said["named_as"] == "naflex" else False,
+            # timm's SigLIP of a mean leaves the pooling of a file out.
+            "attention_pooling": None
+            if pooled == "map" or "siglip" in architecture
+            else False,
+            "relative position biases": BIASES[
+                bool(said["use_rel_pos_bias"]), bool(shared)
+            ],
+        }
+        shown.check(file, f"timm's {architecture}", stated)
     patches_alone = said["no_embed_class"] and prefixed
     covered = "patches" if patches_alone else "all"
     if said["use_abs_pos_emb"] is False:
@@ -321,17 +323,17 @@ def described(
         position_resizing=said["position_resizing"] or _RESIZING,
     )
     image_size = arguments.get("img_size")
-    stride = sizes["patches"].stride
+    stride = patches.stride
     if image_size is None and inputs.get("input_size") is not None:
         _, height, width = inputs["input_size"]
-        patches = (height // stride[0]) * (width // stride[1])
+        count = (height // stride[0]) * (width // stride[1])
         prefix = token + registers + bool(said["distilled"]) if covered == "all" else 0
         # As timm, which resizes a table from this size where that fits.
-        if covered == "none" or patches == sizes["positions"] - prefix:
+        if covered == "none" or count == shown.sizes["positions"] - prefix:
             image_size = height, width
     grid = description.grid_of(image_size, stride)
-    if sizes["hybrid"] and image_size is not None:
-        grid = sizes["patches"].grid_size(image_size, architecture)
+    if patches.is_hybrid and image_size is not None:
+        grid = patches.grid_size(image_size, architecture)
     pooling = "distilled" if said["distilled"] else _POOLINGS[pooled]
     grid = arguments.get("pos_embed_grid_size", grid)
     grid = None if grid is None else pair(grid, "pos_embed_grid_size")
@@ -347,7 +349,7 @@ def described(
             'zoo.ViTConfig(activation="quick_gelu")) for the original\'s numbers.'
         )
     head = dataclasses.replace(
-        _head(file, config, inputs, sizes.get("classes")),
+        _head(file, config, inputs, shown.classes),
         preparation=_preparation(file, inputs),
     )
     return Description(network, grid, pooling, said["pooling_heads"], warning, head)
@@ -366,14 +368,14 @@ def _inputs_of(config):
     return config if inside is None else inside
 
 
-def head_of(folder: pathlib.Path, sizes: dict[str, object]) -> Head:
+def head_of(folder: pathlib.Path, shown: Shown) -> Head:
     """Returns what settings beside a file say of its outputs: their names."""
     file = folder / _CONFIG
     config = description.read_json(file)
     inputs = _inputs_of(config)
     fields.check_types(file, config, _AT_THE_TOP)
     fields.check_types(file, inputs, FIELDS["pretrained_cfg"])
-    return _head(file, config, inputs, sizes.get("classes"))
+    return _head(file, config, inputs, shown.classes)
 
 
 def _head(file, config, inputs, classes):

@@ -14,7 +14,8 @@ import numpy as np
 from zoo.files import description, fields, image_processors
 from zoo.files.architectures import INPUTS
 from zoo.files.archive import CheckpointError
-from zoo.files.description import APART, Description
+from zoo.files.comparison import APART, BIASES, Shown
+from zoo.files.description import Description
 from zoo.files.names import flat_patches
 from zoo.files.timm import may_be_joined
 from zoo.head import Head
@@ -247,6 +248,13 @@ _POOLER = re.compile(r"(^|\.)pooler\.layernorm\.weight$")
 _ROPE = {"rope_type": "default", "rope_theta": 0}
 _TWO_TOWERS = re.compile(r"(CLIP|MetaClip2|AltCLIP|ChineseCLIP)Model")
 _BEIT_KEYS = re.compile(r"\.lambda_[12]$|relative_position_bias_table$")
+# Their names of sizes, and ours.
+_SIZES = {
+    "hidden_size": "hidden_size",
+    "num_hidden_layers": "num_layers",
+    "intermediate_size": "mlp_dim",
+    "num_channels": "channels",
+}
 FIELDS = fields.OF_EVERY_TYPE | fields.table("transformers_fields.csv")
 _OF_BOTH = "of another tower"
 _PREFIXES = tuple({kind.prefix for kind in _TYPES.values() if kind.prefix})
@@ -331,50 +339,30 @@ def of_type(file: pathlib.Path, model_type: str) -> _Type:
     return kind
 
 
-def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
+def describe(folder: pathlib.Path, shown: Shown) -> Description:
     """Returns what the settings beside a file say, transformers' defaults elsewhere."""
     file = folder / _CONFIG
     config = _settings(file)
     model_type = fields.name_of_network(file, config, FIELDS, "model_type")
     if model_type is None:
         config, kind = {}, _TYPES["vit"]
-        description.check_plain(folder, COLUMN, sizes)
+        shown.check_plain(folder, COLUMN)
     else:
         kind = of_type(file, model_type)
-    if model_type is not None:
-        _check_names(file, config, kind, sizes)
-    head = _head(file, config, sizes)
+        _check_names(file, config, kind, shown.keys)
+    head = _head(file, config, shown.classes)
+    heads = _heads_of(config)
     # Of two towers, that of the images.
     config = _tower(file, config, kind)
     _check_fields(file, config)
     gated = config.get("use_swiglu_ffn", config.get("use_gated_mlp", False))
-    description.check_sizes(
-        file,
-        config,
-        hidden_size=sizes["hidden_size"],
-        num_hidden_layers=sizes["num_layers"],
-        intermediate_size=sizes["mlp_dim"],
-        num_channels=sizes["channels"],
-    )
+    shown.check_sizes(file, config, _SIZES)
+    if shown.patches.stride[0] == shown.patches.stride[1]:
+        shown.check_sizes(file, config, {"patch_size": "patch_height"})
     if "mlp_ratio" in config:
-        found = _mlp_size(sizes["hidden_size"], config["mlp_ratio"], gated)
-        said = {"mlp_ratio times hidden_size": found}
-        description.check_sizes(
-            file, said, **{"mlp_ratio times hidden_size": sizes["mlp_dim"]}
-        )
-    if config.get("vision_use_head") is False and "pooling_heads" in sizes:
-        raise CheckpointError(
-            f"{file} has vision_use_head false, and the arrays have an attention "
-            f"pooling: {APART}"
-        )
-    if model_type is not None and (kind is _NAFLEX) != sizes["flat_patches"]:
-        raise CheckpointError(
-            f"{file} describes a model of type {model_type!r}, whose patches are "
-            f"{'flat' if kind is _NAFLEX else 'not flat'}, unlike those of the arrays: "
-            "fixed-size SigLIP 2 has type 'siglip', NaFlex has 'siglip2'."
-        )
-    if sizes["patch_height"] == sizes["patch_width"]:
-        description.check_sizes(file, config, patch_size=sizes["patch_height"])
+        name, width = "mlp_ratio times hidden_size", shown.facts["hidden_size"]
+        stated = {name: _mlp_size(width, config["mlp_ratio"], gated)}
+        shown.check_sizes(file, stated, {name: "mlp_dim"})
     activation = config.get("hidden_act", kind.activation)
     # DINOv3's gates have the activation of the settings, those of DINOv2 always SiLU.
     is_gate = gated and kind is _DINOV3
@@ -415,20 +403,24 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
     if families["num_registers"] or kind is _DINOV3:
         covered = kind.tokens_with_positions
     pooling = None
+    biases = BIASES[False, False]
     if kind in _BEITS:
-        own, covered, pooling = _of_beit(file, config, sizes)
+        own, covered, pooling, biases = _of_beit(file, config, shown.keys)
         families |= own
-    if kind is _CLIP and "classifier.weight" in sizes["keys"]:
+    if kind is _CLIP and "classifier.weight" in shown.keys:
         families["final_norm"], pooling = False, "gap"
     if model_type is not None:
-        what = f"a model of type {model_type!r}"
-        stated = ViTConfig(**families)
-        description.check_families(file, what, stated, sizes["families"])
-        for part, said, has in (
-            ("gates in its MLPs", gated, sizes["swiglu"]),
-            ("a class token", kind.class_token, sizes["class_token"]),
-        ):
-            description.check_part(file, what, part, said, has)
+        stated = {
+            **families,
+            **heads,
+            "class_token": kind.class_token,
+            "gates": gated,
+            "flat_patches": kind is _NAFLEX,
+            "relative position biases": biases,
+        }
+        if config.get("vision_use_head") is False:
+            stated["attention_pooling"] = False
+        shown.check(file, f"a model of type {model_type!r}", stated)
     network = dataclasses.replace(
         network,
         **families,
@@ -449,10 +441,10 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
     return Description(network, grid, pooling, head=head)
 
 
-def head_of(folder: pathlib.Path, sizes: dict[str, object]) -> Head:
+def head_of(folder: pathlib.Path, shown: Shown) -> Head:
     """Returns what settings beside a file say of its outputs: names, and meaning."""
     file = folder / _CONFIG
-    return _head(file, _settings(file), sizes)
+    return _head(file, _settings(file), shown.classes)
 
 
 def _settings(file):
@@ -461,19 +453,34 @@ def _settings(file):
     return config
 
 
-def _head(file, config, sizes):
-    classes = None if _projects(config) else sizes.get("classes")
+def _class_of(config):
+    """Returns the name of the class that wrote settings, "" where they say none."""
+    return ([*(config.get("architectures") or ()), ""])[0]
+
+
+def _head(file, config, classes):
+    classes = None if _projects(config) else classes
     return description.head_of_labels(file, config, classes)
 
 
 def _projects(config):
     """Returns whether the outputs are features, which a projection ends in."""
-    name = ([*(config.get("architectures") or ()), ""])[0]
+    name = _class_of(config)
     return name.endswith("WithProjection") or bool(_TWO_TOWERS.fullmatch(name))
 
 
-def _of_beit(file, config, sizes):
-    """Returns families, tokens with positions and pooling of a BEiT's settings."""
+def _heads_of(config):
+    """Returns which heads the class has that wrote settings; {} if it is not known."""
+    name, projects = _class_of(config), _projects(config)
+    classifies = "ForImageClassification" in name and config.get("id2label") != {}
+    if not (projects or classifies or name.endswith("Model")):
+        return {}
+    teacher = name.endswith("WithTeacher")
+    return {"head": projects or classifies, "second_head": teacher}
+
+
+def _of_beit(file, config, keys):
+    """Returns families, tokens with positions, pooling and biases of a BEiT."""
     by_default = {
         "use_relative_position_bias": False,
         "use_shared_relative_position_bias": False,
@@ -487,12 +494,11 @@ def _of_beit(file, config, sizes):
             f"{file} has no positions of any kind, learned or relative, which is not "
             "read: no published BEiT is without."
         )
-    description.check_biases(file, "a model of type 'beit'", sizes, own, shared)
     # That for masked patches has a norm of its own before its head.
-    kind = ([*(config.get("architectures") or ()), ""])[0]
+    kind = _class_of(config)
     masked = kind == "BeitForMaskedImageModeling"
     # Data2Vec's class without a head has no pooling, and so no norm, by default.
-    bare = kind.endswith("Model") and not any(map(_POOLER.search, sizes["keys"]))
+    bare = kind.endswith("Model") and not any(map(_POOLER.search, keys))
     families = {
         "layer_scale": config.get("layer_scale_init_value", 0.1) > 0,
         "qkv_bias": "query and value",
@@ -500,33 +506,19 @@ def _of_beit(file, config, sizes):
         "final_norm": not (mean and bare),
         "relative_position_bias": own or shared,
     }
-    return families, "all" if absolute else "none", "gap" if mean else "token"
+    covered, pooling = "all" if absolute else "none", "gap" if mean else "token"
+    return families, covered, pooling, BIASES[own, shared]
 
 
-def _check_names(file, config, kind, sizes):
-    """Refuses arrays in the names of another type, or of another class of it."""
-    keys, model_type = sizes["keys"], config["model_type"]
+def _check_names(file, config, kind, keys):
+    """Refuses arrays in the names of another type."""
+    model_type = config["model_type"]
     prefixes = {prefix for prefix in _PREFIXES for k in keys if k.startswith(prefix)}
     if _named_as(keys) not in _names_of(kind) or prefixes - {kind.prefix}:
         raise CheckpointError(
             f"{file} describes a model of type {model_type!r}, and the arrays have the "
             f"names of another type: {APART}"
         )
-    name = ([*(config.get("architectures") or ()), ""])[0]
-    projects = _projects(config)
-    classifies = "ForImageClassification" in name and config.get("id2label") != {}
-    if not (projects or classifies or name.endswith("Model")):
-        return  # a class of which nothing is known
-    teacher = name.endswith("WithTeacher")
-    for has, said, what in (
-        ("classes" in sizes, projects or classifies, "head"),
-        (_has_two_heads(keys), teacher, "second head"),
-    ):
-        if has != said:
-            raise CheckpointError(
-                f"{file} describes a {name}, which has {'a' if said else 'no'} {what}, "
-                f"unlike the arrays: {APART}"
-            )
 
 
 def _names_of(kind):
@@ -536,10 +528,6 @@ def _names_of(kind):
     if kind in _BEITS:
         return (_BEIT, _DINOV2)  # the latter's where it has neither biases nor factors
     return (kind,) if kind in (_DINOV3, _TIPSV2) else (_DINOV2,)
-
-
-def _has_two_heads(keys):
-    return any(key.startswith("distillation_classifier.") for key in keys)
 
 
 def _tower(file, config, kind):

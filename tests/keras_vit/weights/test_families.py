@@ -252,7 +252,7 @@ def changed(tmp_path, name, config=None, without=(), rename=None):
         (
             "dinov2_timm",
             {"config": {"architecture": "vit_giant_patch14_dinov2"}},
-            "vit_giant_patch14_dinov2 with gates in its MLPs",
+            "vit_giant_patch14_dinov2, with gates True",
         ),
         (
             "dinov2_transformers",
@@ -282,7 +282,7 @@ def changed(tmp_path, name, config=None, without=(), rename=None):
         (
             "ijepa_transformers",
             {"config": {"model_type": "vit"}},
-            "'vit' with a class token, unlike the arrays",
+            "'vit', with class_token True .the arrays have False",
         ),
         (
             "dinov2_transformers",
@@ -323,12 +323,12 @@ def changed(tmp_path, name, config=None, without=(), rename=None):
         (
             "beit_timm",
             {"without": ("relative_position_bias_table",)},
-            "biases: those of each block .the arrays have none",
+            "biases .those of each block. .the arrays have .none",
         ),
         (
             "beit_timm",
             {"config": {"architecture": "eva02_enormous_patch14_clip_224"}},
-            "biases: none .the arrays have those of each block",
+            "biases .none. .the arrays have .those of each block",
         ),
         ("beit_timm", {"without": (".gamma_",)}, "layer_scale True .the arrays have F"),
         (
@@ -340,7 +340,7 @@ def changed(tmp_path, name, config=None, without=(), rename=None):
         (
             "beit_transformers",
             {"config": {"use_shared_relative_position_bias": True}},
-            "each block and one table for all .the arrays have those of each block",
+            "each block and one table for all. .the arrays have .those of each block",
         ),
         (
             "beit_transformers",
@@ -575,7 +575,7 @@ def test_a_final_norm_is_there_or_not_as_the_settings_say(tmp_path):
     arrays = arrays_of(path)
     norm = {f"norm.{part}": np.ones(24) for part in ("weight", "bias")}
     for wrong, message in (
-        (norm, "without a final norm, and the arrays have norm"),
+        (norm, "final_norm False .the arrays have True"),
         ({"norm.weight": np.ones(24)}, "missing norm.bias"),
     ):
         safetensors.write(path, arrays | wrong)

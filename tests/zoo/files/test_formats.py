@@ -1,4 +1,3 @@
-import dataclasses
 import json
 import pathlib
 import zipfile
@@ -9,7 +8,7 @@ import pytest
 import zoo
 from zoo import released_names
 from zoo.files import foreign, h5, names, safetensors, timm
-from zoo.network import FAMILIES, ViTConfig
+from zoo.files.comparison import Shown
 from zoo.released_names import BLOCK
 
 GOLDENS = pathlib.Path(__file__).parents[2] / "goldens"
@@ -417,19 +416,11 @@ class TestSettings:
         config = {"architecture": architecture}
         (tmp_path / "config.json").write_text(json.dumps(config))
         base = zoo.ARCHITECTURES["ViT-B_16"]
-        shapes = {"patches": ViTConfig(patch_size=16), "hybrid": False}
-        plain = ViTConfig(**FAMILIES)
-        shown = {name: getattr(plain, name) for name in released_names.families({})}
-        shapes |= {
-            "families": shown,
-            "swiglu": False,
-            "flat_patches": False,
-            "keys": (),
-            "biases": (False, False),
-        }
-        token = "gap" not in architecture
-        sizes = {**dataclasses.asdict(base), **shapes, "class_token": token}
-        said = timm.describe(tmp_path, sizes)
+        features = {"positions", "query_and_value_bias", "key_bias"}
+        features |= set() if "gap" in architecture else {"class_token"}
+        layout = released_names.layout(12, None, features)
+        sizes = {"hidden_size": 768, "patch_height": 16, "patch_width": 16}
+        said = timm.describe(tmp_path, Shown(layout, sizes))
         assert (said.config.num_heads or base.num_heads) == heads
 
     def test_semantics_in_place_of_what_is_said(self, tmp_path):

@@ -8,8 +8,9 @@ import pytest
 
 import zoo
 from zoo.files import keras_hub
+from zoo.files.comparison import Shown
 
-SIZES = {"num_layers": 2, "mlp_dim": 96, "hidden_size": 48, "class_token": True}
+SHOWN = Shown({"cls": (1, 1, 48)}, {"num_layers": 2, "mlp_dim": 96, "hidden_size": 48})
 BACKBONE = {"hidden_dim": 48, "image_shape": [32, 32, 3], "patch_size": 8}
 
 
@@ -21,7 +22,7 @@ def described(folder, config=BACKBONE, converter=None, task=None):
     }
     for name, settings in files.items():
         (folder / name).write_text(json.dumps(settings))
-    return keras_hub.describe(folder, SIZES)
+    return keras_hub.describe(folder, SHOWN)
 
 
 def test_a_preset_says_grid_and_inputs(tmp_path):
