@@ -200,7 +200,7 @@ def test_a_run_remembers_its_bits_and_others_have_none(run):
     assert json.loads((run / "config.json").read_text())["bits"] == 12
     assert json.loads((run / "report.json").read_text())["config"]["bits"] == 12
     plain = recipe.Recipe("digits", "ViT-Ti_16", None, SIZE, 10, warmup_steps=0)
-    assert "bits" not in plain.deciding
+    assert plain.deciding["bits"] is None
     assert finding.bits_of(str(run / "model.keras")) == (None, [])
     assert finding.bits_of(str(run), given=16) == (16, [])
 
