@@ -43,10 +43,11 @@ class FineTuning(Task):
                 "Mixup and CutMix take the examples of a whole batch, of which each "
                 "worker has a part: leave --mixup and --cutmix out, or use one machine."
             )
-        if recipe.model == "ResNet50V2" and devices.count > 1:
+        if devices.count > 1 and building.architecture_of(recipe).batch_norm:
             raise RunError(
-                "ResNet50V2 normalises batches, and each device would keep averages of "
-                "its own: pass --strategy=one, or --model=BiT-R50x1, which needs none."
+                f"{recipe.model} normalises batches, and each device would keep "
+                "averages of its own: pass --strategy=one, or --model=BiT-R50x1, which "
+                "needs none."
             )
 
     def check_data(self, source):
@@ -175,4 +176,4 @@ class PreTraining(FineTuning):
     def save(self, directory):
         """Writes `weights.npz` besides, where the model has a released naming."""
         super().save(directory)
-        building.save_weights(self.model, self.recipe, directory.weights)
+        building.save_weights(self.model, directory.weights)
