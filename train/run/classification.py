@@ -17,7 +17,7 @@ from train.reports.figures import PICTURES, draw_batch, write_predictions_pictur
 from train.reports.ranked import joined, ranked
 from train.reports.report import write_report
 from train.run import building
-from train.run.task import Task, speed, written_settings
+from train.run.task import Task, speed
 from train.run.tuning import choose_trainable, count_parameters, layer_rates
 
 # To count the classes of more, as of all ImageNet, would take minutes of reading.
@@ -137,7 +137,7 @@ class FineTuning(Task):
             results["skipped_are_in"] = directory.skipped.name
         write_report(
             directory.path,
-            config=written_settings(self.recipe),
+            config=self.written_settings(directory),
             summary=summary,
             results=results,
             history=log,
