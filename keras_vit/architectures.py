@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import keras
 
+import zoo
+
 _ARCHITECTURES = {}
 
 
@@ -72,14 +74,13 @@ def of_model(model):
 
     A model that users compose of layers is taken for a Vision Transformer.
     """
-    if (config := getattr(model, "config", None)) is not None:
+    config = getattr(model, "config", None)
+    if config is not None:
         return of_config(config)
     names = {layer.name for layer in model.layers}
-    for architecture in _ARCHITECTURES.values():
-        files = architecture.files
-        if files is not None and names.intersection(files.places.required):
-            return architecture
-    return next(iter(_ARCHITECTURES.values()))
+    with_files = (one for one in _ARCHITECTURES.values() if one.files is not None)
+    begun = [one for one in with_files if one.files.places.required[0] in names]
+    return begun[0] if begun else of_config(zoo.ViTConfig())
 
 
 def files_of(model):
