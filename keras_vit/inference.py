@@ -1,14 +1,13 @@
 """Photos in, answers out: classes or features of photos of any size and kind."""
 
 import contextlib
-import itertools
 import os
 
 import numpy as np
 
 from keras_vit.layers import PatchEncoder
 from keras_vit.models.base import of_features
-from keras_vit.preprocessing import best_classes, names_of_classes
+from keras_vit.preprocessing import check_scores, named, names_of_classes
 from keras_vit.runtimes.predictor import Predictor
 from keras_vit.structure import (
     bits_of,
@@ -25,15 +24,11 @@ from keras_vit.structure import (
     problem_type_of,
     takes_any_size,
 )
-from zoo.head import NUMBERS, ONE_CLASS, answers_of, checked_names
+from zoo.head import NUMBERS, PROBABILITIES, Answers, numbered_names
 from zoo.network import pair, positive_int
-from zoo.photos import prepare, read_ahead
+from zoo.photos import batches, prepare
 from zoo.preparation import check_bits
 from zoo.regular_files import with_text
-
-# Photos that are prepared while the model computes, in batches.
-_AHEAD = 2
-_PROBABILITIES = ("softmax", "sigmoid")
 
 
 def classify(
@@ -103,36 +98,19 @@ def classify(
     """
     check_outputs(model)
     top = positive_int(top, "top")
-    activation, problem_type = _activation(model), problem_type_of(model)
-    outputs = model.output_shape[-1]
-    names = getattr(head_of(model), "class_names", None)
-    if class_names is not None:
-        names = checked_names(class_names)
-    if problem_type == NUMBERS and names is None:
-        names = [f"output {number}" for number in range(outputs)]
-    # Before the first photo is read.
-    names = names_of_classes(outputs, names)
-    if problem_type == ONE_CLASS and outputs == 1 and activation != "sigmoid":
-        raise ValueError(
-            f"{model.name} has one class, which every photo would be with 100%: if its "
-            "output is a number, or a class that a photo is of or not, say so by "
-            'model.layers[-1].problem_type = "regression" or '
-            '"multi_label_classification".'
-        )
+    answers, names = _answers_and_names(model, class_names)
     predictor = _predictor(model, "classes", batch_size, model.outputs[0])
-    answers = []
+    found = []
     for outputs in _outputs(model, predictor, photos, image_size, bits):
-        if activation == "linear":
-            outputs = answers_of(outputs.astype("float64"), problem_type)
-        if not np.isfinite(outputs).all():
+        values = answers.values(outputs.astype("float64"))
+        if not np.isfinite(values).all():
             raise ValueError(
                 f"The outputs of {model.name} are not finite: load weights that are."
             )
-        if problem_type == NUMBERS:
-            answers += [_numbered(row, names) for row in outputs]
-        else:
-            answers += best_classes(outputs, top, names)
-    return answers
+        if answers.problem_type != NUMBERS:
+            check_scores(values)
+        found += named(answers.best(values, top), names)
+    return found
 
 
 def embed(model, photos, *, batch_size=32, image_size=None, bits=None):
@@ -180,21 +158,26 @@ def embed(model, photos, *, batch_size=32, image_size=None, bits=None):
     return np.concatenate(found)
 
 
-def _numbered(outputs, names):
-    return [(*name, float(value)) for name, value in zip(names, outputs, strict=True)]
-
-
-def _activation(model):
-    """Returns "linear" for logits, else what makes a model's outputs probabilities."""
-    found = head_activation(model)
-    if len(model.output_shape) != 2 or found not in ("linear", *_PROBABILITIES):
+def _answers_and_names(model, class_names):
+    """Returns the `Answers` of a model, and a (class id, class name) per output."""
+    activation, shape = head_activation(model), model.output_shape
+    if len(shape) != 2 or activation not in ("linear", *PROBABILITIES):
         raise ValueError(
             f"{model.name} ends in the layer {last_layer(model).name} of outputs "
-            f"{model.output_shape}, and not in a head for the classes of an image: for "
-            "features call keras_vit.embed, else build it with classes=K and "
+            f"{shape}, and not in a head for the classes of an image: for features "
+            "call keras_vit.embed, else build it with classes=K and "
             "classifier_activation=None."
         )
-    return found
+    problem_type, outputs = problem_type_of(model), shape[-1]
+    if class_names is None:
+        class_names = getattr(head_of(model), "class_names", None)
+    if class_names is None and problem_type == NUMBERS:
+        class_names = numbered_names(outputs, problem_type)
+    names = names_of_classes(outputs, class_names)
+    texts = tuple(name for _, name in names)
+    answers = Answers(texts, problem_type, activation, activation == "linear")
+    answers.check(model.name)
+    return answers, names
 
 
 def _predictor(model, kind, batch_size, outputs):
@@ -223,7 +206,8 @@ def _outputs(model, predictor, photos, image_size, bits):
     preparation = preparation_of(model)
     bits = bits_of(model) if bits is None else check_bits(bits)
 
-    def prepared(number, photo):
+    def prepared(numbered):
+        number, photo = numbered
         try:
             image = prepare(photo, size, preparation, channels, bits)
         except ValueError as error:
@@ -237,8 +221,10 @@ def _outputs(model, predictor, photos, image_size, bits):
             ) from error
         return image * 127.5 + 127.5 if takes_pixels else image
 
-    for batch in _batches(_each(photos), prepared, predictor.batch_size):
-        yield predictor(batch)
+    read = batches(enumerate(_each(photos)), prepared, predictor.batch_size)
+    with contextlib.closing(read):
+        for _, images in read:
+            yield predictor(images)
 
 
 def _size_and_channels(model, image_size):
@@ -264,19 +250,6 @@ def _size_and_channels(model, image_size):
     # Before the first photo is read.
     check_images_shape(model, (1, *image_size, channels))
     return image_size, channels
-
-
-def _batches(photos, prepared, batch_size):
-    """Yields arrays of prepared photos, while threads prepare those that follow."""
-    read = read_ahead(
-        enumerate(photos),
-        lambda numbered: prepared(*numbered),
-        threads=os.cpu_count(),
-        ahead=_AHEAD * batch_size,
-    )
-    with contextlib.closing(read):
-        while batch := [image for _, image in itertools.islice(read, batch_size)]:
-            yield np.stack(batch)
 
 
 def _each(photos):

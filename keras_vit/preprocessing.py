@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 import zoo
-from zoo.head import checked_names, list_of
+from zoo.head import checked_names, likeliest, list_of
 from zoo.network import positive_int
 from zoo.text import brief
 
@@ -82,7 +82,8 @@ def decode_predictions(predictions, top=5, class_names=None):
             f"decode_predictions expects (batch, classes), got {predictions.shape}."
         )
     names = names_of_classes(predictions.shape[1], class_names)
-    return best_classes(predictions, top, names)
+    check_scores(predictions)
+    return named(likeliest(predictions, top), names)
 
 
 def check_numbers(values, name, remedy):
@@ -130,19 +131,19 @@ def _stacked(values, functions):
     return functions.stack([_stacked(value, functions) for value in values])
 
 
-def best_classes(scores, top, names):
-    """Returns `decode_predictions` of an array, by what `names_of_classes` gives."""
-    if len(names) > 1 and (np.ptp(scores, axis=1) == 0).any():
+def check_scores(scores):
+    """Refuses scores (images, classes) of a head that knows nothing yet."""
+    if scores.shape[1] > 1 and (np.ptp(scores, axis=1) == 0).any():
         raise ValueError(
             "Every class has the same score: the head is new, or all zeros as in the "
             "original ImageNet-21k files. Fine-tune it first, or load a model with "
             'a trained head, such as weights="augreg-imagenet21k".'
         )
-    best = np.argsort(-scores, axis=1, kind="stable")[:, :top]
-    return [
-        [(*names[index], float(row[index])) for index in indices]
-        for indices, row in zip(best, scores, strict=True)
-    ]
+
+
+def named(best, names):
+    """Returns (class id, class name, score) for each (class, score) of each image."""
+    return [[(*names[place], score) for place, score in row] for row in best]
 
 
 def names_of_classes(classes, class_names=None):

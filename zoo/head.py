@@ -12,8 +12,57 @@ ONE_CLASS = "single_label_classification"
 SEVERAL_CLASSES = "multi_label_classification"
 NUMBERS = "regression"
 PROBLEM_TYPES = (ONE_CLASS, SEVERAL_CLASSES, NUMBERS)
+# Activations of heads whose outputs are probabilities.
+PROBABILITIES = ("softmax", "sigmoid")
 # The lists of `zoo.class_names`, and how many names they have.
 CLASS_LISTS = {"imagenet2012": 1000, "imagenet21k": 21843}
+
+
+@dataclasses.dataclass(frozen=True)
+class Answers:
+    """What the outputs of a model answer.
+
+    Args:
+        names: tuple of str, of the classes or numbers in the order of the outputs.
+        problem_type: one of `PROBLEM_TYPES`.
+        activation: str, what the head ends in: "linear", "softmax" or "sigmoid".
+        are_logits: bool, whether outputs are what goes into the activation.
+    """
+
+    names: tuple[str, ...] = ()
+    problem_type: str = ONE_CLASS
+    activation: str = "linear"
+    are_logits: bool = True
+
+    def check(self, model: str):
+        """Raises a ValueError, with the model's name, if every image has one class."""
+        is_one = len(self.names) == 1 and self.problem_type == ONE_CLASS
+        if is_one and self.activation != "sigmoid":
+            raise ValueError(
+                f"The model {model} has one class, {self.names[0]}, which every photo "
+                "would be with 100%: if its output is a number, or a class that a "
+                'photo is of or not, set the problem_type of its head to "regression" '
+                'or "multi_label_classification".'
+            )
+
+    def values(self, outputs: np.ndarray) -> np.ndarray:
+        """Returns the probabilities or numbers (..., outputs) that outputs mean.
+
+        Example:
+            >>> Answers(("cat", "dog")).values(np.array([0.0, 0.0]))
+            array([0.5, 0.5])
+        """
+        if not self.are_logits:
+            return outputs
+        if self.activation == "sigmoid" or self.problem_type == SEVERAL_CLASSES:
+            return sigmoid(outputs)
+        return outputs if self.problem_type == NUMBERS else softmax(outputs)
+
+    def best(self, values: np.ndarray, top: int) -> list[list[tuple[int, float]]]:
+        """Returns the `likeliest` of `values`, or all numbers in their order."""
+        if self.problem_type == NUMBERS:
+            return [list(enumerate(map(float, row))) for row in values]
+        return likeliest(values, top)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,6 +127,17 @@ def checked_names(names, classes: int | None = None) -> tuple[str, ...] | str:
     return names
 
 
+def numbered_names(outputs: int, problem_type: str) -> tuple[str, ...]:
+    """Returns names of outputs that have none.
+
+    Example:
+        >>> numbered_names(2, ONE_CLASS)
+        ('class 0', 'class 1')
+    """
+    kind = "output" if problem_type == NUMBERS else "class"
+    return tuple(f"{kind} {number}" for number in range(outputs))
+
+
 def list_of(classes: int) -> str | None:
     """Returns the list of names that has as many, such as `"imagenet2012"`, or None.
 
@@ -127,23 +187,25 @@ def sigmoid(logits):
     return np.where(logits < 0, small, 1) / (1 + small)
 
 
-def answers_of(logits, problem_type):
-    """Returns what logits answer: probabilities of classes, or the numbers they are.
+def likeliest(scores: np.ndarray, top: int) -> list[list[tuple[int, float]]]:
+    """Returns the largest scores of each image, of equal ones the first.
 
     Args:
-        logits: float array (..., outputs).
-        problem_type: one of `zoo.head.PROBLEM_TYPES`.
+        scores: array (images, classes).
+        top: int, how many.
 
     Returns:
-        Array of the same shape and dtype.
+        A list per image of (class, score), the largest first.
 
     Example:
-        >>> answers_of(np.array([0.0, 0.0]), "single_label_classification")
-        array([0.5, 0.5])
+        >>> likeliest(np.array([[0.25, 0.5, 0.25]]), 2)
+        [[(1, 0.5), (0, 0.25)]]
     """
-    if problem_type == NUMBERS:
-        return logits
-    return (sigmoid if problem_type == SEVERAL_CLASSES else softmax)(logits)
+    places = np.argsort(-scores, axis=1, kind="stable")[:, :top].tolist()
+    return [
+        [(place, float(row[place])) for place in own]
+        for row, own in zip(scores, places, strict=True)
+    ]
 
 
 def _texts(names):

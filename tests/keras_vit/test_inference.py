@@ -16,7 +16,6 @@ import keras_vit
 import zoo
 from keras_vit import Predictor, VisionTransformer, ViTConfig, classify, embed
 from keras_vit.explain import attention_maps, gradient_attention
-from keras_vit.inference import _batches
 from zoo import photos
 
 PLAIN = ViTConfig(hidden_size=24, num_layers=1, num_heads=3, mlp_dim=40, patch_size=8)
@@ -315,7 +314,8 @@ def test_the_model_is_compiled_once(arrays, monkeypatch):
     check(classify(model, arrays), numpy(model(np.stack(inputs))))
 
 
-def test_photos_are_prepared_in_threads_a_few_batches_ahead():
+def test_photos_are_prepared_in_threads_a_batch_ahead(monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
     threads, asked = set(), []
 
     def each():
@@ -323,20 +323,23 @@ def test_photos_are_prepared_in_threads_a_few_batches_ahead():
             asked.append(number)
             yield number
 
-    def prepared(number, photo):
+    def prepared(photo):
         threads.add(threading.current_thread().name)
-        return np.full((1, 1), photo)
+        return "unread" if photo % 10 == 3 else np.full((1, 1), photo)
 
-    seen = []
-    for batch in _batches(each(), prepared, 4):
-        seen += batch.ravel().tolist()
-        assert len(asked) <= len(seen) + 8
-    assert seen == list(range(100))
+    seen, unread = [], []
+    read = photos.batches(each(), prepared, 4, lambda *pair: unread.append(pair))
+    for some, images in read:
+        assert [*some] == images.ravel().tolist()
+        seen += some
+        assert len(asked) <= len(seen) + len(unread) + 8 + 1
+    assert unread == [(number, "unread") for number in range(3, 100, 10)]
+    assert seen == [number for number in range(100) if number % 10 != 3]
     assert threading.current_thread().name not in threads
     # One that is left early stops its threads.
-    batches = _batches(each(), prepared, 4)
-    next(batches)
-    batches.close()
+    read = photos.batches(each(), prepared, 4, lambda *pair: None)
+    next(read)
+    read.close()
     assert not any(name in map(str, threading.enumerate()) for name in threads)
 
 

@@ -65,7 +65,7 @@ def evaluate(
     """
     split = split or "test"
     loaded = loaded_model.load(model, image_size=image_size)
-    bits, about_bits = finding.bits_of(model, bits, bits_of(loaded.model))
+    bits, about_bits = finding.bits_of(model, bits_of(loaded.model), bits)
     image_size = loaded_model.image_shape_of(loaded)[:2]
     evaluation_data.check_one_class(loaded)
     outputs = evaluation_data.num_logits(loaded)

@@ -69,7 +69,7 @@ def explain(
         )
     loaded = loaded_model.load(model, image_size=image_size)
     preparation = asked_for(central_crop, preparation_of(loaded.model))
-    bits, notes = finding.bits_of(model, bits, bits_of(loaded.model))
+    bits, notes = finding.bits_of(model, bits_of(loaded.model), bits)
     for note in notes:
         print(note)
     photos.prepare_for(image_shape_of(loaded, channels=(1, 3)), preparation, bits)

@@ -13,27 +13,23 @@ import zoo
 from keras_vit.structure import head_activation, problem_type_of
 from train.common.errors import RunError
 from train.inference.run_directory import how_to_name
-from zoo.head import NUMBERS, ONE_CLASS, answers_of
+from zoo.head import NUMBERS, PROBABILITIES, Answers, numbered_names
 from zoo.text import named
 
-_PROBABILITIES = ("softmax", "sigmoid")
 _ID = re.compile(r"n\d{8}")
 
 
 @dataclasses.dataclass(frozen=True)
-class Classes:
+class Classes(Answers):
     """The classes of a model, in the order of its outputs.
 
     Names that are unknown are such as "class 17"; `why_no_names` and `why_none` are the
-    reasons where the model has no names or no classes. `activation` and `problem_type`
-    are the head's; one for numbers has no classes, and `names` of its numbers.
+    reasons where the model has no names or no classes. One for numbers has no classes,
+    and `names` of its numbers.
     """
 
-    names: tuple[str, ...] = ()
     why_no_names: str | None = None
-    activation: str = "linear"
     why_none: str | None = None
-    problem_type: str = ONE_CLASS
 
     def find(self, wanted, remedy=""):
         """Returns number and name of the class that has a name, or a number as str.
@@ -63,12 +59,6 @@ class Classes:
         near = [known[names.index(name)] for name in near] or known
         raise RunError(f"{refusal}: give one such as {named(near)}, or {numbers}.")
 
-    def answers(self, outputs):
-        """Returns what outputs answer: probabilities, or the numbers that they are."""
-        if self.activation in _PROBABILITIES:
-            return outputs
-        return answers_of(outputs, self.problem_type)
-
     def predict(self, outputs):
         """Returns probabilities and the five most likely classes of each image.
 
@@ -78,7 +68,7 @@ class Classes:
         """
         if self.why_none is not None:
             raise ValueError(self.why_none)
-        probabilities = self.answers(outputs)
+        probabilities = self.values(outputs)
         if not np.isfinite(probabilities).all():
             raise ValueError(
                 "The model's outputs are not finite: take an earlier checkpoint."
@@ -99,7 +89,7 @@ def classes_of(loaded):
             "has a head for each token, not one for the image: its outputs are of "
             f"shape {shape}."
         )
-    elif activation not in ("linear", *_PROBABILITIES):
+    elif activation not in ("linear", *PROBABILITIES):
         why_none = (
             f"ends in {activation}, which gives no probabilities: save it with "
             "classifier_activation=None."
@@ -113,14 +103,19 @@ def classes_of(loaded):
             f"The model {loaded.name} answers with numbers, not with classes: the "
             f"problem_type of its head is {NUMBERS!r}."
         )
-        names = names or [f"output {number}" for number in range(shape[0])]
     elif names is None:
-        names = [f"class {number}" for number in range(shape[0])]
         why_no_names = (
             f"The model has {shape[0]:,} classes, whose names are not known: "
             f"{how_to_name(shape[0])}."
         )
-    return Classes(tuple(names), why_no_names, activation, why_none, problem_type)
+    return Classes(
+        names or numbered_names(shape[0], problem_type),
+        problem_type,
+        activation,
+        are_logits=activation == "linear",
+        why_no_names=why_no_names,
+        why_none=why_none,
+    )
 
 
 def names_of(loaded):

@@ -14,17 +14,27 @@ from zoo.text import PrintableError
 
 
 class FoundModel(NamedTuple):
-    """A `.keras` file and the run that it belongs to, None where there is none."""
+    """What a command line calls a model, and which file it is.
 
+    Args:
+        source: str, how the model is called.
+        keras_file: path of a `.keras` file, None of others.
+        run: `RunDirectory` of the run that it belongs to, None without one.
+        export: path of an exported file, None of others.
+    """
+
+    source: str
     keras_file: pathlib.Path | None = None
     run: RunDirectory | None = None
+    export: pathlib.Path | None = None
 
 
-def find(source):
+def find(source, exports=False):
     """Returns the `FoundModel` that `train.inference.loaded_model.load` then loads.
 
     Args:
         source: str, what `load` takes.
+        exports: bool, whether exported files are taken as well, which `load` does not.
 
     Raises:
         RunError: there is no such model.
@@ -36,25 +46,30 @@ def find(source):
     try:
         path = expand_home(source, "the model")
         card = named(source) if isinstance(source, str) else None
-        if (run := run_of(source)) is not None:
+        run = RunDirectory(source)
+        held = run.models()
+        # No folder shadows the name of a card.
+        if held.run and not held.card and card is None:
             run.require(run.model)
-            return FoundModel(run.model, run)
+            return FoundModel(source, run.model, run)
         if path.suffix == ".keras" and "://" not in str(source):
             if not path.exists():
                 raise RunError(
                     f"The model {source} cannot be used: there is no such file: "
                     f"{missing_remedy(path)}"
                 )
-            return FoundModel(path)
+            return FoundModel(source, path)
         if card is None:
-            exported = exported_model.find(source)
-            if exported is not None:
+            export = exported_model.find(source)
+            if export is not None and exports:
+                return FoundModel(source, export=export)
+            if export is not None:
                 raise RunError(
-                    f"{exported} is an exported file, which keras-vit predict alone "
+                    f"{export} is an exported file, which keras-vit predict alone "
                     "takes: pass the model that it was exported from."
                 )
         check(source)
-        return FoundModel()
+        return FoundModel(source)
     except RunError:
         raise
     except PrintableError as error:
@@ -70,46 +85,25 @@ def find(source):
         ) from error
 
 
-def run_of(source):
-    """Returns the `RunDirectory` that a model's name or path means, None for others."""
-    run = RunDirectory(source)
-    held = run.models()
-    if held.run is None or held.card is not None:
-        return None
-    # No folder shadows the name of a card.
-    is_card = isinstance(source, str) and named(source) is not None
-    return None if is_card else run
-
-
-def bits_of(source, given=None, own=None):
+def bits_of(source, own, given=None):
     """Returns how many bits the values of photos of 16 bits have, None for 16.
 
     Args:
-        source: str, the model; its run or its file decides where nothing is given.
-        given: int or None.
-        own: int or None, those that its file says.
+        source: str, the model.
+        own: int or None, those that the model says.
+        given: int or None, those that count instead; a ValueError refuses others.
 
     Returns:
-        int or None, `zoo.preparation.ModelBits` where they are not given, and a list of
+        int or None, `zoo.preparation.ModelBits` where the model decides, and a list of
         str: what to print then.
 
-    Raises:
-        ValueError: they are no bits.
-        RunError: the run's settings are damaged.
-
     Example:
-        >>> bits_of("vit-b16/imagenet21k", given=12)
+        >>> bits_of("vit-b16/imagenet21k", None, given=12)
         (12, [])
     """
-    if given is not None:
+    if given is not None or own is None:
         return check_bits(given), []
-    run = run_of(source)
-    # Runs of earlier versions do not say them in the model.
-    bits = (run.read_config().get("bits") if run else None) or own
-    if bits is None:
-        return None, []
-    name = run.path.name if run else source
-    return ModelBits(bits), [
-        f"The values of PNG and TIFF files of 16 bits are taken for {bits} bits, as "
-        f"the model {name} says, unless a file says its own; --bits overrides both."
+    return ModelBits(own), [
+        f"The values of PNG and TIFF files of 16 bits are taken for {own} bits, as "
+        f"the model {source} says, unless a file says its own; --bits overrides both."
     ]

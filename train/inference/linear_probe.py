@@ -57,7 +57,7 @@ def run(
         >>> run("vit-b16/imagenet21k", dataset="cifar100")  # doctest: +SKIP
     """
     loaded = loaded_model.load(model, image_size=image_size, features=True)
-    bits, notes = finding.bits_of(model, bits, bits_of(loaded.model))
+    bits, notes = finding.bits_of(model, bits_of(loaded.model), bits)
     for note in notes:
         print(note)
     image_size = loaded_model.image_shape_of(loaded)[:2]

@@ -79,16 +79,20 @@ def load(source, *, image_size=None, features=False):
         >>> load("runs/digits").model.output_shape  # doctest: +SKIP
         (None, 10)
     """
-    found = find(source)
+    return load_found(find(source), image_size=image_size, features=features)
+
+
+def load_found(found, *, image_size=None, features=False):
+    """Returns `load` of what `train.inference.finding.find` has found."""
     try:
         if found.keras_file is None:
-            return _of_weights(source, image_size, features)
+            return _of_weights(found.source, image_size, features)
         name, config = found.keras_file.stem, {}
         if found.run is not None:
             name, config = found.run.path.resolve().name, found.run.read_config()
         return _of_keras_file(found.keras_file, name, config, image_size, features)
     except (ValueError, OSError, KeyError) as error:
-        raise RunError(f"The model {source} cannot be used: {error}") from error
+        raise RunError(f"The model {found.source} cannot be used: {error}") from error
 
 
 def predict(predictor, batches, split):

@@ -9,7 +9,8 @@ from train.engine.metrics import MetricLog
 from train.masked_patches import patches
 from train.masked_patches.evaluation import by_chance, evaluate, training_frequencies
 from train.masked_patches.report import write_picture, write_report
-from train.run.task import Task, speed
+from train.run.task import Task, speed, written_settings
+from train.run.training import training_settings
 
 
 class MaskedPatches(Task):
@@ -72,7 +73,7 @@ class MaskedPatches(Task):
             corruption,
             image_size=image_size,
             batch_size=recipe.batch_size,
-            **self.batch_settings,
+            **training_settings(self),
         )
         log = MetricLog(directory.metrics)
         results = {}
@@ -82,7 +83,7 @@ class MaskedPatches(Task):
                 corruption,
                 frequencies,
                 image_size=image_size,
-                batch_size=recipe.batch_size // self.micro_batches,
+                batch_size=recipe.batch_size // recipe.micro_batches,
             )
             for key, value in (values | chance).items():
                 results[f"{name}_{key}"] = value
@@ -98,7 +99,7 @@ class MaskedPatches(Task):
         write_report(
             directory,
             splits=list(found),
-            settings=self.written_settings(directory),
+            settings=written_settings(recipe),
             results=results,
             history=log,
         )

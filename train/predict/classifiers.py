@@ -9,7 +9,7 @@ import numpy as np
 from train.common.errors import RunError
 from train.inference import exported_model, finding
 from train.inference.run_directory import how_to_name
-from zoo.head import NUMBERS, ONE_CLASS, SEVERAL_CLASSES, answers_of, sigmoid
+from zoo.head import NUMBERS, SEVERAL_CLASSES, Answers, numbered_names
 from zoo.preparation import asked_for
 
 _BATCH_SIZE, _EXPORT_BATCH_SIZE = 32, 8
@@ -25,15 +25,13 @@ class Classifier:
         preparation: str, see `zoo.photos.prepare`.
         batch_size: int, the most images that `compute` takes.
         compute: function from float32 images (batch, height, width, channels) in
-            [-1, 1] to probabilities (batch, classes), numbers (batch, outputs), or None
-            without either, and features (batch, size), or None unless they were asked
-            for.
-        class_names: tuple of str, of classes or numbers; empty without either.
+            [-1, 1] to outputs (batch, outputs), None without classes and numbers, and
+            features (batch, size), None unless they were asked for.
+        answers: `zoo.head.Answers`, what the outputs are.
         num_features: int, the size of the features, None unless they were asked for.
         notes: tuple of str, what users should know of the answers.
         digest: function without arguments to a str, which other weights and another
             precision change.
-        problem_type: str, one of `zoo.head.PROBLEM_TYPES`.
         bits: int or None, of photos in files of 16 bits, see `zoo.photos.decode`.
     """
 
@@ -42,11 +40,10 @@ class Classifier:
     preparation: str
     batch_size: int
     compute: Callable
-    class_names: tuple[str, ...]
+    answers: Answers
     num_features: int | None
     notes: tuple[str, ...]
     digest: Callable
-    problem_type: str = ONE_CLASS
     bits: int | None = None
 
 
@@ -82,17 +79,17 @@ def load(
     Raises:
         RunError: the model cannot be used, or has neither classes nor features.
     """
-    path = exported_model.find(source)
-    if path is not None:
-        if (engine, precision) != ("auto", "float32"):
-            raise RunError(
-                f"The model {path} is exported for its own runtime: leave --engine and "
-                "--precision out, or pass the model that it was exported from."
-            )
-        classifier = _of_export(path, image_size, batch_size, features, trust)
-    else:
+    found = finding.find(source, exports=True)
+    if found.export is None:
         classifier = _of_keras_model(
-            source, image_size, batch_size, features, engine, precision
+            found, image_size, batch_size, features, engine, precision
+        )
+    elif (engine, precision) == ("auto", "float32"):
+        classifier = _of_export(found.export, image_size, batch_size, features, trust)
+    else:
+        raise RunError(
+            f"The model {found.export} is exported for its own runtime: leave --engine "
+            "and --precision out, or pass the model that it was exported from."
         )
     preparation = asked_for(central_crop, classifier.preparation)
     return dataclasses.replace(classifier, preparation=preparation)
@@ -126,36 +123,31 @@ def _of_export(path, image_size, batch_size, with_features, trust):
             f"The model {path} gives features, not classes: pass --features=x.npz for "
             "them, or export it without --features."
         )
-    problem_type = model.problem_type
-    size = 0 if is_features else model.size
-    names, notes = _named(model.class_names, size, problem_type)
-    _check_count(path, names, model.activation, problem_type)
-    is_logits = model.output == "logits"
+    names, problem_type = model.class_names, model.problem_type
+    if names is None:
+        names = numbered_names(0 if is_features else model.size, problem_type)
+    answers = Answers(names, problem_type, model.activation, model.output == "logits")
+    notes = _notes_on(path, answers)
+    if names and model.class_names is None and problem_type != NUMBERS:
+        how = how_to_name(len(names))
+        notes = (f"the names of the classes are not known: {how}", *notes)
 
     def compute(images):
         found = features(images) if with_features else None
-        if is_features:
-            return None, found
-        outputs = model.run(images)
-        if is_logits and model.activation == "sigmoid":
-            outputs = sigmoid(outputs)
-        elif is_logits:
-            outputs = answers_of(outputs, problem_type)
-        return outputs, found
+        return None if is_features else model.run(images), found
 
     most = 1 if model.one_by_one else _EXPORT_BATCH_SIZE
     return Classifier(
-        "/".join(path.resolve().parts[-2:]),
-        model.image_shape,
-        model.preparation,
-        batch_size or most,
-        compute,
-        names,
-        _length(features, model) if with_features else None,
-        (*notes, *_note_on(model.activation, problem_type)),
-        lambda: exported_model.digest_of(path),
-        problem_type,
-        model.bits,
+        name="/".join(path.resolve().parts[-2:]),
+        image_shape=model.image_shape,
+        preparation=model.preparation,
+        batch_size=batch_size or most,
+        compute=compute,
+        answers=answers,
+        num_features=_length(features, model) if with_features else None,
+        notes=notes,
+        digest=lambda: exported_model.digest_of(path),
+        bits=model.bits,
     )
 
 
@@ -164,8 +156,7 @@ def _length(features, model):
     return features(images).shape[-1]
 
 
-def _of_keras_model(source, image_size, batch_size, with_features, engine, precision):
-    finding.find(source)  # before Keras is loaded
+def _of_keras_model(found, image_size, batch_size, with_features, engine, precision):
     import keras
 
     from keras_vit.structure import bits_of, preparation_of
@@ -174,13 +165,13 @@ def _of_keras_model(source, image_size, batch_size, with_features, engine, preci
     from train.inference.classes import classes_of
     from train.inference.model_writing import body_and_head
 
-    loaded = loaded_model.load(source, image_size=image_size)
+    loaded = loaded_model.load_found(found, image_size=image_size)
     shape = loaded_model.image_shape_of(loaded, channels=(1, 3))
     classes, model = classes_of(loaded), loaded.model
-    problem_type, names = classes.problem_type, classes.names
+    names, why_no_names = classes.names, classes.why_no_names
     if not names and not with_features:
         raise RunError(f"{classes.why_none} Pass --features=x.npz for its features.")
-    _check_count(loaded.name, names, classes.activation, problem_type)
+    notes = _notes_on(loaded.name, classes)
     head = None
     if with_features:
         model, head = body_and_head(model)
@@ -201,63 +192,40 @@ def _of_keras_model(source, image_size, batch_size, with_features, engine, preci
     def compute(images):
         outputs = predictor(images)
         if not with_features:
-            return answers(outputs), None
+            return np.asarray(outputs, "float32"), None
         if head is None or not names:
             return None, outputs
-        return answers(keras.ops.convert_to_numpy(head(outputs))), outputs
-
-    def answers(outputs):
-        return classes.answers(np.asarray(outputs, "float32"))
+        return keras.ops.convert_to_numpy(head(outputs)).astype("float32"), outputs
 
     def digest():
-        # As before there were others, in float32.
         other = "" if precision == "float32" else f" in {precision}"
         return f"{_digest(loaded.model)}{other}"
 
-    no_names = classes.why_no_names
     return Classifier(
-        loaded.name,
-        shape,
-        preparation_of(loaded.model),
-        batch_size,
-        compute,
-        tuple(names),
-        model.output_shape[-1] if with_features else None,
-        (
-            *((no_names,) if no_names else ()),
-            *_note_on(classes.activation, problem_type),
-        ),
-        digest,
-        problem_type,
-        bits_of(loaded.model),
+        name=loaded.name,
+        image_shape=shape,
+        preparation=preparation_of(loaded.model),
+        batch_size=batch_size,
+        compute=compute,
+        answers=classes,
+        num_features=model.output_shape[-1] if with_features else None,
+        notes=((why_no_names,) if why_no_names else ()) + notes,
+        digest=digest,
+        bits=bits_of(loaded.model),
     )
 
 
-def _named(names, count, problem_type):
-    """Returns names of classes, numbers where they are unknown, and a note on that."""
-    if names is not None or not count:
-        return names or (), ()
-    if problem_type == NUMBERS:
-        return tuple(f"output {number}" for number in range(count)), ()
-    note = f"the names of the classes are not known: {how_to_name(count)}"
-    return tuple(f"class {number}" for number in range(count)), (note,)
-
-
-def _check_count(model, names, activation, problem_type):
-    if len(names) == 1 and activation != "sigmoid" and problem_type == ONE_CLASS:
-        raise RunError(
-            f"The model {model} has one class, {names[0]}, which every photo would be "
-            "with 100%: pass a model of several, one that ends in a sigmoid, or one "
-            "whose head or settings have another problem_type."
-        )
-
-
-def _note_on(activation, problem_type):
-    if problem_type == NUMBERS:
+def _notes_on(model, answers):
+    """Returns what users should know of answers; refuses a model of one class."""
+    try:
+        answers.check(model)
+    except ValueError as error:
+        raise RunError(str(error)) from error
+    if answers.problem_type == NUMBERS:
         return ("the model answers with numbers, not with classes",)
-    if problem_type == SEVERAL_CLASSES and activation == "linear":
+    if answers.problem_type == SEVERAL_CLASSES and answers.activation == "linear":
         return ("each class has a probability of its own",)
-    if activation != "sigmoid":
+    if answers.activation != "sigmoid":
         return ()
     return ("the model ends in a sigmoid: each class has a probability of its own",)
 

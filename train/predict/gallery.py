@@ -57,17 +57,12 @@ class Gallery:
         self._shown.add((photo, answer))
         self._counts[answer.top[0][0]] += 1
 
-    def write(self, model, threads):
+    def write(self, model):
         """Writes the page; `model` is the name of the model."""
         shown = sorted(self._shown.kept, key=lambda item: -item[1].top[0][1])
         by_class = collections.defaultdict(list)
-        found = read_ahead(
-            shown,
-            lambda item: _thumbnail(item[0], self._bits),
-            threads=threads,
-            ahead=2 * threads,
-        )
-        for (_, answer), picture in found:
+        read = read_ahead(shown, lambda item: _thumbnail(item[0], self._bits))
+        for (_, answer), picture in read:
             by_class[answer.top[0][0]].append((answer, picture))
         page = html.render(
             "train.predict",

@@ -24,15 +24,14 @@ from train.predict.features import FeatureFile
 from train.predict.gallery import Gallery
 from train.predict.photos import STDIN, Photos
 from train.predict.sorting import SortedCopies
-from zoo.head import NUMBERS, ONE_CLASS
-from zoo.photos import prepare, read_ahead
+from zoo.head import NUMBERS
+from zoo.photos import batches, prepare
 from zoo.preparation import ModelBits
 from zoo.regular_files import expand_home
 from zoo.text import printable
 
 # Of the photos that could not be read, how many are named.
 NAMED = 10
-_MOST_THREADS = 16
 # A bar before that would only flicker.
 _BAR_SECONDS = 3
 
@@ -146,7 +145,7 @@ def predict(
             precision=precision,
             trust=trust,
         )
-        bits, notes = bits_of(model, bits, classifier.bits)
+        bits, notes = bits_of(model, classifier.bits, bits)
         job = _Job(classifier, found, file, answer, bits)
         job.predictions.notes += notes
         return job.run(total, features, sort_into, gallery, show_progress)
@@ -160,14 +159,14 @@ class _Job:
         self.file, self.answer, self.bits = file, answer, bits
         self.spell = file.spell if file else spelled
         self.features = self.copies = self.gallery = None
-        self.has_numbers = classifier.problem_type == NUMBERS
-        self.threads = min(os.cpu_count() or 1, _MOST_THREADS)
+        self.names = classifier.answers.names
+        self.has_numbers = classifier.answers.problem_type == NUMBERS
         self.predictions = Predictions(classifier.name, notes=[*classifier.notes])
 
     def run(self, total, features, sort_into, gallery, show_progress):
         """Answers all photos; returns `Predictions`."""
         classifier, file = self.classifier, self.file
-        if not classifier.class_names and (file or sort_into or gallery):
+        if not self.names and (file or sort_into or gallery):
             raise RunError(
                 f"The model {classifier.name} has features, but no classes: leave out "
                 "--out, --sort_into and --gallery."
@@ -189,7 +188,7 @@ class _Job:
                 # Those of an interrupted run are gone on with by what it has answered.
                 stack.callback(lambda: self.features.close(not is_done and bool(file)))
             if sort_into is not None:
-                self.copies = SortedCopies(sort_into, classifier.class_names)
+                self.copies = SortedCopies(sort_into, self.names)
             if gallery is not None:
                 self.gallery = Gallery(gallery, self.bits)
             if self.copies or self.gallery:
@@ -201,7 +200,7 @@ class _Job:
             if self.features is not None:
                 self.features.finish()
             if self.gallery is not None:
-                self.gallery.write(classifier.name, self.threads)
+                self.gallery.write(classifier.name)
             is_done = True
         predictions = self.predictions
         if not (predictions.answered or predictions.unreadable or total == 0):
@@ -213,52 +212,39 @@ class _Job:
     def _settings(self, with_features):
         classifier = self.classifier
         height, width, _ = classifier.image_shape
-        # As before there were others.
-        is_usual = classifier.problem_type == ONE_CLASS
-        other = {} if is_usual else {"problem_type": classifier.problem_type}
-        if self.bits is not None:
+        bits = self.bits
+        if isinstance(bits, ModelBits):
             # A file's own bits come before those of a model only.
-            is_given = not isinstance(self.bits, ModelBits)
-            other["bits"] = self.bits if is_given else f"{self.bits} of the model"
-        return other | {
+            bits = f"{bits} of the model"
+        return {
             "weights": classifier.digest(),
-            "classes": len(classifier.class_names),
-            "class_names": _digest(classifier.class_names),
+            "problem_type": classifier.answers.problem_type,
+            "classes": len(self.names),
+            "class_names": _digest(self.names),
+            "bits": bits,
             "image_size": [height, width],
             "preparation": classifier.preparation,
             "features": with_features,
         }
 
     def _answer_all(self, total, show_progress):
-        classifier, has = self.classifier, self.file.has if self.file else None
+        has = self.file.has if self.file else None
         photos = (photo for photo in self.photos if not (has and has(photo)))
         with (
             warnings.catch_warnings(),
             contextlib.closing(_Progress(total, show_progress)) as progress,
-            contextlib.closing(
-                read_ahead(
-                    photos,
-                    self._read,
-                    threads=self.threads,
-                    ahead=classifier.batch_size + self.threads,
-                )
-            ) as read,
         ):
             warnings.filterwarnings("ignore", module=r"PIL\.")
-            batch = []
-            for photo, image in read:
-                if isinstance(image, str):
-                    self._count_unreadable(photo, image)
-                    progress.update(1)
-                    continue
-                batch.append((photo, image))
-                if len(batch) == classifier.batch_size:
-                    self._answer(batch)
+
+            def unread(photo, reason):
+                self._count_unreadable(photo, reason)
+                progress.update(1)
+
+            size = self.classifier.batch_size
+            with contextlib.closing(batches(photos, self._read, size, unread)) as read:
+                for batch, images in read:
+                    self._answer(batch, images)
                     progress.update(len(batch))
-                    batch = []
-            if batch:
-                self._answer(batch)
-                progress.update(len(batch))
 
     def _read(self, photo):
         """Returns a photo as the model takes it, or a str: why it cannot be read."""
@@ -287,12 +273,9 @@ class _Job:
         if self.gallery is not None:
             self.gallery.add(photo, answer)
 
-    def _answer(self, batch):
-        photos, images = zip(*batch, strict=True)
-        probabilities, features = self.classifier.compute(np.stack(images))
-        answers = []
-        if probabilities is not None:
-            answers = self._answers(photos, probabilities)
+    def _answer(self, photos, images):
+        outputs, features = self.classifier.compute(images)
+        answers = [] if outputs is None else self._answers(photos, outputs)
         # First what an interruption may repeat, and last what says that it is done.
         if self.features is not None:
             self._check_outputs(features, photos, self.classifier.num_features)
@@ -308,31 +291,22 @@ class _Job:
             for answer in answers:
                 self.answer(answer)
 
-    def _answers(self, photos, probabilities):
-        names = self.classifier.class_names
-        self._check_outputs(probabilities, photos, len(names))
-        if self.has_numbers:
-            return [
-                self._answer_of(photo, row, range(len(names)))
-                for photo, row in zip(photos, probabilities, strict=True)
-            ]
-        is_first = not self.predictions.answered
-        if is_first and len(names) > 1 and not np.ptp(probabilities, axis=1).any():
+    def _answers(self, photos, outputs):
+        values = self.classifier.answers.values(outputs)
+        self._check_outputs(values, photos, len(self.names))
+        is_flat = len(self.names) > 1 and not np.ptp(values, axis=1).any()
+        if is_flat and not (self.has_numbers or self.predictions.answered):
             raise RunError(
                 f"The model {self.classifier.name} gives every class the same "
                 "probability, as a new head does: fine-tune it first, or pass a model "
                 "with a trained head."
             )
-        best = np.argsort(-probabilities, axis=1, kind="stable")[:, :TOP]
-        return [
-            self._answer_of(photo, row, places)
-            for photo, row, places in zip(photos, probabilities, best, strict=True)
-        ]
-
-    def _answer_of(self, photo, row, places):
-        names = self.classifier.class_names
-        top = ((spelled(names[at]), float(f"{row[at]:.6g}")) for at in places)
-        return Answer(self.spell(photo), tuple(top), self.has_numbers)
+        answers = []
+        best = self.classifier.answers.best(values, TOP)
+        for photo, row in zip(photos, best, strict=True):
+            top = ((spelled(self.names[at]), float(f"{one:.6g}")) for at, one in row)
+            answers.append(Answer(self.spell(photo), tuple(top), self.has_numbers))
+        return answers
 
     def _check_outputs(self, outputs, photos, size):
         name = self.classifier.name

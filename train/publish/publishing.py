@@ -10,12 +10,11 @@ import tensorflow as tf
 
 import keras_vit
 import zoo
-from keras_vit.structure import bits_of, kind_of_pooling, set_bits
+from keras_vit.structure import bits_of, kind_of_pooling
 from keras_vit.weights import model_arrays
 from train.common.errors import RunError
 from train.common.files import make_folder, refuse_others, whole_folder, write_json
 from train.data.registry import kind_of, short_name
-from train.inference import finding
 from train.inference.keras_files import load_model
 from train.inference.run_directory import RunDirectory
 from train.inference.saved_model import write_saved_model
@@ -87,7 +86,15 @@ def publish(run_dir, to, *, name=None, licence="apache-2.0", replace=False):
         own += [run.model.name, run.class_names.name, run.results.name]
         refuse_others(folder, own, "a published model")
         with whole_folder(folder) as temporary:
-            _write_model(temporary, run, name, licence, report, class_names, trained)
+            _write_model(
+                temporary,
+                run,
+                trained,
+                report=report,
+                name=name,
+                licence=licence,
+                class_names=class_names,
+            )
         registry.write_index(to)
     return folder
 
@@ -124,7 +131,6 @@ def _read_run(run):
         model_arrays.saved_variables(model)
     except (ValueError, OSError, KeyError) as error:
         raise RunError(f"{run.model} cannot be read ({error}): run again.") from error
-    set_bits(model, finding.bits_of(run.path, own=bits_of(model))[0])
     if model.output_shape[-1] != len(class_names):
         raise RunError(
             f"{run.class_names} names {len(class_names)} classes and {run.model} has "
@@ -133,7 +139,7 @@ def _read_run(run):
     return report, class_names, model
 
 
-def _write_model(folder, run, name, licence, report, class_names, trained):
+def _write_model(folder, run, trained, *, report, name, licence, class_names):
     weights = registry.WEIGHTS[0]
     families = model_arrays.families(trained)
     plain = {name: FAMILIES[name] for name in families}

@@ -7,6 +7,8 @@ import typing
 
 import keras
 
+from keras_vit import VARIANTS
+from train import baselines
 from train.common.errors import RunError, Stopped
 from train.common.files import read_json
 from train.data.registry import short_name
@@ -19,7 +21,6 @@ from train.recipes import Recipe
 from train.run import training
 from train.run.classification import FineTuning
 from train.study.kinds import check_known
-from zoo.network import NETWORKS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +55,8 @@ class Point(typing.NamedTuple):
 
 def models_of(recipe, options):
     """Returns pairs of name and recipe, of --models or of the recipe's own model."""
-    check_known("model", "--models", options.models, NETWORKS)
+    known = (*VARIANTS, *baselines.BASELINES)
+    check_known("model", "--models", options.models, known)
     found = []
     for name in dict.fromkeys(options.models):
         one = recipe.override(model=name)

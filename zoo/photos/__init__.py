@@ -18,6 +18,7 @@ from zoo.text import brief, printable
 
 __all__ = [
     "HEIC_ENDINGS",
+    "batches",
     "decode",
     "endings",
     "fitted",
@@ -28,21 +29,52 @@ __all__ = [
     "resize",
 ]
 
+_MOST_THREADS = 16
 # Of red, green and blue, as JPEG has it.
 _LUMINANCE = np.array([[0.299], [0.587], [0.114]], "float32")
 
 
-def read_ahead(items, read, *, threads, ahead):
+def batches(photos, read, size, unread=None):
+    """Yields photos and the array of their images, which threads read ahead.
+
+    Args:
+        photos: iterable.
+        read: function from a photo to its image, or to a str: why it cannot be read.
+        size: int, photos of a batch; of the last one fewer.
+        unread: function that is called with such a photo and the reason.
+    """
+    with contextlib.closing(read_ahead(photos, read, size)) as done:
+        batch = []
+        for photo, image in done:
+            if isinstance(image, str):
+                unread(photo, image)
+                continue
+            batch.append((photo, image))
+            if len(batch) == size:
+                yield _stacked(batch)
+                batch = []
+        if batch:
+            yield _stacked(batch)
+
+
+def _stacked(batch):
+    photos, images = zip(*batch, strict=True)
+    return photos, np.stack(images)
+
+
+def read_ahead(items, read, more=0):
     """Yields each item with what a function returns for it, in order.
 
-    Threads call the function, on at most `ahead` items more than have been yielded.
+    Threads call the function, each on an item, and on at most `more` items before these
+    are yielded.
     """
     waiting = collections.deque()
+    threads = min(os.cpu_count() or 1, _MOST_THREADS)
     with concurrent.futures.ThreadPoolExecutor(threads) as pool:
         try:
             for item in items:
                 waiting.append((item, pool.submit(read, item)))
-                if len(waiting) > ahead:
+                if len(waiting) > threads + more:
                     item, future = waiting.popleft()
                     yield item, future.result()
             while waiting:

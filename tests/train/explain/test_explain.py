@@ -23,7 +23,7 @@ from in_process import run_command
 
 import keras_vit
 from keras_vit import explain
-from keras_vit.models.bit import BiTResNet
+from train import baselines
 from train.common.errors import RunError
 from train.data.sources.splits import DataError
 from train.explain import figures, inspection, page
@@ -31,7 +31,6 @@ from train.explain.photos import LONGER_SIDE, Photos
 from train.explain.report import explain as write_report
 from train.inference import loaded_model
 from train.inference.classes import Classes, classes_of
-from zoo.network import BiTConfig
 from zoo.preparation import ModelBits
 
 tf = pytest.importorskip("tensorflow")
@@ -394,14 +393,14 @@ def test_page_in_a_browser(report, chromium, tmp_path):
 
 
 NO_HEAD = dict.fromkeys(("answers", "gradient"), "has no head")
-BIT = BiTConfig(depths=(1, 1), width_factor=1)
+BIT = baselines.BiTConfig(depths=(1, 1), width_factor=1)
 NO_ATTENTION = dict.fromkeys(
     (*OF_ALL, *OF_PHOTOS, "attention_distance"), "no TransformerBlock|PatchEncoder"
 )
 
 
 def bit():
-    model = BiTResNet(BIT, image_size=small_models.SIZE, classes=5)
+    model = baselines.BiTResNet(BIT, image_size=small_models.SIZE, classes=5)
     small_models.randomize(model)
     return model
 
@@ -797,13 +796,13 @@ def test_what_is_refused(model_file, photos, tmp_path):
             write_report(str(tmp_path / "no.keras"), images, out)
     with pytest.raises(RunError, match=r"no\.keras cannot be used"):
         write_report(str(tmp_path / "no.keras"), [photos], out)
-    classes = Classes(NAMES, None, "linear")
+    classes = Classes(NAMES)
     near = "'red fax' is not one of the model's 5 classes: give one such as red fox, or"
     with pytest.raises(RunError, match=near):
         write_report(model_file, [photos], out, class_name="red fax")
     with pytest.raises(RunError, match="'7' is not one .* such as cat, dog, red fox"):
         classes.find("7")
-    twice = Classes(("a", "b", "A"), None, "linear")
+    twice = Classes(("a", "b", "A"))
     with pytest.raises(RunError, match="classes 0 and 2 are both called 'a'"):
         twice.find("a")
     features = save(small_models.made(include_top=False), tmp_path / "features")

@@ -39,7 +39,8 @@ def test_odd_names_are_refused_as_those_of_models(source, told):
 
 @pytest.mark.parametrize("name", ["model.onnx", "m.tflite", "m.keras", "a.jpg"])
 def test_a_repository_of_the_hub_is_not_judged_by_its_name(name):
-    assert finding.find(f"hf://org/{name}") == finding.FoundModel()
+    source = f"hf://org/{name}"
+    assert finding.find(source) == finding.FoundModel(source)
 
 
 def test_errors_of_libraries_name_the_model(monkeypatch):

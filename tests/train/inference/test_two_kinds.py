@@ -51,7 +51,7 @@ def made(folder, names):
 def opened(folder):
     """Returns what finds a model in a folder, as functions by name."""
     return {
-        "predict": lambda: exported_model.find(folder),
+        "predict": lambda: finding.find(str(folder), exports=True),
         "evaluate, explain, export, few_shot": lambda: finding.find(str(folder)),
         "publish, compare": lambda: RunDirectory(folder).require(),
         "finetune": lambda: RunDirectory(folder).claim({}),
@@ -139,7 +139,7 @@ def test_a_model_in_several_formats_is_one_model(names, tmp_path):
         contents = (CONTENTS[ending] for ending in CONTENTS if name.endswith(ending))
         (folder / name).write_bytes(next(contents, b""))
     assert exported_model.find(folder) is None
-    assert finding.find(str(folder)) == finding.FoundModel()
+    assert finding.find(str(folder)) == finding.FoundModel(str(folder))
     assert zoo.locate(folder) == folder
 
 
@@ -184,7 +184,7 @@ def test_a_published_model_of_a_registry_is_refused_by_its_name(tmp_path, monkey
     folder = made(tmp_path / "flowers", ["model.keras", "model.npz"])
     (folder / "model.json").write_text(json.dumps(card))
     monkeypatch.setenv("KERAS_VIT_REGISTRY", str(tmp_path))
-    assert finding.find("flowers") == finding.FoundModel()
+    assert finding.find("flowers") == finding.FoundModel("flowers")
     (folder / "saved_model.pb").touch()
     assert zoo.get("flowers").name == "flowers"  # the registry can be read
     with pytest.raises(RunError, match="two kinds, model.keras and saved_model.pb"):

@@ -60,7 +60,7 @@ def test_a_page_that_needs_nothing_else(tmp_path):
     for number, photo in enumerate(photos):
         top = ((f"<b>{number % 2}", 0.9 - 0.1 * number), ("other", 0.05))
         page.add(photo, Answer(photo, top))
-    page.write("a <model>", threads=2)
+    page.write("a <model>")
     found = Page(page.path.read_text("utf-8"))
     kinds = {tag for tag, _ in found.tags}
     assert not kinds & {"script", "link", "iframe", "object", "b", "model"}
@@ -111,7 +111,7 @@ def test_many_photos_are_counted_and_some_shown(tmp_path, monkeypatch):
     page = Gallery(tmp_path / "gallery.html")
     for number in range(2000):
         page.add("x.jpg", Answer(f"{number}.jpg", ((f"class {number % 7}", 0.5),)))
-    page.write("model", threads=1)
+    page.write("model")
     found = Page(page.path.read_text("utf-8"))
     assert "2,000 photos, answered by model" in found.text
     shown = sum(tag == "figure" for tag, _ in found.tags)

@@ -150,7 +150,8 @@ def test_photos_of_iphones_have_a_remedy(folder, monkeypatch):
     )
 
 
-def test_reading_ahead_keeps_the_order_and_the_bound():
+def test_reading_ahead_keeps_the_order_and_the_bound(monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 3)
     taken, most = [], []
 
     def items():
@@ -159,17 +160,18 @@ def test_reading_ahead_keeps_the_order_and_the_bound():
             yield number
 
     found = []
-    for number, square in read_ahead(items(), lambda n: n * n, threads=3, ahead=5):
+    for number, square in read_ahead(items(), lambda n: n * n, 2):
         found.append((number, square))
         most.append(len(taken) - len(found))
     assert found == [(n, n * n) for n in range(100)]
     assert max(most) == 5
 
 
-def test_reading_ahead_ends_with_its_reader():
+def test_reading_ahead_ends_with_its_reader(monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
     threads = threading.active_count()
     started = []
-    reading = read_ahead(range(1000), started.append, threads=2, ahead=10)
+    reading = read_ahead(range(1000), started.append, 8)
     next(reading)
     reading.close()
     assert len(started) <= 12 and threading.active_count() == threads

@@ -2,6 +2,7 @@
 
 import collections
 import csv
+import dataclasses
 import filecmp
 import os
 import pathlib
@@ -24,7 +25,10 @@ from train.inference.evaluation_data import num_logits
 from train.predict import classifiers, prediction
 from train.predict.classifiers import Classifier
 from train.predict.prediction import predict
+from zoo.head import Answers
 from zoo.photos import prepare
+
+PROBABILITIES = Answers(("red", "green", "blue"), are_logits=False)
 
 
 def stub(monkeypatch, compute=None, **changes):
@@ -40,7 +44,7 @@ def stub(monkeypatch, compute=None, **changes):
         "preparation": "squash",
         "batch_size": 4,
         "compute": compute or by_mean,
-        "class_names": ("red", "green", "blue"),
+        "answers": PROBABILITIES,
         "num_features": 3,
         "notes": ("a note",),
         "digest": lambda: "1f",
@@ -223,7 +227,8 @@ def test_another_directory_is_gone_on_with(folder, monkeypatch):
 def test_other_class_names_are_refused(folder, monkeypatch):
     stub(monkeypatch)
     predict("stub", paths(1), out="out.csv")
-    stub(monkeypatch, class_names=("red", "green", "violet"))
+    others = dataclasses.replace(PROBABILITIES, names=("red", "green", "violet"))
+    stub(monkeypatch, answers=others)
     with pytest.raises(RunError, match="answers of other settings: other class names"):
         predict("stub", ["photos"], out="out.csv", resume=True)
 
@@ -395,7 +400,7 @@ def test_features_alone(folder, monkeypatch):
     stub(
         monkeypatch,
         lambda images: (None, images.mean(axis=(1, 2))),
-        class_names=(),
+        answers=Answers(),
     )
     found = predict("stub", ["photos"], features="x.npz")
     assert (found.answered, found.counts) == (10, {})

@@ -199,10 +199,8 @@ def command(run, forks):
 def test_a_run_remembers_its_bits_and_others_have_none(run):
     assert json.loads((run / "config.json").read_text())["bits"] == 12
     assert json.loads((run / "report.json").read_text())["config"]["bits"] == 12
-    plain = recipe.Recipe("digits", "ViT-Ti_16", None, SIZE, 10, warmup_steps=0)
-    assert plain.deciding["bits"] is None
-    assert finding.bits_of(str(run / "model.keras")) == (None, [])
-    assert finding.bits_of(str(run), given=16) == (16, [])
+    assert finding.bits_of("run", None) == (None, [])
+    assert finding.bits_of("run", 12, given=16) == (16, [])
 
 
 def chances(path):
@@ -499,13 +497,7 @@ def test_bits_of_python_are_checked(tmp_path):
         with pytest.raises(ValueError, match="bits must be 8 to 16 or None"):
             recipe.Recipe("digits", "ViT-Ti_16", None, SIZE, 600, bits=bits)
         with pytest.raises(ValueError, match="bits must be 8 to 16 or None"):
-            finding.bits_of("vit-b16/imagenet21k", given=bits)
-
-
-def test_bits_that_are_given_need_no_settings(tmp_path):
-    for name in ("config.json", "model.keras"):
-        (tmp_path / name).write_text("{ damaged")
-    assert finding.bits_of(str(tmp_path), given=12) == (12, [])
+            finding.bits_of("vit-b16/imagenet21k", None, given=bits)
 
 
 def test_bits_that_a_run_cannot_have_had_are_named_with_their_file(run, tmp_path):
