@@ -14,6 +14,7 @@ from keras_vit.layers import (
     PatchEncoder,
     TransformerBlock,
 )
+from keras_vit.models import bit, resnet_v2  # noqa: F401 - registers them
 from keras_vit.models.features import features
 from keras_vit.models.resizing import at_image_size
 from keras_vit.models.variants import (
@@ -36,9 +37,11 @@ from keras_vit.models.vision_transformer import VisionTransformer, load_model
 from keras_vit.preprocessing import decode_predictions, preprocess_input
 from keras_vit.runtimes.predictor import Predictor
 from keras_vit.version import __version__
-from keras_vit.weights.loading import load_released_weights
-from keras_vit.weights.model_arrays import save_released_weights
 from keras_vit.weights.quantization import quantize_weights
+from keras_vit.weights.released_files import (
+    load_released_weights,
+    save_released_weights,
+)
 from zoo import ARCHITECTURES as VARIANTS
 from zoo import ViTConfig
 
@@ -56,7 +59,7 @@ __all__ = [
 
 
 def __getattr__(name):
-    remedy = ": BiT is in train.baselines" if "bit" in name.lower() else ""
+    remedy = ": BiT is keras_vit.models.bit" if "bit" in name.lower() else ""
     if name in layers.__all__:
         remedy = f": it is keras_vit.layers.{name}"
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}{remedy}.")

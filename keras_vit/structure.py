@@ -7,6 +7,7 @@ import warnings
 import keras
 import numpy as np
 
+from keras_vit.architectures import check_one_grid
 from keras_vit.layers import (
     AddPositionEmbs,
     AddPositionEmbs2D,
@@ -41,6 +42,7 @@ _CROPS = (keras.layers.CenterCrop, keras.layers.RandomCrop)
 POOLINGS = (
     AttentionPooling, ClassTokenAndPatchPooling, ClassTokenPooling, DistillationPooling,
     LayerNorm, PatchPooling, keras.layers.GlobalAveragePooling1D,
+    keras.layers.GlobalAveragePooling2D,
 )  # fmt: skip
 
 
@@ -273,6 +275,7 @@ def num_layers(model):
             f"The model {model.name} has no TransformerBlock, and so no attention: "
             "pass a Vision Transformer."
         )
+    check_one_grid(model)
     return count
 
 

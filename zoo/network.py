@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import math
@@ -543,3 +544,49 @@ ARCHITECTURES = {
     "R50+ViT-B_16": ViTConfig(**_B, patch_size=1, resnet_stages=(3, 4, 9)),
     "R50+ViT-L_32": ViTConfig(**_L, patch_size=1, resnet_stages=(3, 4, 6, 3)),
 }
+
+
+@dataclasses.dataclass(frozen=True)
+class BiTConfig:
+    """The network of a BiT ResNet.
+
+    Args:
+        depths: ints, the bottleneck units of each stage.
+        width_factor: int, how many times wider it is than a ResNet.
+
+    Source:
+        Big Transfer, arXiv 1912.11370, section 3.1.
+
+    Example:
+        >>> BIT_VARIANTS["BiT-R50x1"].depths
+        (3, 4, 6, 3)
+    """
+
+    depths: tuple[int, ...]
+    width_factor: int = 1
+
+    def __post_init__(self):
+        depths = tuple(positive_int(units, "depths") for units in self.depths)
+        object.__setattr__(self, "depths", depths)
+        positive_int(self.width_factor, "width_factor")
+
+
+BIT_VARIANTS = {
+    "BiT-R50x1": BiTConfig((3, 4, 6, 3)),
+    "BiT-R50x3": BiTConfig((3, 4, 6, 3), width_factor=3),
+    "BiT-R101x1": BiTConfig((3, 4, 23, 3)),
+    "BiT-R101x3": BiTConfig((3, 4, 23, 3), width_factor=3),
+    "BiT-R152x2": BiTConfig((3, 8, 36, 3), width_factor=2),
+    "BiT-R152x4": BiTConfig((3, 8, 36, 3), width_factor=4),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class ResNetV2Config:
+    """The network of `keras.applications.ResNet50V2`, which Keras has."""
+
+
+# The networks that runs build by their names, those of `ARCHITECTURES` first.
+NETWORKS = collections.ChainMap(
+    {"ResNet50V2": ResNetV2Config()}, BIT_VARIANTS, ARCHITECTURES
+)

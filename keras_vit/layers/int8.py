@@ -8,7 +8,7 @@ from keras_vit.layers.classification_head import ClassificationHead
 from keras_vit.layers.map_head import AttentionPooling
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.patch_encoder import PatchEncoder
-from keras_vit.layers.residual_unit import ResidualUnit
+from keras_vit.layers.residual_unit import PreActivationUnit, ResidualUnit
 from keras_vit.layers.std_conv import StdConv2D
 from keras_vit.layers.transformer_block import TransformerBlock
 
@@ -97,11 +97,11 @@ INT8_CLASSES = {
 }
 
 
-def int8_parts(kind, module=__name__):
+def int8_parts(kind):
     """Returns the class of a layer of layers whose parts have int8 kernels."""
     members = {
         "__doc__": f"`{kind.__name__}` whose parts have int8 kernels.",
-        "__module__": module,
+        "__module__": __name__,
         "part_classes": INT8_CLASSES,
     }
     form = type(f"Int8{kind.__name__}", (kind,), members)
@@ -115,3 +115,4 @@ Int8MLP = int8_parts(MLP)
 Int8AttentionPooling = int8_parts(AttentionPooling)
 Int8TransformerBlock = int8_parts(TransformerBlock)
 Int8ResidualUnit = int8_parts(ResidualUnit)
+Int8PreActivationUnit = int8_parts(PreActivationUnit)

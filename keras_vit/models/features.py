@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import keras
 
+from keras_vit.architectures import check_one_grid
 from keras_vit.layers import (
     ClassToken,
     LayerNorm,
@@ -59,6 +60,7 @@ def features(model, layers=(-1,), *, as_maps=True, norm=True):
         {'layer_5': (2, 3, 192), 'layer_11': (2, 3, 192), 'pooled': (192,)}
     """
     check_model(model)
+    check_one_grid(model)
     own = getattr(model, "layers", ())
     blocks = [layer for layer in own if isinstance(layer, TransformerBlock)]
     if not blocks or not getattr(model, "inputs", None):

@@ -7,6 +7,7 @@ import numpy as np
 
 import zoo
 from keras_vit import layers
+from keras_vit.architectures import check_one_grid
 from keras_vit.layers.base import Placed, with_parts
 from keras_vit.models.arguments import ANY_SIZE, size_of, takes_own_arguments
 from keras_vit.structure import (
@@ -61,6 +62,7 @@ def at_image_size(model, image_size, position_embedding_method=None):
         (None, 48, 64, 3)
     """
     check_model(model)
+    check_one_grid(model)
     image_size = size_of(image_size)
     if not _takes_one_tensor(model):
         raise ValueError(

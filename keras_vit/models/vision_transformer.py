@@ -6,13 +6,14 @@ import re
 import keras
 
 import zoo
+from keras_vit import architectures
 from keras_vit.layers import initial_values
 from keras_vit.models import arguments
 from keras_vit.models.arguments import ANY_SIZE
 from keras_vit.models.base import Model
 from keras_vit.models.network import POOLINGS, build
 from keras_vit.models.resizing import at_image_size
-from keras_vit.weights.loading import assign, read_weights
+from keras_vit.weights.loading import CheckpointFiles, assign, read_weights
 from zoo.catalog.similar import similar_variants
 from zoo.head import ONE_CLASS, Head
 from zoo.network import finite_float, pair, positive_int, rate
@@ -347,3 +348,14 @@ def _pooling_options(checkpoint, pooling, keeps_head):
 def _nearest(size, steps):
     """Returns the sides that are multiples of steps, nearest to a size."""
     return tuple(max(round(size / step), 1) * step for step in steps)
+
+
+architectures.register(
+    architectures.Architecture(
+        "Vision Transformer",
+        zoo.ViTConfig,
+        VisionTransformer,
+        files=CheckpointFiles,
+        one_grid=True,
+    )
+)

@@ -1,4 +1,4 @@
-"""Reading released arrays and assigning them to a model's variables."""
+"""Files of Vision Transformers: into a model's variables, and out of them."""
 
 import dataclasses
 import inspect
@@ -11,15 +11,17 @@ import zoo
 from keras_vit.structure import kind_of_pooling
 from keras_vit.weights.model_arrays import (
     PLACES,
+    checkpoint_of,
     computed,
     families,
     grid_of,
     released_variables,
 )
 from zoo import released_names
-from zoo.catalog.locate import read_located
+from zoo.catalog.locate import read_located, with_names
 from zoo.network import FAMILIES, RESIZING, SIZES
 from zoo.position_embedding import resize_relative
+from zoo.regular_files import expand_home
 
 _KERNEL, _BIAS = released_names.EMBEDDING_ARRAYS
 _ROOT_KERNEL = next(iter(released_names.ROOT_ARRAYS))
@@ -43,47 +45,6 @@ def read_weights(weights, variant=None, num_heads=None):
     if isinstance(weights, zoo.Checkpoint):
         return weights
     return read_located(weights, variant, num_heads)
-
-
-def load_released_weights(
-    model, source, *, variant=None, new_head=False, position_embedding_method=None
-):
-    """Loads a released checkpoint into a model, every array accounted for.
-
-    The head is loaded if the file has one of the model's size, else it stays as it is
-    and the file's is left out, with its pre_logits unless the model has them too.
-
-    Args:
-        model: a model of `VisionTransformer` or one of the variants.
-        source: the `weights` of `VisionTransformer`.
-        variant: str, such as `"ViT-B_16"`, that the name of a release goes with; by
-            default the one that has the model's sizes.
-        new_head: bool, leave the file's head out even if it fits.
-        position_embedding_method: see `VisionTransformer`.
-
-    Returns:
-        The model.
-
-    Raises:
-        ValueError: the model is not a whole one of ours, or has LoRA's or int8 weights.
-        zoo.CheckpointError: the file is not a whole checkpoint, does not fit the model,
-            or its source computes something else; no variable is changed.
-        zoo.CatalogError, zoo.StoreError: there is no such release or file.
-
-    Source:
-        `checkpoint.load_pretrained` of the released code.
-
-    Example:
-        >>> tiny = VisionTransformer("ViT-Ti_16", image_size=32, classes=10)
-        >>> path = save_released_weights(tiny, "tiny.npz")
-        >>> model = VisionTransformer("ViT-Ti_16", image_size=(48, 64), classes=5)
-        >>> load_released_weights(model, path).output_shape
-        (None, 5)
-    """
-    own = _in_model(model, released_variables(model)).config
-    checkpoint = read_weights(source, variant or _variant(own), own.num_heads)
-    assign(model, checkpoint, new_head, position_embedding_method)
-    return model
 
 
 def assign(model, checkpoint, new_head, position_embedding_method):
@@ -149,6 +110,31 @@ def assign(model, checkpoint, new_head, position_embedding_method):
         _warn_of_zeros(checkpoint)
 
 
+class CheckpointFiles:
+    """The files of Vision Transformers that `zoo.read` and `zoo.write` know."""
+
+    places = PLACES
+
+    @staticmethod
+    def load(
+        model, source, *, variant=None, new_head=False, position_embedding_method=None
+    ):
+        """Loads a file into a model, see `keras_vit.load_released_weights`."""
+        own = _in_model(model, released_variables(model)).config
+        checkpoint = read_weights(source, variant or _variant(own), own.num_heads)
+        assign(model, checkpoint, new_head, position_embedding_method)
+
+    @staticmethod
+    def save(model, path, naming="released"):
+        """Writes a model's weights, see `keras_vit.save_released_weights`."""
+        path = expand_home(path)
+        checkpoint = checkpoint_of(model, path)
+        if naming != "released":
+            checkpoint = with_names(checkpoint)
+        zoo.write(path, checkpoint, naming=naming)
+        return path
+
+
 def _warn_of_zeros(checkpoint):
     remedies = "classes=K for a new head to fine-tune, include_top=False for features"
     variant = _variant(checkpoint.config)
@@ -167,9 +153,7 @@ def _warn_of_zeros(checkpoint):
 def stacklevel():
     """Returns the `stacklevel` of `warnings.warn` that shows the user's own line."""
     frame, level = inspect.currentframe().f_back, 1
-    # The baselines of train warn of weights as well.
-    ours = ("keras_vit.", "train.")
-    while frame.f_back and frame.f_globals.get("__name__", "").startswith(ours):
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith("keras_vit."):
         frame, level = frame.f_back, level + 1
     return level
 

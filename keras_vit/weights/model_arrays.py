@@ -1,4 +1,4 @@
-"""The released arrays of a Vision Transformer: their places, and writing them."""
+"""The released arrays of a Vision Transformer: their places in a model."""
 
 import zoo
 from keras_vit.structure import (
@@ -10,9 +10,7 @@ from keras_vit.structure import (
     preparation_of,
 )
 from keras_vit.weights.released_places import ReleasedPlaces, as_arrays
-from zoo.catalog.locate import with_names
 from zoo.head import ONE_CLASS, Head
-from zoo.regular_files import expand_home
 from zoo.released_names import (
     CLASS_TOKEN,
     HEAD_ARRAYS,
@@ -197,42 +195,14 @@ def grid_of(model):
     return model.get_layer("position_embedding").grid_size
 
 
-def save_released_weights(model, path, naming="released"):
-    """Writes a model's weights for the released code or another library.
-
-    LoRA's products are written as a part of the kernels that they are added to.
-
-    Args:
-        model: a model of `VisionTransformer` or one of the variants, every weight of
-            which has a released name.
-        path: str or path of an `.npz` or `.safetensors`; models that do not compute
-            as the released ones do need the latter.
-        naming: `"released"`, `"timm"` or `"transformers"`, see `zoo.write`.
-
-    Returns:
-        `pathlib.Path` of the file.
-
-    Raises:
-        ValueError: the model is not a whole one of ours, has int8 weights, or weights
-            or layers that have no released name, or calls one twice.
-        zoo.CheckpointError: the path has another ending, a weight is not finite, or
-            neither the file nor the library can say what the model computes.
-
-    Source:
-        The names and shapes of the released files, and of timm and transformers.
-
-    Example:
-        >>> model = VisionTransformer("ViT-Ti_16", image_size=32, classes=10)
-        >>> save_released_weights(model, "tiny.npz").name
-        'tiny.npz'
-    """
-    path = expand_home(path)
+def checkpoint_of(model, path):
+    """Returns the `zoo.Checkpoint` of a model, to be written as a file."""
     arrays = as_arrays(saved_variables(model))
     pooling = kind_of_pooling(model)
     hidden_size = model.get_layer("embedding").hidden_size
     if pooling == "distilled" and len(arrays.get(_HEAD_KERNEL, ())) == 2 * hidden_size:
         _part_heads(arrays, hidden_size)
-    checkpoint = zoo.Checkpoint(
+    return zoo.Checkpoint(
         str(path),
         arrays,
         grid_of(model),
@@ -240,10 +210,6 @@ def save_released_weights(model, path, naming="released"):
         pooling,
         _said_of_head(model),
     )
-    if naming != "released":
-        checkpoint = with_names(checkpoint)
-    zoo.write(path, checkpoint, naming=naming)
-    return path
 
 
 def _said_of_head(model):

@@ -17,8 +17,7 @@ from doc_blocks import ROOT, PageError
 from packaging.requirements import Requirement
 
 import zoo
-from train.baselines import BASELINES
-from zoo.network import ARCHITECTURES
+from zoo.network import NETWORKS
 
 TRAINING = ("train.finetune", "train.pretrain", "train.masked_patches", "train.study")
 # The commands of a given model, and the flag that says where they write, or where.
@@ -262,7 +261,7 @@ def without_model(words, given):
     """Takes the model out, so that --smoke makes it a tiny one."""
     if "model" not in given or is_released(given):
         return words
-    if given["model"] not in {**ARCHITECTURES, **BASELINES}:
+    if given["model"] not in NETWORKS:
         raise PageError(f"there is no model {given['model']!r}")
     return [word for word in words if not word.startswith("--model=")]
 

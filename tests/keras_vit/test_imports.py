@@ -49,9 +49,9 @@ assert not found, found
 
 
 def test_names_that_moved_say_where():
-    for name in ("BiTResNet", "BiT_R50x1", "save_bit_weights"):
+    for name in ("BiTResNet", "BiT_R50x1"):
         with pytest.raises(
-            AttributeError, match=f"'{name}': BiT is in train.baselines"
+            AttributeError, match=f"'{name}': BiT is keras_vit.models.bit"
         ):
             getattr(keras_vit, name)
     with pytest.raises(AttributeError, match="'MLP': it is keras_vit.layers.MLP"):

@@ -7,8 +7,6 @@ import pathlib
 import keras
 
 from keras_vit.runtimes.onnx import LARGEST_FILE, OPSET, proto_of, size_of, steps_of
-from keras_vit.runtimes.onnx.layers import FUNCTIONS, in_turn
-from train.baselines.pre_activation_unit import PreActivationUnit
 from train.common import packages
 from train.common.files import whole_file
 from train.inference.model_writing import (
@@ -107,15 +105,3 @@ def _output_of(model):
         return "features"
     is_linear = model.layers[-1].activation is keras.activations.linear
     return "logits" if is_linear else "probabilities"
-
-
-def _pre_activation_unit(graph, unit, features, name, **_):
-    branch = ("conv1", "gn2", "relu", "conv2", "gn3", "relu", "conv3")
-    value, shortcut = in_turn(graph, unit, features, name, "gn1", "relu"), features
-    if unit.projects:
-        shortcut = in_turn(graph, unit, value, name, "conv_proj")
-    value = in_turn(graph, unit, value, name, *branch)
-    return graph.spatial("Add", value, shortcut)
-
-
-FUNCTIONS[PreActivationUnit] = _pre_activation_unit

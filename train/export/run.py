@@ -1,7 +1,6 @@
 """Exports a model: writes each format, runs it and compares it with the model."""
 
 import dataclasses
-import functools
 import os
 import pathlib
 import pkgutil
@@ -104,37 +103,27 @@ def export(
         )
     out = expand_home(out)
     check_replaceable(out, RECORD, _files_of, "export")
-    loaded = loaded_model.load(model, image_size=image_size, features=features)
-    with_head = has_head(loaded.model)
-    if with_head:
-        evaluation_data.num_logits(loaded)
-    loaded = dataclasses.replace(
-        loaded,
-        model=in_precision(loaded.model),
-        class_names=loaded.class_names if with_head else None,
-    )
+    loaded = _load(model, image_size, features)
     bits, notes = finding.bits_of(model, bits_of(loaded.model), bits)
     set_bits(loaded.model, bits)
     # Features have no classes by which to choose the matrices that stay in float16.
-    target = (min_agreement or None) if with_head else None
+    aim = (min_agreement or None) if has_head(loaded.model) else None
     threads = threads or os.cpu_count()
     with scratch_folder("export") as scratch:
-        images = os.path.join(scratch, "images")
+        scratch = pathlib.Path(scratch)
         if dataset is None and "dataset" not in loaded.config:
-            if names := [row.name for row in rows if row.needs_calibration]:
-                raise RunError(f"{names[0]} needs calibration images: pass --dataset.")
-            samples = sample_images.generate(loaded, images, compared)
+            samples = _generated(loaded, rows, str(scratch / "images"), compared)
         else:
             for note in notes:
                 print(note)
-            calibrated = any(
-                row.needs_calibration or (target and row.is_quantized) for row in rows
+            is_calibrated = any(
+                row.needs_calibration or (aim and row.is_quantized) for row in rows
             )
             samples = sample_images.read(
                 loaded,
-                images,
+                str(scratch / "images"),
                 compared,
-                calibration=calibration if calibrated else None,
+                calibration=calibration if is_calibrated else None,
                 central_crop=central_crop,
                 dataset=dataset,
                 data_dir=data_dir,
@@ -142,114 +131,181 @@ def export(
                 bits=bits,
                 split=split,
             )
-        saved = pathlib.Path(scratch) / "model.keras"
-        loaded.model.save(saved)
-        outputs_of = functools.partial(
-            parity.run,
-            images=samples.path,
-            threads=threads,
-            count=samples.about["count"],
-        )
-        expected, facts = outputs_of("keras", "keras", saved)
-        if not np.isfinite(expected).all():
-            raise RunError(
-                f"The model {loaded.name} has outputs that are not finite, with which "
-                "nothing can be compared: pass an earlier checkpoint."
-            )
-        # On generated images the largest logit exceeds the next by little.
-        of_data_set = samples.about["data_set"] is not None
-        top_1 = with_head and expected.shape[1] > 1 and of_data_set
-        compare = functools.partial(
-            parity.compare, expected=expected, top_1=top_1, labels=samples.labels
-        )
-        keras_row = {"name": "keras", **facts, **compare(expected)}
-        keras_row |= {"bytes": saved.stat().st_size, "files": []}
-        results = {
-            "model": loaded.name,
-            "command": command,
-            "input_shape": list(loaded.model.input_shape[1:]),
-            "output_shape": list(expected.shape[1:]),
-            "head": with_head,
-            **({} if bits is None else {"bits": bits}),
-            "agreement_of": "top-1" if top_1 else "cosine",
-            "largest_answer": float(np.abs(expected).max()),
-            "all_alike": len(expected) > 1
-            and bool(np.ptp(expected, axis=0).max() == 0),
-            "images": samples.about,
-            "cpu": cpu_name(),
-            "threads": threads,
-            **options,
-            "exports": [keras_row],
-            "refused": [],
-        }
-
+        reference = Reference(loaded, samples, scratch / "model.keras", threads)
+        about = {"command": command, "threads": threads, "bits": bits, **options}
         arguments = options | {
             "calibration": samples.calibration,
-            "min_agreement": None if samples.calibration is None else target,
+            "min_agreement": None if samples.calibration is None else aim,
             "class_names": samples.class_names,
         }
-
-        compare_other, of_any_size = None, None
+        exports = _Exports(loaded, reference, arguments, min_agreement, about)
         if any_size:
-            of_any_size = _of_any_size(loaded.model)
-            compare_other = _comparison_at_another_size(
-                loaded, pathlib.Path(scratch), threads
-            )
-
-        def written(row, folder):
-            is_any = of_any_size is not None and "any_size" in row.takes
-            model = of_any_size if is_any else loaded.model
-            files = _write(row, model, folder, arguments)
-            path = folder / row.file
-            outputs, facts = outputs_of(row.name, row.runtime.name, path)
-            entry = facts | compare(outputs) | files
-            if is_any:
-                entry["other_size"] = compare_other(row.name, row.runtime.name, path)
-            return entry
-
+            exports.allow_any_size(scratch)
         with whole_folder(out) as folder:
             for row in rows:
                 print(f"writing {row.name}", flush=True)
-                _add(results, row, folder, written, min_agreement)
-            if len(results["exports"]) == 1:
-                raise ExportError(f"Nothing was written to {out}", results)
-            write_json(folder / RECORD, results, "--out")
-            page = report.page(results, samples.class_names)
-            write_text(folder / PAGE, page, "--out")
-            if samples.class_names is not None:
-                names = "".join(f"{name}\n" for name in samples.class_names)
-                write_text(folder / CLASS_NAMES, names, "--out")
+                exports.add(row, folder)
+            exports.write_report(out, folder)
+    results = exports.results
     if results["refused"]:
         names = ", ".join(row["name"] for row in results["exports"][1:])
         raise ExportError(f"Written to {out}: {names}", results)
     return results
 
 
-def _comparison_at_another_size(loaded, scratch, threads):
-    """Returns a function from an export to how it compares at another image size.
+def _load(model, image_size, features):
+    """Returns the `LoadedModel` in the precision of exports."""
+    loaded = loaded_model.load(model, image_size=image_size, features=features)
+    with_head = has_head(loaded.model)
+    if with_head:
+        evaluation_data.num_logits(loaded)
+    return dataclasses.replace(
+        loaded,
+        model=in_precision(loaded.model),
+        class_names=loaded.class_names if with_head else None,
+    )
 
-    On synthetic images, with a Keras model for that size alone.
+
+def _generated(loaded, rows, path, count):
+    """Returns synthetic sample images, which no format can be calibrated with."""
+    if names := [row.name for row in rows if row.needs_calibration]:
+        raise RunError(f"{names[0]} needs calibration images: pass --dataset.")
+    return sample_images.generate(loaded, path, count)
+
+
+class Reference:
+    """The outputs of a Keras model for sample images, to compare exports with.
+
+    The model is saved as `file`, and runs in a process of its own as exports do.
     """
-    model = loaded.model
-    steps = zip(model.input_shape[1:3], size_step(model), (1.5, 0.75), strict=True)
-    size = tuple(
-        max(round(scale * side / step), 1) * step for side, step, scale in steps
-    )
-    other = dataclasses.replace(loaded, model=keras_vit.at_image_size(model, size))
-    samples = sample_images.generate(other, str(scratch / "others"), _AT_ANOTHER_SIZE)
-    saved = scratch / "other.keras"
-    other.model.save(saved)
-    run = functools.partial(
-        parity.run, images=samples.path, threads=threads, count=_AT_ANOTHER_SIZE
-    )
-    expected, _ = run("keras", "keras", saved)
 
-    def compare(name, runtime, path):
-        outputs, _ = run(name, runtime, path)
-        found = parity.compare(outputs, expected, top_1=False)
-        return {"image_size": list(size), "count": _AT_ANOTHER_SIZE, **found}
+    def __init__(self, loaded, samples, file, threads):
+        self.samples, self.threads = samples, threads
+        loaded.model.save(file)
+        self.outputs, facts = self._run("keras", "keras", file)
+        if not np.isfinite(self.outputs).all():
+            raise RunError(
+                f"The model {loaded.name} has outputs that are not finite, with which "
+                "nothing can be compared: pass an earlier checkpoint."
+            )
+        # On generated images the largest logit exceeds the next by little.
+        of_data_set = samples.about["data_set"] is not None
+        has_classes = has_head(loaded.model) and self.outputs.shape[1] > 1
+        self.top_1 = has_classes and of_data_set
+        self.row = {"name": "keras", **facts, **self._compare(self.outputs)}
+        self.row |= {"bytes": file.stat().st_size, "files": []}
 
-    return compare
+    def compared(self, row, path):
+        """Returns facts on a run of an export, and how its outputs compare."""
+        outputs, facts = self._run(row.name, row.runtime.name, path)
+        return facts, self._compare(outputs)
+
+    def _run(self, name, runtime, path):
+        images, count = self.samples.path, self.samples.about["count"]
+        return parity.run(
+            name, runtime, path, images, threads=self.threads, count=count
+        )
+
+    def _compare(self, outputs):
+        return parity.compare(
+            outputs, self.outputs, top_1=self.top_1, labels=self.samples.labels
+        )
+
+
+class _Exports:
+    """The formats of one model in a folder, and `results`, what `export` returns.
+
+    `arguments` are those of the writers, `about` what the results have of the call.
+    """
+
+    def __init__(self, loaded, reference, arguments, min_agreement, about):
+        self.loaded, self.reference = loaded, reference
+        self.arguments, self.min_agreement = arguments, min_agreement
+        self.of_any_size = self.other_size = None
+        outputs = reference.outputs
+        self.results = {
+            "model": loaded.name,
+            "input_shape": list(loaded.model.input_shape[1:]),
+            "output_shape": list(outputs.shape[1:]),
+            "head": has_head(loaded.model),
+            "agreement_of": "top-1" if reference.top_1 else "cosine",
+            "largest_answer": float(np.abs(outputs).max()),
+            "all_alike": len(outputs) > 1 and not np.ptp(outputs, axis=0).any(),
+            "images": reference.samples.about,
+            "cpu": cpu_name(),
+            **{name: value for name, value in about.items() if value is not None},
+            "exports": [reference.row],
+            "refused": [],
+        }
+
+    def allow_any_size(self, scratch):
+        """Lets formats that can take images of any size, compared at another one too.
+
+        That is on synthetic images, with a Keras model for their size alone.
+        """
+        model = self.loaded.model
+        self.of_any_size = _of_any_size(model)
+        steps = zip(model.input_shape[1:3], size_step(model), (1.5, 0.75), strict=True)
+        size = tuple(
+            max(round(scale * side / step), 1) * step for side, step, scale in steps
+        )
+        other = dataclasses.replace(
+            self.loaded, model=keras_vit.at_image_size(model, size)
+        )
+        images = str(scratch / "others")
+        samples = sample_images.generate(other, images, _AT_ANOTHER_SIZE)
+        file, threads = scratch / "other.keras", self.reference.threads
+        self.other_size = size, Reference(other, samples, file, threads)
+
+    def add(self, row, folder):
+        """Writes and runs one format; a failure leaves the others as they are."""
+        before, entry = set(folder.iterdir()), {"name": row.name}
+        exact = self.min_agreement is not None
+        required = self.min_agreement if exact else row.min_agreement
+        try:
+            entry |= self._written(row, folder) | {"min_agreement": required}
+            why = _shortfall(self.results, entry, row, exact=exact)
+        except RunError as error:
+            why = str(error).removeprefix(f"{row.name} ")
+        # A mistake in one format, of ours or of a library, is no reason to lose the
+        # others.
+        except Exception as error:
+            why = f"{type(error).__name__}: {first_line(error)}"
+        if why is None:
+            self.results["exports"].append(entry)
+            if entry.get("aim") is not None:
+                print(report.matrices(entry), flush=True)
+            return
+        self.results["refused"].append(entry | {"why": why, "files": []})
+        for path in set(folder.iterdir()) - before:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        print(f"{row.name} is refused: {why}", flush=True)
+
+    def _written(self, row, folder):
+        """Writes one format, runs it, and returns what the results have of it."""
+        is_of_any_size = self.of_any_size is not None and "any_size" in row.takes
+        model = self.of_any_size if is_of_any_size else self.loaded.model
+        files = _write(row, model, folder, self.arguments)
+        facts, comparison = self.reference.compared(row, folder / row.file)
+        entry = facts | comparison | files
+        if is_of_any_size:
+            size, reference = self.other_size
+            _, comparison = reference.compared(row, folder / row.file)
+            count = {"image_size": list(size), "count": _AT_ANOTHER_SIZE}
+            entry["other_size"] = count | comparison
+        return entry
+
+    def write_report(self, out, folder):
+        """Writes results, page and names of the classes, unless nothing is written."""
+        if len(self.results["exports"]) == 1:
+            raise ExportError(f"Nothing was written to {out}", self.results)
+        class_names = self.reference.samples.class_names
+        write_json(folder / RECORD, self.results, "--out")
+        page = report.page(self.results, class_names)
+        write_text(folder / PAGE, page, "--out")
+        if class_names is not None:
+            names = "".join(f"{name}\n" for name in class_names)
+            write_text(folder / CLASS_NAMES, names, "--out")
 
 
 def _files_of(record):
@@ -293,29 +349,6 @@ def _write(row, model, folder, arguments):
     if matrices is not None:
         facts |= {"aim": arguments.get("min_agreement"), "matrices": matrices}
     return facts
-
-
-def _add(results, row, folder, written, min_agreement):
-    """Writes and runs one format; a failure leaves the others as they are."""
-    before, entry = set(folder.iterdir()), {"name": row.name}
-    required = row.min_agreement if min_agreement is None else min_agreement
-    try:
-        entry |= written(row, folder) | {"min_agreement": required}
-        why = _shortfall(results, entry, row, exact=min_agreement is not None)
-    except RunError as error:
-        why = str(error).removeprefix(f"{row.name} ")
-    # A mistake in one format, of ours or of a library, is no reason to lose the others.
-    except Exception as error:
-        why = f"{type(error).__name__}: {first_line(error)}"
-    if why is None:
-        results["exports"].append(entry)
-        if entry.get("aim") is not None:
-            print(report.matrices(entry), flush=True)
-        return
-    results["refused"].append(entry | {"why": why, "files": []})
-    for path in set(folder.iterdir()) - before:
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    print(f"{row.name} is refused: {why}", flush=True)
 
 
 def _shortfall(results, entry, row, *, exact):

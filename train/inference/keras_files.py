@@ -12,7 +12,6 @@ import zipfile
 import keras
 
 import keras_vit  # noqa: F401 - whose layers the files name
-import train.baselines  # noqa: F401 - the same
 from train.common.errors import RunError, first_line
 from train.inference.run_directory import RunDirectory
 from zoo import limits

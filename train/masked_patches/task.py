@@ -9,8 +9,7 @@ from train.engine.metrics import MetricLog
 from train.masked_patches import patches
 from train.masked_patches.evaluation import by_chance, evaluate, training_frequencies
 from train.masked_patches.report import write_picture, write_report
-from train.run.task import Task, speed, written_settings
-from train.run.training import training_settings
+from train.run.task import Task, speed
 
 
 class MaskedPatches(Task):
@@ -73,7 +72,7 @@ class MaskedPatches(Task):
             corruption,
             image_size=image_size,
             batch_size=recipe.batch_size,
-            **training_settings(self),
+            **self.batch_settings,
         )
         log = MetricLog(directory.metrics)
         results = {}
@@ -83,7 +82,7 @@ class MaskedPatches(Task):
                 corruption,
                 frequencies,
                 image_size=image_size,
-                batch_size=recipe.batch_size // recipe.micro_batches,
+                batch_size=recipe.batch_size // self.micro_batches,
             )
             for key, value in (values | chance).items():
                 results[f"{name}_{key}"] = value
@@ -99,7 +98,7 @@ class MaskedPatches(Task):
         write_report(
             directory,
             splits=list(found),
-            settings=written_settings(recipe),
+            settings=self.written_settings(directory),
             results=results,
             history=log,
         )

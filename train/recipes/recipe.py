@@ -25,10 +25,9 @@ from zoo.catalog.locate import check, named
 from zoo.catalog.similar import similar_variants
 from zoo.files.opening import EXTENSIONS
 from zoo.limits import BATCH_SIZE, FLOAT
+from zoo.network import NETWORKS
 from zoo.preparation import check_bits
 
-# ResNets to compare with, which `train.baselines` builds.
-BASELINES = ("BiT-R50x1", "ResNet50V2")
 # The released code's dropout for fine-tuning; models not named have none.
 DROPOUT = {"ViT-L_16": 0.1, "ViT-H_14": 0.1, "R50+ViT-B_16": 0.1}
 
@@ -44,7 +43,7 @@ def base_name(dataset):
 
 def brings_weights(model):
     """Returns whether a model is not a variant but weights: a handle, path or URL."""
-    if not isinstance(model, str) or model in ARCHITECTURES:
+    if not isinstance(model, str) or model in NETWORKS:
         return False
     return "/" in model or model.endswith(EXTENSIONS) or named(model) is not None
 
@@ -314,26 +313,26 @@ class Recipe(Augmentation):
             StoreError: there is no such file, or registries cannot be read.
         """
         model = self.model
-        known = [*ARCHITECTURES, *BASELINES]
         is_name = isinstance(model, str) and not brings_weights(model)
-        if is_name and model not in known:
-            near = similar_variants(model, known)
+        if is_name and model not in NETWORKS:
+            near = similar_variants(model, NETWORKS)
             hint = f"did you mean {' or '.join(near)}? Choose" if near else "choose"
             raise ValueError(
-                f"There is no model {model!r}: {hint} one of {', '.join(known)}, or "
+                f"There is no model {model!r}: {hint} one of {', '.join(NETWORKS)}, or "
                 "what keras-vit zoo list shows, hf://org/name, or the path of a file."
             )
+        config = NETWORKS.get(model, model) if is_name else model
+        is_other = not isinstance(config, (str, ViTConfig))
         for field in ("lora_rank", "layer_decay"):
-            if model in BASELINES and getattr(self, field) != getattr(Recipe, field):
+            if is_other and is_name and getattr(self, field) != getattr(Recipe, field):
                 raise ValueError(
                     f"--{field} needs transformer blocks; {model} has none: leave it "
                     "out, or choose a Vision Transformer."
                 )
-        config = ARCHITECTURES.get(model, model)
         if isinstance(config, ViTConfig):
             name = model if isinstance(model, str) else "This model"
             config.grid_size(self.image_size, name)
-        if self.weights is not None and model not in BASELINES:
+        if self.weights is not None and not is_other:
             check(self.weights, model if model in ARCHITECTURES else None)
 
     def override(self, **values):
@@ -441,7 +440,8 @@ class Recipe(Augmentation):
     @property
     def run_name(self):
         """The name of the run's directory where none is given."""
-        model = self.model if isinstance(self.model, str) else "ViT"
+        kind = type(self.model).__name__.removesuffix("Config")
+        model = self.model if isinstance(self.model, str) else kind
         if os.path.exists(model):
             model = pathlib.Path(model).name
         name = f"{pathlib.Path(self.dataset).name}-{model}"

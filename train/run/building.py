@@ -2,12 +2,22 @@
 
 import keras_vit
 import zoo
+from keras_vit import architectures
 from keras_vit.weights.loading import read_weights
-from train import baselines
 from train.common.errors import RunError
 from train.data.sources.splits import named
 from train.engine.choices import LOSSES, OPTIMIZERS, SCHEDULES
 from train.recipes.recipe import brings_weights
+from zoo.network import NETWORKS
+
+# Arguments of what makes a model -> the fields of a recipe that ask for them.
+_ASKED_BY = {
+    "representation_size": "pre_logits",
+    "dropout_rate": "dropout_rate",
+    "stochastic_depth_rate": "stochastic_depth_rate",
+    "remat": "remat",
+    "head_bias_init": "head_bias",
+}
 
 
 def trainer(task, devices, micro_batches, schedule=None):
@@ -36,95 +46,94 @@ def optimizer(recipe, schedule=None):
 
 def model(recipe, classes):
     """Returns the recipe's model: its weights, and a new head of so many classes."""
-    if recipe.model in baselines.BASELINES:
-        return _baseline(recipe, classes)
+    architecture = architecture_of(recipe)
+    for argument, field in _ASKED_BY.items():
+        if getattr(recipe, field) and not architecture.takes(argument):
+            raise RunError(
+                f"{recipe.model} has no {field}: leave it out, or choose a Vision "
+                "Transformer."
+            )
     try:
         recipe.check()
-        config, weights, pooling = _network(recipe)
-        return keras_vit.VisionTransformer(
-            config,
+        network, weights, pooling = _network(recipe)
+        # A linear probe takes the features without noise.
+        rate, depth_rate = recipe.dropout, recipe.stochastic_depth_rate
+        options = {
+            "pooling": pooling,
+            # As validation and test images are prepared, whatever the weights say.
+            "preparation": "squash",
+            "new_head": True,
+            "representation_size": (
+                config_of(recipe).hidden_size if recipe.pre_logits else None
+            ),
+            "dropout_rate": 0.0 if recipe.frozen else rate,
+            "stochastic_depth_rate": 0.0 if recipe.frozen else depth_rate,
+            "remat": recipe.remat,
+            "head_bias_init": recipe.head_bias,
+            "name": None if network is recipe.model else "vision_transformer",
+        }
+        return architecture.make(
+            network,
             weights,
             image_size=recipe.image_size,
             classes=classes,
-            pooling=pooling,
-            # As validation and test images are prepared, whatever the weights say.
-            preparation="squash",
-            representation_size=(
-                config_of(recipe).hidden_size if recipe.pre_logits else None
-            ),
-            # A linear probe takes the features without noise.
-            dropout_rate=0.0 if recipe.frozen else recipe.dropout,
-            stochastic_depth_rate=(
-                0.0 if recipe.frozen else recipe.stochastic_depth_rate
-            ),
-            remat=recipe.remat,
-            head_bias_init=recipe.head_bias,
-            name=None if config is recipe.model else "vision_transformer",
+            **{name: options[name] for name in options if architecture.takes(name)},
         )
     except (ValueError, zoo.StoreError) as error:
         raise RunError(str(error)) from error
 
 
-def save_weights(model, recipe, path):
-    """Writes a `.npz` in the released naming of the model's kind, if it has one."""
-    if recipe.model == "BiT-R50x1":
-        baselines.save_bit_weights(model, path)
-    elif recipe.model not in baselines.BASELINES:
+def save_weights(model, path):
+    """Writes a `.npz` under the released names of the model's kind, if it has any."""
+    if architectures.of_model(model).files is not None:
         keras_vit.save_released_weights(model, path)
 
 
-def _baseline(recipe, classes):
-    for name in ("pre_logits", "dropout_rate", "stochastic_depth_rate", "remat"):
-        if getattr(recipe, name):
-            raise RunError(
-                f"{recipe.model} has no {name}: leave it out, or choose a Vision "
-                "Transformer."
-            )
-    if recipe.head_bias:
-        raise RunError(f"{recipe.model} has no head_bias: pass --head_bias=0.")
-    return baselines.build(
-        recipe.model,
-        weights=recipe.weights,
-        image_size=recipe.image_size,
-        classes=classes,
-    )
+def architecture_of(recipe):
+    """Returns the architecture of the recipe's model."""
+    if brings_weights(recipe.model):
+        return architectures.of_config(zoo.ViTConfig())
+    try:
+        return architectures.of_config(NETWORKS.get(recipe.model, recipe.model))
+    except ValueError as error:
+        raise RunError(str(error)) from error
 
 
 def config_of(recipe):
     """Returns the `ViTConfig` of the recipe's model."""
     model = recipe.model
-    if not isinstance(model, str):
-        return model
-    if model in keras_vit.VARIANTS:
-        return keras_vit.VARIANTS[model]
-    if not brings_weights(model):
+    if brings_weights(model):
+        return read_weights(model).config
+    config = NETWORKS.get(model, model)
+    if not isinstance(config, zoo.ViTConfig):
         raise RunError(
             f"{model} is not a Vision Transformer: pass another --model, one of "
             f"{', '.join(keras_vit.VARIANTS)}."
         )
-    return read_weights(model).config
+    return config
 
 
 def _network(recipe):
     """Returns the network of a recipe, weights without their head or None, and pooling.
 
-    The network is the name of a variant or a `ViTConfig`.
+    The network is the name of one, or its config.
     """
-    model = recipe.model
-    is_config = not isinstance(model, str)
-    if is_config or model in keras_vit.VARIANTS:
-        of_kind = (None, model.num_heads) if is_config else (model,)
-        weights = recipe.weights and read_weights(recipe.weights, *of_kind)
-        return model, weights and weights.without_head(), "token"
-    if recipe.weights not in (None, model):
+    model, weights = recipe.model, recipe.weights
+    if not brings_weights(model):
+        config = NETWORKS.get(model, model)
+        if weights and isinstance(config, zoo.ViTConfig):
+            of_kind = (None, model.num_heads) if config is model else (model,)
+            weights = read_weights(weights, *of_kind).without_head()
+        return model, weights, "token"
+    if weights not in (None, model):
         raise RunError(
             f"The model {model} has weights of its own: leave out "
-            f"--weights={recipe.weights}, or pass none for random ones."
+            f"--weights={weights}, or pass none for random ones."
         )
-    found = read_weights(model)
-    if recipe.weights is None:
-        return found.config, None, found.pooling
-    return keras_vit.ViTConfig(), found.without_head(), found.pooling
+    checkpoint = read_weights(model)
+    if weights is None:
+        return checkpoint.config, None, checkpoint.pooling
+    return keras_vit.ViTConfig(), checkpoint.without_head(), checkpoint.pooling
 
 
 def loss(recipe, source):

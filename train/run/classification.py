@@ -17,7 +17,7 @@ from train.reports.figures import PICTURES, draw_batch, write_predictions_pictur
 from train.reports.ranked import joined, ranked
 from train.reports.report import write_report
 from train.run import building
-from train.run.task import Task, speed, written_settings
+from train.run.task import Task, speed
 from train.run.tuning import choose_trainable, count_parameters, layer_rates
 
 # To count the classes of more, as of all ImageNet, would take minutes of reading.
@@ -43,10 +43,11 @@ class FineTuning(Task):
                 "Mixup and CutMix take the examples of a whole batch, of which each "
                 "worker has a part: leave --mixup and --cutmix out, or use one machine."
             )
-        if recipe.model == "ResNet50V2" and devices.count > 1:
+        if devices.count > 1 and building.architecture_of(recipe).batch_norm:
             raise RunError(
-                "ResNet50V2 normalises batches, and each device would keep averages of "
-                "its own: pass --strategy=one, or --model=BiT-R50x1, which needs none."
+                f"{recipe.model} normalises batches, and each device would keep "
+                "averages of its own: pass --strategy=one, or --model=BiT-R50x1, which "
+                "needs none."
             )
 
     def check_data(self, source):
@@ -136,7 +137,7 @@ class FineTuning(Task):
             results["skipped_are_in"] = directory.skipped.name
         write_report(
             directory.path,
-            config=written_settings(self.recipe),
+            config=self.written_settings(directory),
             summary=summary,
             results=results,
             history=log,
@@ -175,4 +176,4 @@ class PreTraining(FineTuning):
     def save(self, directory):
         """Writes `weights.npz` besides, where the model has a released naming."""
         super().save(directory)
-        building.save_weights(self.model, self.recipe, directory.weights)
+        building.save_weights(self.model, directory.weights)

@@ -5,7 +5,6 @@ Source:
 """
 
 import contextlib
-import dataclasses
 import itertools
 import math
 import pathlib
@@ -25,8 +24,7 @@ from train.engine.metrics import MetricLog
 from train.engine.schedules import ExponentialRise
 from train.inference.run_directory import RunDirectory
 from train.reports import figures, markdown
-from train.run import precision, training
-from train.run.task import written_settings
+from train.run import plan, training
 from zoo.regular_files import expand_home
 
 STEPS = 100
@@ -63,8 +61,8 @@ def find(task, *, run_dir, data_dir=None, skip_corrupt=False, devices=None, comm
         ... # doctest: +SKIP
     """
     devices = devices or alone()
-    precision.settle(task, RunDirectory(run_dir), devices)
-    recipe = task.recipe = dataclasses.replace(task.recipe, average_decay=0.0)
+    plan.settle(task, RunDirectory(run_dir), devices, average_decay=0.0)
+    recipe = task.recipe
     directory = RunDirectory(expand_home(run_dir) / "learning_rate")
     low, high = recipe.learning_rate / RANGE, recipe.learning_rate * RANGE
     with contextlib.ExitStack() as stack:
@@ -82,7 +80,7 @@ def find(task, *, run_dir, data_dir=None, skip_corrupt=False, devices=None, comm
             measured = _range_test(run, devices)
         if not devices.is_chief:
             return None
-        return _report(directory, task.recipe, measured, command)
+        return _report(directory, task, measured, command)
 
 
 def _forget_events(folder):
@@ -174,10 +172,10 @@ def _smoothed(losses):
     return np.convolve(losses, kernel, mode="same") / counts
 
 
-def _report(directory, recipe, measured, command):
+def _report(directory, task, measured, command):
     rates, losses, _ = measured
     found = suggest(*measured)
-    text = _sentence(found, recipe)
+    text = _sentence(found, task.recipe)
     again = _command(command, found["suggested"])
     results = {
         "suggested": found["suggested"],
@@ -188,7 +186,7 @@ def _report(directory, recipe, measured, command):
         "losses": [loss if math.isfinite(loss) else None for loss in losses],
         "smoothed_losses": found["smoothed"],
         "command": command,
-        "config": written_settings(recipe),
+        "config": task.written_settings(directory),
     }
     picture = directory.path / "loss.png"
     figures.draw_range_test(picture, rates, losses, found)
@@ -199,7 +197,7 @@ def _report(directory, recipe, measured, command):
     writer.close()
     page = markdown.render(
         _TEMPLATE,
-        title=f"The learning rate of {recipe.run_name}",
+        title=f"The learning rate of {task.recipe.run_name}",
         sentence=text,
         rule=RULE,
         steps=len(rates),

@@ -6,7 +6,6 @@ processors the peak memory of small micro-batches is measured, which grows by th
 for each image, and what larger ones need is computed from that.
 """
 
-import dataclasses
 import functools
 import gc
 import math
@@ -42,24 +41,16 @@ def check(recipe, devices):
     devices.micro_batches(recipe.batch_size, parts)
 
 
-def settle(task, devices, directory, settings):
-    """Gives the recipe of a task that is built its number of micro-batches.
+def number_of(task, devices, directory):
+    """Returns the number of micro-batches of a task that is built, an int.
 
     What is chosen for `"auto"` is printed and written to `micro_batches.json` of the
     `RunDirectory`, from where a run that goes on takes it. The model stays as it was.
-    `settings` are those of `train.data.pipeline.training_batches`.
 
-    Returns the number of each device, an int. Raises a `RunError` where not even one
-    image per device fits.
+    Raises a `RunError` where not even one image per device fits.
     """
-    recipe = task.recipe
-    if recipe.micro_batches == AUTO:
-        number = _chosen(task, devices, directory, settings)
-        task.recipe = recipe = dataclasses.replace(recipe, micro_batches=number)
-    return devices.micro_batches(recipe.batch_size, recipe.micro_batches)
-
-
-def _chosen(task, devices, directory, settings):
+    if task.recipe.micro_batches != AUTO:
+        return task.recipe.micro_batches
     file = directory.micro_batches
     if directory.is_begun() and file.is_file():
         remedy = "copy it from a backup, or pass --micro_batches as a number"
@@ -67,7 +58,7 @@ def _chosen(task, devices, directory, settings):
     print("finding out how many images fit in memory", flush=True)
     # Of this run's first step, too: the trials were meant.
     tf.get_logger().addFilter(_is_no_retracing)
-    found = _search(_Trials(task, devices, settings))
+    found = _search(_Trials(task, devices))
     # The trainers of the trials, which compiled steps keep in circles.
     gc.collect()
     write_json(file, found)
@@ -211,11 +202,11 @@ class _Peaks:
 class _Trials:
     """Steps on images of zeros, after which the model is as it was."""
 
-    def __init__(self, task, devices, settings):
+    def __init__(self, task, devices):
         self.task = task
         self.devices = devices
         self.settings = {
-            **settings,
+            **task.batch_settings,
             "image_size": task.network.input_shape[1:3],
             "classes": len(task.source.class_names),
             "finish": task.finish,

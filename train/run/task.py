@@ -26,11 +26,14 @@ class Task:
         source: the data; like the next two, set by `build`.
         model: `keras.Model` that is trained.
         network: the part of it that is kept.
+        micro_batches: in how many parts the batch of a step is computed, once the model
+            is built.
     """
 
     evaluated = ("test",)
     rate_scales = None
     finish = None
+    micro_batches = None
 
     def __init__(self, recipe, augmentation_layer=None):
         self.recipe = recipe
@@ -44,6 +47,18 @@ class Task:
             described = keras_layer.described(self.augmentation_layer)
             settings["augmentation_layer"] = described
         return settings
+
+    @property
+    def batch_settings(self):
+        """The arguments of `train.data.pipeline.training_batches` that the task has."""
+        recipe = self.recipe
+        return {
+            "seed": recipe.seed,
+            "crop": recipe.crop,
+            "flip": recipe.flip,
+            "augmentation": recipe,
+            "augmentation_layer": self.augmentation_layer,
+        }
 
     def check_devices(self, devices):
         """Raises a `RunError` where these devices cannot do the task."""
@@ -113,6 +128,18 @@ class Task:
             "parameters": count_parameters(self.network.weights),
         }
 
+    def written_settings(self, directory):
+        """Returns the settings for the report, with what was chosen for those open."""
+        recipe = self.recipe
+        settings = recipe.as_dict()
+        settings["micro_batches"] = self.micro_batches
+        settings["eval_every"] = recipe.eval_interval
+        settings["checkpoint_every"] = recipe.checkpoint_interval
+        if directory.extensions(recipe.steps):
+            # Not a run of the recipe, whose rates were others.
+            settings["published"] = ""
+        return {name: value for name, value in settings.items() if value != ""}
+
 
 def about_loss(recipe, augmentation_layer=None):
     """Returns the loss of training and validation, and what differs in training."""
@@ -157,11 +184,3 @@ def speed(log):
         "seconds": total,
         "images_per_second": float((rates * seconds).sum()) / total,
     }
-
-
-def written_settings(recipe):
-    """Returns the settings of a recipe for the report, defaults filled in."""
-    settings = recipe.as_dict()
-    settings["eval_every"] = recipe.eval_interval
-    settings["checkpoint_every"] = recipe.checkpoint_interval
-    return {name: value for name, value in settings.items() if value != ""}

@@ -1,7 +1,6 @@
 """A run from recipe to report, whatever it trains."""
 
 import contextlib
-import dataclasses
 import functools
 import itertools
 
@@ -14,7 +13,7 @@ from train.engine.loop import TrainingLoop, check_finite, explained_device_error
 from train.inference import run_data
 from train.inference.run_directory import RunDirectory
 from train.recipes import Recipe, is_own
-from train.run import building, explained_images, micro_batches, precision
+from train.run import building, explained_images, micro_batches, plan
 from train.run.classification import FineTuning
 
 
@@ -55,18 +54,12 @@ def run(
     if isinstance(task, Recipe):
         task = FineTuning(task)
     devices = devices or alone()
-    precision.settle(task, RunDirectory(run_dir), devices)
-    # Micro-batches of "auto" become a number later.
-    recipe, deciding = task.recipe, task.deciding
     with begun(task, run_dir, devices, extend) as directory:
         source = suitable_source(task, devices, data_dir, skip_corrupt)
-        check_source(recipe, source, directory, devices, is_decoded=skip_corrupt)
+        check_source(task.recipe, source, directory, devices, is_decoded=skip_corrupt)
         this = built(task, source, directory, devices)
         if devices.is_chief:
-            directory.extend(deciding)
-            if directory.extensions(recipe.steps):
-                # Not a run of the recipe, whose rates were others.
-                task.recipe = dataclasses.replace(task.recipe, published="")
+            directory.extend(task.deciding)
         TrainingLoop(this).train()
         with this.trainer.averaged():
             found = this.evaluate_at_the_end()
@@ -102,7 +95,7 @@ class Run:
             self.source.train,
             batch_size=recipe.batch_size,
             start_step=start_step,
-            **training_settings(self.task),
+            **self.task.batch_settings,
             classes=len(self.source.class_names),
         )
         for number, batch in enumerate(batches, start=start_step):
@@ -185,33 +178,24 @@ def suitable_source(task, devices, data_dir, skip_corrupt):
 
 def built(task, source, directory, devices, schedule=None):
     """Returns the `Run` of a task, which is built; `schedule` replaces the recipe's."""
-    settings = training_settings(task)
     with devices.strategy.scope():
         task.build(source)
-        parts = micro_batches.settle(task, devices, directory, settings)
+        task.micro_batches = micro_batches.number_of(task, devices, directory)
+        parts = devices.micro_batches(task.recipe.batch_size, task.micro_batches)
         trainer = building.trainer(task, devices, parts, schedule)
     return Run(task, trainer, directory, devices)
-
-
-def training_settings(task):
-    """Returns a task's arguments of `train.data.pipeline.training_batches`."""
-    recipe = task.recipe
-    return {
-        "seed": recipe.seed,
-        "crop": recipe.crop,
-        "flip": recipe.flip,
-        "augmentation": recipe,
-        "augmentation_layer": task.augmentation_layer,
-    }
 
 
 @contextlib.contextmanager
 def begun(task, run_dir, devices, extend=False):
     """Locks and yields the directory of a run, and sets the run's seed and precision.
 
+    The plan of the task is settled before.
+
     Raises a `RunError` where it cannot be written, holds another run, or is in use.
     """
     directory = RunDirectory(run_dir)
+    plan.settle(task, directory, devices)
     with contextlib.ExitStack() as stack:
         if devices.is_chief:
             stack.enter_context(directory.locked())

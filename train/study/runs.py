@@ -7,8 +7,6 @@ import typing
 
 import keras
 
-from keras_vit import VARIANTS
-from train import baselines
 from train.common.errors import RunError, Stopped
 from train.common.files import read_json
 from train.data.registry import short_name
@@ -21,6 +19,7 @@ from train.recipes import Recipe
 from train.run import training
 from train.run.classification import FineTuning
 from train.study.kinds import check_known
+from zoo.network import NETWORKS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,8 +54,7 @@ class Point(typing.NamedTuple):
 
 def models_of(recipe, options):
     """Returns pairs of name and recipe, of --models or of the recipe's own model."""
-    known = (*VARIANTS, *baselines.BASELINES)
-    check_known("model", "--models", options.models, known)
+    check_known("model", "--models", options.models, NETWORKS)
     found = []
     for name in dict.fromkeys(options.models):
         one = recipe.override(model=name)

@@ -452,7 +452,7 @@ def _max_pooling(graph, layer, value, name, **_):
     )
 
 
-def in_turn(graph, unit, value, name, *parts):
+def _in_turn(graph, unit, value, name, *parts):
     """Adds convolutions and norms of a unit by their names, and "relu"."""
     for part in parts:
         if part == "relu":
@@ -465,10 +465,19 @@ def in_turn(graph, unit, value, name, *parts):
 
 def _residual_unit(graph, unit, features, name, **_):
     branch = ("conv1", "gn1", "relu", "conv2", "gn2", "relu", "conv3", "gn3")
-    value, shortcut = in_turn(graph, unit, features, name, *branch), features
+    value, shortcut = _in_turn(graph, unit, features, name, *branch), features
     if unit.projects:
-        shortcut = in_turn(graph, unit, features, name, "conv_proj", "gn_proj")
+        shortcut = _in_turn(graph, unit, features, name, "conv_proj", "gn_proj")
     return graph.spatial("Relu", graph.spatial("Add", value, shortcut))
+
+
+def _pre_activation_unit(graph, unit, features, name, **_):
+    branch = ("conv1", "gn2", "relu", "conv2", "gn3", "relu", "conv3")
+    value, shortcut = _in_turn(graph, unit, features, name, "gn1", "relu"), features
+    if unit.projects:
+        shortcut = _in_turn(graph, unit, value, name, "conv_proj")
+    value = _in_turn(graph, unit, value, name, *branch)
+    return graph.spatial("Add", value, shortcut)
 
 
 FUNCTIONS = {
@@ -486,6 +495,7 @@ FUNCTIONS = {
     layers.PatchMap: _patch_map,
     layers.PatchOffsets: _patch_offsets,
     layers.PatchPooling: _mean,
+    layers.PreActivationUnit: _pre_activation_unit,
     layers.RegisterTokens: _registers,
     layers.RelativePositionBias: _position_bias,
     layers.ResidualUnit: _residual_unit,

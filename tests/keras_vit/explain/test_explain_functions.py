@@ -15,8 +15,9 @@ from keras_vit import explain
 from keras_vit.explain import one_pass
 from keras_vit.explain.attention import by_layer
 from keras_vit.layers.forward_pass import Watcher, running
+from keras_vit.models.bit import BiTResNet
 from keras_vit.structure import num_layers, num_registers, patch_stride, pooling_of
-from train import baselines
+from zoo.network import BiTConfig
 
 GOLDENS = (
     "token",
@@ -431,8 +432,8 @@ def test_filters_of_a_hybrid_are_those_of_its_root():
 
 
 def test_bit_has_filters_and_no_attention():
-    config = baselines.BiTConfig(depths=(1, 1), width_factor=1)
-    model = baselines.BiTResNet(config, image_size=32, classes=2)
+    config = BiTConfig(depths=(1, 1), width_factor=1)
+    model = BiTResNet(config, image_size=32, classes=2)
     assert explain.embedding_filters(model).components.shape == (28, 7, 7, 3)
     images = np.zeros((1, 32, 32, 3), "float32")
     for see in (

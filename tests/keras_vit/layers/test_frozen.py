@@ -8,13 +8,13 @@ from harness import normal
 from keras import ops
 
 import keras_vit
-from train import baselines
-from train.baselines import BiTConfig
+from keras_vit.models.bit import BiTResNet
+from zoo.network import BiTConfig
 
 BASES = {
     "plain": lambda: small_models.made(include_top=False),
     "hybrid": lambda: small_models.made(small_models.HYBRID, include_top=False),
-    "bit": lambda: baselines.BiTResNet(BiTConfig((1,)), image_size=32),
+    "bit": lambda: BiTResNet(BiTConfig((1,)), image_size=32),
     "int8": lambda: keras_vit.quantize_weights(small_models.made(include_top=False)),
 }
 

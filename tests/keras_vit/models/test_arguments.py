@@ -19,8 +19,8 @@ from small_models import HYBRID, PLAIN, made
 import keras_vit
 import zoo
 from keras_vit import VisionTransformer, ViTConfig
-from train import baselines
-from train.baselines import BiTConfig, BiTResNet
+from keras_vit.models.bit import BiTResNet
+from zoo.network import BiTConfig
 
 BIT = BiTConfig((1, 1))
 
@@ -43,7 +43,7 @@ def files(tmp_path_factory):
         randomize(model)
     return {
         vit: keras_vit.save_released_weights(small, folder / "vit.npz"),
-        bit: baselines.save_bit_weights(resnet, folder / "bit.npz"),
+        bit: keras_vit.save_released_weights(resnet, folder / "bit.npz"),
     }
 
 
@@ -174,7 +174,6 @@ class TestHabits:
             (lambda **o: VisionTransformer("ViT-Ti_16", **o), "VisionTransformer"),
             (lambda **o: keras_vit.ViT_B16(None, **o), "ViT_B16"),
             (lambda **o: BiTResNet("BiT-R50x1", **o), "BiTResNet"),
-            (baselines.BiT_R50x1, "BiT_R50x1"),
         ],
     )
     @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ from keras_vit import (
 )
 from keras_vit.layers import StdConv2D
 from keras_vit.layers.int8 import Int8ClassificationHead, Int8Dense, Int8StdConv2D
+from keras_vit.models.bit import BiTResNet
 from keras_vit.weights.quantization import int8_and_scale, is_quantized
-from train import baselines
-from train.baselines import BiTConfig, BiTResNet
+from zoo.network import BiTConfig
 
 SIZES = {"hidden_size": 24, "num_layers": 2, "num_heads": 3, "mlp_dim": 40}
 PLAIN = ViTConfig(**SIZES, patch_size=8)
@@ -308,7 +308,9 @@ def test_released_files_hold_float_weights(tmp_path):
         load_released_weights(quantized, tmp_path / "float.npz")
     assert not (tmp_path / "int8.npz").exists()
     with pytest.raises(ValueError, match=message):
-        baselines.save_bit_weights(quantize_weights(made("bit")), tmp_path / "int8.npz")
+        keras_vit.save_released_weights(
+            quantize_weights(made("bit")), tmp_path / "int8.npz"
+        )
 
 
 def test_heads_of_a_model_stay_heads():

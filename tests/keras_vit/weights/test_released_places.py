@@ -12,21 +12,21 @@ from small_models import PLAIN, made
 import keras_vit
 import zoo
 from keras_vit import quantize_weights
-from train import baselines
-from train.baselines import BiTConfig
+from keras_vit.models.bit import BiTResNet
+from zoo.network import BiTConfig
 
 BIT = BiTConfig((1, 1))
 
 
 def bit(**options):
-    model = baselines.BiTResNet(BIT, image_size=32, classes=5, **options)
+    model = BiTResNet(BIT, image_size=32, classes=5, **options)
     randomize(model)
     return model
 
 
 KINDS = {
     "vit": (made, keras_vit.save_released_weights, keras_vit.load_released_weights),
-    "bit": (bit, baselines.save_bit_weights, baselines.load_bit_weights),
+    "bit": (bit, keras_vit.save_released_weights, keras_vit.load_released_weights),
 }
 
 
@@ -244,7 +244,7 @@ def test_both_pairs_are_alike(kind, tmp_path, monkeypatch):
             dataclasses.replace(PLAIN, hidden_size=27), image_size=32
         )
         if kind == "vit"
-        else baselines.BiTResNet(BIT, image_size=32, channels=4)
+        else BiTResNet(BIT, image_size=32, channels=4)
     )
     before = [numpy(weight) for weight in different.weights]
     with pytest.raises(zoo.CheckpointError, match=r"\(7, 7, 3, 64\)|hidden_size 24"):

@@ -272,11 +272,9 @@ def full_memory_leaves_the_model_to_fewer_images():
         directory = RunDirectory(folder)
         patch.setattr(JaxTrainer, "step", step)
         patch.setattr(type(DEVICES), "is_cpu", False)
-        settings = training.training_settings(task)
         with contextlib.redirect_stdout(io.StringIO()):
-            parts = micro_batches.settle(task, DEVICES, directory, settings)
-    # One image on each of four devices.
-    assert (parts, task.recipe.micro_batches) == (4, 16)
+            # One image on each of four devices.
+            assert micro_batches.number_of(task, DEVICES, directory) == 16
     for value, variable in zip(before, task.model.variables, strict=True):
         np.testing.assert_array_equal(value, variable, err_msg=variable.path)
 

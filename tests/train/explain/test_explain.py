@@ -23,7 +23,7 @@ from in_process import run_command
 
 import keras_vit
 from keras_vit import explain
-from train import baselines
+from keras_vit.models.bit import BiTResNet
 from train.common.errors import RunError
 from train.data.sources.splits import DataError
 from train.explain import figures, inspection, page
@@ -31,6 +31,7 @@ from train.explain.photos import LONGER_SIDE, Photos
 from train.explain.report import explain as write_report
 from train.inference import loaded_model
 from train.inference.classes import Classes, classes_of
+from zoo.network import BiTConfig
 from zoo.preparation import ModelBits
 
 tf = pytest.importorskip("tensorflow")
@@ -393,14 +394,14 @@ def test_page_in_a_browser(report, chromium, tmp_path):
 
 
 NO_HEAD = dict.fromkeys(("answers", "gradient"), "has no head")
-BIT = baselines.BiTConfig(depths=(1, 1), width_factor=1)
+BIT = BiTConfig(depths=(1, 1), width_factor=1)
 NO_ATTENTION = dict.fromkeys(
     (*OF_ALL, *OF_PHOTOS, "attention_distance"), "no TransformerBlock|PatchEncoder"
 )
 
 
 def bit():
-    model = baselines.BiTResNet(BIT, image_size=small_models.SIZE, classes=5)
+    model = BiTResNet(BIT, image_size=small_models.SIZE, classes=5)
     small_models.randomize(model)
     return model
 

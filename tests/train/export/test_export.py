@@ -148,8 +148,8 @@ def test_exports_that_are_wrong_at_another_size_are_refused(
 
     def compare(outputs, expected, **options):
         calls.append(outputs.shape)
-        # The first is of the model, then each export at its own size and at another.
-        wrong = len(calls) == 3
+        # First the model at both sizes, then the export at its own size and at another.
+        wrong = len(calls) == 4
         return right(-outputs if wrong else outputs, expected, **options)
 
     monkeypatch.setattr(parity, "compare", compare)

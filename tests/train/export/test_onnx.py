@@ -12,10 +12,11 @@ from small_models import HYBRID, PLAIN, made, of, positions, shared
 
 import keras_vit
 from keras_vit import preprocess_input
-from train import baselines
+from keras_vit.models.bit import BiTResNet
 from train.common.errors import RunError
 from train.export import onnx as exporter
 from train.export.onnx import OPSET, write_onnx
+from zoo.network import BiTConfig
 from zoo.position_embedding import METHODS
 
 onnx = pytest.importorskip("onnx", reason="pip install onnx")
@@ -195,8 +196,8 @@ def test_float16_keeps_statistics_of_large_numbers(tmp_path):
 
 
 def test_bit(tmp_path):
-    config = baselines.BiTConfig((1, 1))
-    model = baselines.BiTResNet(config, image_size=(39, 32), classes=5)
+    config = BiTConfig((1, 1))
+    model = BiTResNet(config, image_size=(39, 32), classes=5)
     randomize(model)
     for precision, atol in (("float32", 1e-5), ("float16", 1e-2)):
         write_onnx(model, tmp_path / "model.onnx", precision=precision)

@@ -10,7 +10,6 @@ import pytest
 from keras_vit import VARIANTS, ViTConfig
 from train import recipes
 from train.recipes import Recipe, pretraining
-from train.run import task
 
 FILES = sorted(
     path.stem
@@ -422,6 +421,6 @@ def test_any_recipe_can_be_cut_down(model):
 
 
 def test_settings_of_a_report_begin_with_the_data_set():
-    settings = list(task.written_settings(recipes.for_dataset("cifar100")))
+    settings = list(recipes.for_dataset("cifar100").as_dict())
     assert settings[:3] == ["dataset", "model", "weights"]
     assert {"mixup", "rand_augment"} & {*settings}

@@ -199,6 +199,8 @@ def command(run, forks):
 def test_a_run_remembers_its_bits_and_others_have_none(run):
     assert json.loads((run / "config.json").read_text())["bits"] == 12
     assert json.loads((run / "report.json").read_text())["config"]["bits"] == 12
+    plain = recipe.Recipe("digits", "ViT-Ti_16", None, SIZE, 10, warmup_steps=0)
+    assert plain.deciding["bits"] is None
     assert finding.bits_of("run", None) == (None, [])
     assert finding.bits_of("run", 12, given=16) == (16, [])
 

@@ -13,9 +13,9 @@ import pytest
 
 import keras_vit
 import zoo
-from train import baselines
-from train.baselines import BiTConfig
-from train.baselines.pre_activation_unit import PreActivationUnit
+from keras_vit.layers import PreActivationUnit
+from keras_vit.models.bit import BiTResNet
+from zoo.network import BIT_VARIANTS, BiTConfig
 
 ROOT = "resnet/root_block/standardized_conv2d/kernel"
 SMALL = BiTConfig((1, 2))
@@ -23,7 +23,7 @@ SMALL = BiTConfig((1, 2))
 
 def small(seed=0, **options):
     """A model of two stages with weights at which mistakes show."""
-    model = baselines.BiTResNet(SMALL, **{"image_size": 32, "classes": 5, **options})
+    model = BiTResNet(SMALL, **{"image_size": 32, "classes": 5, **options})
     harness.randomize(model, seed)
     return model
 
@@ -37,7 +37,7 @@ def whole():
 @pytest.fixture
 def arrays(whole, tmp_path):
     """The arrays of a released file of the small model."""
-    with np.load(baselines.save_bit_weights(whole, tmp_path / "in.npz")) as file:
+    with np.load(keras_vit.save_released_weights(whole, tmp_path / "in.npz")) as file:
         return dict(file)
 
 
@@ -117,7 +117,7 @@ def test_the_epsilon_of_bit():
 
 
 def test_the_root_pools_zeros_around_the_image():
-    model = baselines.BiTResNet(SMALL, image_size=8, classes=2)
+    model = BiTResNet(SMALL, image_size=8, classes=2)
     root = keras.Model(model.input, model.get_layer("root_pool").output)
     # Without a bias, one of the two is below zero wherever the other is above.
     images = harness.normal((1, 8, 8, 3))
@@ -138,16 +138,16 @@ def r50x1(tmp_path_factory):
     for name in ("torch", "timm"):
         if importlib.util.find_spec(name) is None:
             pytest.skip(f"{name} is not installed, whose numbers are compared")
-    model = baselines.BiT_R50x1(image_size=64, classes=11)
+    model = BiTResNet("BiT-R50x1", image_size=64, classes=11)
     harness.randomize(model)
     path = tmp_path_factory.mktemp("bit") / "R50x1.npz"
-    return baselines.save_bit_weights(model, path)
+    return keras_vit.save_released_weights(model, path)
 
 
 @pytest.mark.parametrize("sides", [(64, 64), (64, 97)])
 def test_logits_are_those_of_timm(timm, r50x1, sides):
     images = peer_models.photos(sides)
-    model = baselines.BiT_R50x1(r50x1, image_size=sides)
+    model = BiTResNet("BiT-R50x1", r50x1, image_size=sides)
     assert model.output_shape == (None, 11)
     found = harness.numpy(model(2 * images - 1))
     expected = timm(bit_peer_models.load_bit, images, "resnetv2_50x1_bit", r50x1, 11)
@@ -155,15 +155,15 @@ def test_logits_are_those_of_timm(timm, r50x1, sides):
     assert peer_models.difference(found, expected) < 2e-5
 
 
-@pytest.mark.parametrize("variant", baselines.BIT_VARIANTS)
+@pytest.mark.parametrize("variant", BIT_VARIANTS)
 def test_the_table_is_that_of_timm(timm, variant):
-    config = baselines.BIT_VARIANTS[variant]
+    config = BIT_VARIANTS[variant]
     name = f"resnetv2_{variant.removeprefix('BiT-R')}_bit"
     described = timm(bit_peer_models.describe_bit, name, (64, 64))
     assert config.depths == described["depths"]
     assert 64 * config.width_factor == described["width"]
     if variant == "BiT-R50x1":
-        model = baselines.BiT_R50x1(image_size=32)
+        model = BiTResNet("BiT-R50x1", image_size=32)
         assert model.count_params() == described["parameters"] == 25_549_352
 
 
@@ -172,13 +172,13 @@ def test_a_model_and_its_file(whole, arrays, tmp_path):
     images = harness.normal((2, 32, 32, 3))
     expected = harness.numpy(model(images))
     path = written(tmp_path / "a.npz", arrays)
-    again = baselines.BiTResNet(SMALL, str(path), image_size=32)
+    again = BiTResNet(SMALL, str(path), image_size=32)
     np.testing.assert_array_equal(harness.numpy(again(images)), expected)
     other = small(seed=1)
-    assert baselines.load_bit_weights(other, path) is other
+    assert keras_vit.load_released_weights(other, path) is other
     np.testing.assert_array_equal(harness.numpy(other(images)), expected)
     # What a file was loaded from is written as it was.
-    with np.load(baselines.save_bit_weights(other, tmp_path / "b.npz")) as file:
+    with np.load(keras_vit.save_released_weights(other, tmp_path / "b.npz")) as file:
         assert file.files and set(file.files) == arrays.keys()
         for key in file.files:
             np.testing.assert_array_equal(file[key], arrays[key])
@@ -190,23 +190,23 @@ def test_a_model_and_its_file(whole, arrays, tmp_path):
 def test_new_heads_are_zeros(whole, arrays, tmp_path):
     path = written(tmp_path / "a.npz", arrays)
     images = harness.normal((1, 32, 32, 3))
-    model = baselines.BiTResNet(SMALL, path, image_size=32, classes=7)
+    model = BiTResNet(SMALL, path, image_size=32, classes=7)
     np.testing.assert_array_equal(harness.numpy(model(images)), np.zeros((1, 7)))
-    features = baselines.BiTResNet(SMALL, path, image_size=32, include_top=False)
+    features = BiTResNet(SMALL, path, image_size=32, include_top=False)
     before_head = keras.Model(whole.input, whole.get_layer("head").input)
     expected = harness.numpy(before_head(images))
     assert expected.shape == (1, 512) and expected.std() > 0.1
     np.testing.assert_array_equal(harness.numpy(features(images)), expected)
     kept = small(seed=1)
     head = harness.numpy(kept.get_layer("head").kernel)
-    baselines.load_bit_weights(kept, path, new_head=True)
+    keras_vit.load_released_weights(kept, path, new_head=True)
     np.testing.assert_array_equal(harness.numpy(kept.get_layer("head").kernel), head)
     headless = {key: array for key, array in arrays.items() if "head" not in key}
     with pytest.raises(ValueError, match="has no head: pass classes=K"):
-        baselines.BiTResNet(SMALL, written(path, headless), image_size=32)
+        BiTResNet(SMALL, written(path, headless), image_size=32)
     zeros = {k: a * 0 if "head" in k else a for k, a in arrays.items()}
     with pytest.warns(UserWarning, match="all zeros, and so will be the logits"):
-        baselines.BiTResNet(SMALL, written(path, zeros), image_size=32)
+        BiTResNet(SMALL, written(path, zeros), image_size=32)
 
 
 def test_problems_of_a_file_are_listed_at_once(arrays, tmp_path):
@@ -218,7 +218,7 @@ def test_problems_of_a_file_are_listed_at_once(arrays, tmp_path):
     wrong[ROOT] = arrays[ROOT][..., :32]
     path = written(tmp_path / "wrong.npz", wrong)
     with pytest.raises(zoo.CheckpointError) as raised:
-        baselines.load_bit_weights(model, path)
+        keras_vit.load_released_weights(model, path)
     message = str(raised.value)
     assert message.startswith(f"{path} is not a checkpoint of BiT that fits")
     assert f"\n  missing {norm}\n" in message
@@ -229,53 +229,55 @@ def test_problems_of_a_file_are_listed_at_once(arrays, tmp_path):
     # Half a head is no head of another size.
     del arrays["resnet/head/conv2d/bias"]
     with pytest.raises(zoo.CheckpointError, match="missing resnet/head/conv2d/bias"):
-        baselines.load_bit_weights(model, written(path, arrays))
+        keras_vit.load_released_weights(model, written(path, arrays))
 
 
 def test_files_that_are_never_loaded(arrays, tmp_path):
     path = tmp_path / "bad.npz"
     arrays[ROOT] = np.array([print], dtype=object)
     with pytest.raises(zoo.CheckpointError, match="pickled Python objects under"):
-        baselines.BiTResNet(SMALL, written(path, arrays), image_size=32)
+        BiTResNet(SMALL, written(path, arrays), image_size=32)
     arrays[ROOT] = np.zeros((7, 7, 3, 64), "int32")
     with pytest.raises(zoo.CheckpointError, match=f"{ROOT} has dtype int32"):
-        baselines.BiTResNet(SMALL, written(path, arrays), image_size=32)
+        BiTResNet(SMALL, written(path, arrays), image_size=32)
     arrays[ROOT] = np.full((7, 7, 3, 64), np.nan, "float32")
     with pytest.raises(zoo.CheckpointError, match="holds NaN or infinity under"):
-        baselines.BiTResNet(SMALL, written(path, arrays), image_size=32)
+        BiTResNet(SMALL, written(path, arrays), image_size=32)
     path.write_bytes(path.read_bytes()[:-300])
     with pytest.raises(zoo.CheckpointError, match="damaged or cut short"):
-        baselines.BiTResNet(SMALL, path, image_size=32)
+        BiTResNet(SMALL, path, image_size=32)
     member = io.BytesIO()
     np.lib.format.write_array(member, np.zeros(3, "float32"))
     with zipfile.ZipFile(path, "w") as file, pytest.warns(UserWarning, match="Dupl"):
         for _ in range(2):
             file.writestr(f"{ROOT}.npy", member.getvalue())
     with pytest.raises(zoo.CheckpointError, match="two arrays are called|overlaps"):
-        baselines.BiTResNet(SMALL, path, image_size=32)
+        BiTResNet(SMALL, path, image_size=32)
     with pytest.raises(zoo.CheckpointError, match="is a folder, not a file"):
-        baselines.BiTResNet(SMALL, tmp_path, image_size=32)
+        BiTResNet(SMALL, tmp_path, image_size=32)
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: baselines.BiTResNet("BiT-R26x1"), "choose one of BiT-R50x1, "),
-        (lambda: baselines.BiTResNet(SMALL, image_size=(32, 0)), "image_size must be"),
+        (lambda: BiTResNet("BiT-R26x1"), "choose one of BiT-R50x1, "),
+        (lambda: BiTResNet(SMALL, image_size=(32, 0)), "image_size must be"),
         (
-            lambda: baselines.BiT_R50x1(
-                include_top=False, classifier_activation="softmax"
+            lambda: BiTResNet(
+                "BiT-R50x1", include_top=False, classifier_activation="softmax"
             ),
             "needs the head",
         ),
         (
-            lambda: baselines.save_bit_weights(
-                keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)]), "a.npz"
-            ),
-            "no layers of the released names: pass a model made by train.baselines.BiT",
+            lambda: keras_vit.save_released_weights(small(), "a.npz", "timm"),
+            "is no Vision Transformer: leave out naming='timm'",
         ),
-        (lambda: baselines.save_bit_weights(small(), "a.h5"), "must end in .npz"),
-        (lambda: baselines.BiTResNet(SMALL, "imagenet"), "imagenet"),
+        (
+            lambda: keras_vit.load_released_weights(small(), "a.npz", variant="R50"),
+            "'bit_resnet' is no Vision Transformer: leave out variant",
+        ),
+        (lambda: keras_vit.save_released_weights(small(), "a.h5"), "must end in .npz"),
+        (lambda: BiTResNet(SMALL, "imagenet"), "imagenet"),
     ],
 )
 def test_bad_arguments(call, message):

@@ -1,37 +1,58 @@
-"""BiT's ResNets (Big Transfer) as functional models."""
-
-import dataclasses
+"""BiT's ResNets (Big Transfer), the second architecture."""
 
 import keras
 
-from keras_vit.layers import StdConv2D, initial_values
+from keras_vit import architectures
+from keras_vit.layers import (
+    ClassificationHead,
+    PreActivationUnit,
+    StdConv2D,
+    initial_values,
+)
 from keras_vit.layers.residual_unit import group_norm
 from keras_vit.models import arguments
-from train.baselines.bit_weights import assign, head_size, read
-from train.baselines.pre_activation_unit import PreActivationUnit
-from zoo.network import pair, positive_int
+from keras_vit.models.base import Description, Model
+from keras_vit.weights.named_files import NamedFiles
+from keras_vit.weights.released_places import ReleasedPlaces
+from zoo.network import BIT_VARIANTS, BiTConfig, pair, positive_int
 
-
-@dataclasses.dataclass(frozen=True)
-class BiTConfig:
-    """The architecture of a BiT ResNet: bottleneck units of each stage, and how wide.
-
-    Source:
-        Big Transfer, arXiv 1912.11370, section 3.1.
-    """
-
-    depths: tuple[int, ...]
-    width_factor: int = 1
-
-
-BIT_VARIANTS = {
-    "BiT-R50x1": BiTConfig((3, 4, 6, 3)),
-    "BiT-R50x3": BiTConfig((3, 4, 6, 3), width_factor=3),
-    "BiT-R101x1": BiTConfig((3, 4, 23, 3)),
-    "BiT-R101x3": BiTConfig((3, 4, 23, 3), width_factor=3),
-    "BiT-R152x2": BiTConfig((3, 8, 36, 3), width_factor=2),
-    "BiT-R152x4": BiTConfig((3, 8, 36, 3), width_factor=4),
+_HEAD_KERNEL, _HEAD_BIAS = "resnet/head/conv2d/kernel", "resnet/head/conv2d/bias"
+# Layer of a model -> {released key: the variable's place in the layer}. Numbers in a
+# layer's name fill the braces of its keys.
+_LAYERS = {
+    r"root_conv": {"resnet/root_block/standardized_conv2d/kernel": "kernel"},
+    r"block(\d)_unit(\d\d)": {
+        f"resnet/block{{}}/unit{{}}/{key}": place
+        for number, part in enumerate("abc", 1)
+        for key, place in {
+            f"{part}/standardized_conv2d/kernel": f"conv{number}.kernel",
+            f"{part}/group_norm/gamma": f"gn{number}.gamma",
+            f"{part}/group_norm/beta": f"gn{number}.beta",
+        }.items()
+    }
+    | {
+        "resnet/block{}/unit{}/a/proj/standardized_conv2d/kernel": "conv_proj.kernel",
+    },
+    r"norm": {"resnet/group_norm/gamma": "gamma", "resnet/group_norm/beta": "beta"},
+    r"head": {_HEAD_KERNEL: "kernel", _HEAD_BIAS: "bias"},
 }
+
+
+def _released_shape(key, shape, _):
+    # The released head is a convolution of 1x1.
+    return (1, 1, *shape) if key == _HEAD_KERNEL else shape
+
+
+FILES = NamedFiles(
+    ReleasedPlaces(
+        _LAYERS,
+        ("root_conv", "norm"),
+        "keras_vit.models.bit.BiTResNet",
+        _released_shape,
+    ),
+    "BiT",
+    (_HEAD_KERNEL, _HEAD_BIAS),
+)
 
 
 @arguments.takes_own_arguments
@@ -56,7 +77,9 @@ def BiTResNet(  # noqa: N802 - reads as the model it returns
     Arguments, result and errors are those of `keras_vit.VisionTransformer`, but that
     `config` is the name of a released variant such as `"BiT-R50x1"`, or a `BiTConfig`,
     and `weights` are None for random ones, or the path or URL of an `.npz` in the
-    released naming of BiT, which `save_bit_weights` writes too.
+    released naming of BiT, which `keras_vit.save_released_weights` writes too. Released
+    are, among others, https://storage.googleapis.com/bit_models/BiT-M-R50x1.npz
+    (ImageNet-21k) and BiT-S-R50x1.npz (ImageNet).
 
     Source:
         Kolesnikov et al., Big Transfer, arXiv 1912.11370, and its released code: 1e-10
@@ -88,8 +111,8 @@ def BiTResNet(  # noqa: N802 - reads as the model it returns
         classes = positive_int(classes, "classes", hint)
     channels = positive_int(channels, "channels")
     image_size = pair(224 if image_size is None else image_size, "image_size")
-    path, arrays = (None, None) if weights is None else read(weights)
-    of_file = None if weights is None else head_size(arrays)
+    path, arrays = (None, None) if weights is None else FILES.read(weights)
+    of_file = None if weights is None else FILES.classes(arrays)
     if include_top and classes is None and weights is not None and of_file is None:
         raise ValueError(
             f"{path} has no head: pass classes=K for a new one, or include_top=False."
@@ -100,16 +123,17 @@ def BiTResNet(  # noqa: N802 - reads as the model it returns
         images = arguments.images_input(image_size, channels)
         outputs = _body(images, config)
         if include_top:
-            outputs = keras.layers.Dense(
+            outputs = ClassificationHead(
                 classes,
                 activation=classifier_activation,
                 kernel_initializer="zeros",
                 dtype=arguments.head_dtype(),
                 name="head",
             )(outputs)
-        model = keras.Model(images, outputs, name=name or own_name)
+        description = Description(config, image_size)
+        model = Model(images, outputs, name=name or own_name, description=description)
     if weights is not None:
-        assign(model, path, arrays, new_head=new_head or classes != of_file)
+        FILES.assign(model, path, arrays, new_head=new_head or classes != of_file)
     return model
 
 
@@ -139,19 +163,6 @@ def _body(images, config):
     )(features)
 
 
-@arguments.takes_own_arguments
-def BiT_R50x1(weights=None, **options):  # noqa: N802 - named as released
-    """Returns BiT-R50x1, with released or random weights.
-
-    The arguments are those of `BiTResNet`.
-
-    Source:
-        Big Transfer, arXiv 1912.11370. Released are, among others,
-        https://storage.googleapis.com/bit_models/BiT-M-R50x1.npz (ImageNet-21k) and
-        BiT-S-R50x1.npz (ImageNet), which have not been opened with this.
-
-    Example:
-        >>> BiT_R50x1(image_size=64, classes=10).output_shape
-        (None, 10)
-    """
-    return BiTResNet("BiT-R50x1", weights, **options)
+architectures.register(
+    architectures.Architecture("BiT ResNet", BiTConfig, BiTResNet, files=FILES)
+)

@@ -1,0 +1,109 @@
+"""The architectures of models: what tools ask about each, registered in one place."""
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+
+import keras
+
+import zoo
+
+_ARCHITECTURES = {}
+
+
+@dataclasses.dataclass(frozen=True)
+class Architecture:
+    """What loading, saving, training and explaining ask about an architecture.
+
+    Attributes:
+        name: str, by which saved models and messages name it.
+        config: class of its configs, a dataclass of values that JSON can hold. Models
+            have one as their `config`.
+        make: function of a config, or the name of one in `zoo.network.NETWORKS`, and
+            of weights or None, to a model. It takes `image_size` and `classes`, and
+            those of the other settings of a recipe that it names as arguments.
+        files: None where its arrays have no released names, or an object with
+            `places`, a `ReleasedPlaces`, and the methods `load(model, source, **given)`
+            and `save(model, path, naming)`.
+        one_grid: bool, whether all its blocks have the same grid of patches, which
+            attention maps, maps of features and other image sizes need.
+        batch_norm: bool, whether it normalises by the statistics of batches, of which
+            each device would have its own.
+    """
+
+    name: str
+    config: type
+    make: Callable
+    files: object = None
+    one_grid: bool = False
+    batch_norm: bool = False
+
+    def takes(self, argument):
+        """Returns whether `make` has an argument."""
+        return argument in inspect.signature(self.make).parameters
+
+
+def register(architecture):
+    """Adds an architecture to those that tools know."""
+    _ARCHITECTURES[architecture.name] = architecture
+
+
+def named(name):
+    """Returns the architecture that a saved model names."""
+    if name not in _ARCHITECTURES:
+        raise ValueError(
+            f"There is no architecture {name!r} among {', '.join(_ARCHITECTURES)}: "
+            "import the module that registers it."
+        )
+    return _ARCHITECTURES[name]
+
+
+def of_config(config):
+    """Returns the architecture that a config is of."""
+    found = [one for one in _ARCHITECTURES.values() if type(config) is one.config]
+    if not found:
+        raise ValueError(
+            f"{type(config).__name__} is the config of no architecture: pass one of "
+            f"{', '.join(one.config.__name__ for one in _ARCHITECTURES.values())}."
+        )
+    return found[0]
+
+
+def of_model(model):
+    """Returns the architecture of a model, by its layers' names where it has no config.
+
+    A model that users compose of layers is taken for a Vision Transformer.
+    """
+    config = getattr(model, "config", None)
+    if config is not None:
+        return of_config(config)
+    names = {layer.name for layer in model.layers}
+    with_files = (one for one in _ARCHITECTURES.values() if one.files is not None)
+    begun = [one for one in with_files if one.files.places.required[0] in names]
+    return begun[0] if begun else of_config(zoo.ViTConfig())
+
+
+def files_of(model):
+    """Returns the `files` of a model's architecture; a ValueError where it has none."""
+    architecture = of_model(model)
+    if architecture.files is None:
+        raise ValueError(
+            f"Model {model.name!r} is a {architecture.name}, whose weights have no "
+            "released names: keep it with Model.save and load it with "
+            "keras.saving.load_model."
+        )
+    return architecture.files
+
+
+def check_one_grid(model):
+    """Raises a ValueError if a model, or one in it, has several grids of patches."""
+    if getattr(model, "config", None) is not None:
+        architecture = of_config(model.config)
+        if not architecture.one_grid:
+            raise ValueError(
+                f"The model {model.name} is a {architecture.name}, whose layers do not "
+                "share one grid of patches: pass a Vision Transformer."
+            )
+    for layer in model.layers:
+        if isinstance(layer, keras.Model):
+            check_one_grid(layer)

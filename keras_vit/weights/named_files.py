@@ -1,0 +1,107 @@
+"""Files whose arrays have the names under which an architecture was released."""
+
+import os
+import tempfile
+import warnings
+
+import numpy as np
+
+import zoo
+from keras_vit.weights.loading import stacklevel
+from keras_vit.weights.released_places import as_arrays
+from zoo.files.archive import Archive, CheckpointError, StoredArrays, refuse
+from zoo.files.dialects import wrong_dtypes
+from zoo.regular_files import expand_home
+
+
+class NamedFiles:
+    """Reads and writes `.npz` files of an architecture, every array accounted for.
+
+    Args:
+        places: `ReleasedPlaces`.
+        architecture: str, its name in messages.
+        head: names of the kernel, whose last axis is that of the classes, and of the
+            bias of the head.
+    """
+
+    def __init__(self, places, architecture, head):
+        self.places, self.architecture, self.head = places, architecture, head
+
+    def read(self, source):
+        """Returns the path of a file, and its arrays, which are read one by one."""
+        file = Archive(zoo.locate(source))
+        parts = {key: file.check(key) for key in file.keys}
+        refuse(file.path, self._kind(), wrong_dtypes(parts))
+        return file.path, StoredArrays(parts)
+
+    def classes(self, arrays):
+        """Returns the number of classes of a file's arrays, None without a head."""
+        shape = arrays.shapes.get(self.head[0])
+        return shape[-1] if shape else None
+
+    def load(self, model, source, *, new_head=False, **others):
+        """Loads a file into a model, see `keras_vit.load_released_weights`."""
+        if others:
+            raise ValueError(
+                f"{model.name!r} is no Vision Transformer: leave out "
+                f"{', '.join(others)}."
+            )
+        self.assign(model, *self.read(source), new_head=new_head)
+
+    def assign(self, model, path, arrays, *, new_head):
+        """Assigns the arrays of a file to a model's variables, all of them or none."""
+        targets = self.places.variables(model)
+        self.places.check_loadable(model)
+        shapes = dict(arrays.shapes)
+        kernel = self.head[0]
+        own = targets[kernel][1][-1] if targets.keys() >= {*self.head} else None
+        if new_head or own is None or own != self.classes(arrays):
+            for key in self.head:
+                targets.pop(key, None)
+                shapes.pop(key, None)
+        problems = [f"missing {key}" for key in targets if key not in shapes]
+        problems += [f"unknown {key}" for key in shapes if key not in targets]
+        problems += [
+            f"{key} has shape {shapes[key]}, not {shape}"
+            for key, (_, shape) in targets.items()
+            if key in shapes and shapes[key] != shape
+        ]
+        refuse(path, self._kind(f" that fits {model.name!r}"), problems)
+        for key, (variable, _) in targets.items():
+            variable.assign(arrays[key].reshape(variable.shape))
+        if kernel in targets and not arrays[kernel].any():
+            warnings.warn(
+                f"The head in {path} is all zeros, and so will be the logits: pass "
+                "classes=K for a new head to fine-tune, or include_top=False for "
+                "features.",
+                stacklevel=stacklevel(),
+            )
+
+    def save(self, model, path, naming="released"):
+        """Writes a model's weights, see `keras_vit.save_released_weights`."""
+        path = expand_home(path)
+        if naming != "released":
+            raise ValueError(
+                f"{model.name!r} is no Vision Transformer: leave out naming={naming!r}."
+            )
+        if path.suffix != ".npz":
+            raise CheckpointError(f"Cannot write {path}: its name must end in .npz.")
+        variables = self.places.variables(model)
+        self.places.check_accounted(model)
+        arrays = as_arrays(variables)
+        problems = [
+            f"{key} holds NaN or infinity"
+            for key, array in arrays.items()
+            if not np.isfinite(array).all()
+        ]
+        refuse(path, self._kind(), problems)
+        folder = tempfile.TemporaryDirectory(dir=path.parent, prefix=".checkpoint-")
+        with folder as temporary:
+            part = os.path.join(temporary, path.name)
+            np.savez(part, **arrays)
+            os.replace(part, path)
+        return path
+
+    def _kind(self, fitting=""):
+        names = f"under the names {self.architecture} was released with"
+        return f"a checkpoint of {self.architecture}{fitting}, {names}"

@@ -1,0 +1,98 @@
+"""ResNet50V2 of Keras: its head, its weights, and what its batch norms do."""
+
+import json
+
+import harness
+import keras
+import numpy as np
+import pytest
+
+from keras_vit.models.resnet_v2 import ResNet50V2
+
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="the trainer needs TensorFlow"
+)
+
+
+@pytest.fixture(scope="module")
+def model():
+    """One for images of 64x32 in 16-bit training."""
+    with harness.global_policy("mixed_bfloat16"):
+        return ResNet50V2("ResNet50V2", image_size=(64, 32), classes=7)
+
+
+def test_it_begins_with_logits_of_zero(model):
+    assert model.input_shape == (None, 64, 32, 3)
+    assert model.layers[-1].name == "head"
+    outputs = [model.get_layer("head").input, model.output]
+    images = harness.normal((2, 64, 32, 3))
+    features, logits = keras.Model(model.input, outputs)(images)
+    assert logits.dtype == "float32"
+    np.testing.assert_array_equal(logits, np.zeros((2, 7)))
+    assert features.shape == (2, 2048) and features.dtype == "bfloat16"
+    assert np.std(harness.numpy(features)) > 1e-3
+
+
+def test_it_takes_images_in_unit_range():
+    pixels = np.array([0.0, 127.5, 255.0], "float32").reshape(1, 1, 1, 3)
+    scaled = keras.applications.resnet_v2.preprocess_input(pixels.copy())
+    np.testing.assert_allclose(scaled.ravel(), [-1, 0, 1])
+
+
+def test_weights_of_files(model, tmp_path):
+    body = keras.Model(model.input, model.get_layer("head").input)
+    body.save_weights(tmp_path / "notop.weights.h5")
+    other = ResNet50V2(
+        "ResNet50V2", tmp_path / "notop.weights.h5", image_size=32, classes=3
+    )
+    kernel = body.get_layer("conv4_block3_2_conv").kernel
+    np.testing.assert_array_equal(other.get_layer("conv4_block3_2_conv").kernel, kernel)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"image_size": 16}, "Input size must be at least 32x32"),
+        ({"weights": "no.h5"}, "no.h5 .*the .h5 of one without its head, or .imagen"),
+    ],
+)
+def test_what_cannot_be_built(options, message):
+    with pytest.raises(ValueError, match=message):
+        ResNet50V2("ResNet50V2", classes=3, **options)
+
+
+def test_a_download_that_fails(monkeypatch):
+    def fail(**options):
+        raise Exception("URL fetch failure on https://storage")
+
+    monkeypatch.setattr(keras.applications, "ResNet50V2", fail)
+    with pytest.raises(ValueError, match="ResNet50V2 cannot be built: URL fetch fail"):
+        ResNet50V2("ResNet50V2", "imagenet", classes=3)
+
+
+@pytest.mark.slow
+def test_batch_norms_on_two_devices_are_as_documented(forks, tmp_path):
+    code = """
+import tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(
+    cpu, [tf.config.LogicalDeviceConfiguration()] * 2
+)
+import keras
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+with strategy.scope():
+    model = keras.Sequential([keras.Input((2,)), keras.layers.BatchNormalization()])
+batch = tf.data.Dataset.from_tensor_slices([[0.0, 0.0]] * 2 + [[8.0, 8.0]] * 2)
+batches = strategy.experimental_distribute_dataset(batch.batch(4))
+run = tf.function(lambda x: strategy.run(model, (x,), {"training": True}))
+for x in batches:
+    run(x)
+mean = model.layers[0].moving_mean
+print([float(v[0]) for v in strategy.experimental_local_results(mean.value)])
+print(float(mean.numpy()[0]))
+"""
+    status, output, errors = forks.streams(["-c", code], tmp_path, {})
+    assert status == 0, errors
+    each, first = output.splitlines()[-2:]
+    np.testing.assert_allclose(json.loads(each), [0.0, 0.08], atol=1e-6)
+    assert float(first) == 0.0
