@@ -237,6 +237,21 @@ class ViTConfig:
                 f"position_embedding_at={place!r}."
             )
 
+        kinds = [
+            name
+            for name, has in (
+                ('position_embedding="relative"', kind == "relative"),
+                ("relative_position_bias=True", self.relative_position_bias),
+                (f"rotary={self.rotary!r}", self.rotary not in (None, "none")),
+            )
+            if has
+        ]
+        if len(kinds) > 1:
+            raise ValueError(
+                f"{' and '.join(kinds)} are positions of attention, which has one "
+                "kind: leave the others out."
+            )
+
     def _check_sizes(self):
         if self.patch_size is not None:
             height, width = pair(self.patch_size, "patch_size")

@@ -3,8 +3,25 @@
 import numpy as np
 from keras import ops
 
-from keras_vit.layers import AddPositionEmbs, AddPositionEmbs2D, TransformerBlock
+from keras_vit.layers import (
+    AddPositionEmbs,
+    AddPositionEmbs2D,
+    RelativePositionBias,
+    RelativePositionEmbedding,
+    RotaryPositions,
+    TransformerBlock,
+)
 from keras_vit.structure import grid_size, layers_of, prefix_tokens_of
+
+# What there is of positions without embeddings of places, for messages.
+_OTHERS = {
+    RelativePositionEmbedding: "relative positions: embeddings of the offset between "
+    "two tokens, not of places.",
+    RotaryPositions: "rotary positions alone: angles by which queries and keys are "
+    "turned, not embeddings of places.",
+    RelativePositionBias: "relative positions alone: biases of the offset between two "
+    "patches, not embeddings of places.",
+}
 
 
 def position_embedding_similarity(model, layer=0):
@@ -31,24 +48,10 @@ def position_embedding_similarity(model, layer=0):
     """
     places = layers_of(model, AddPositionEmbs, AddPositionEmbs2D)
     if not places:
-        blocks = layers_of(model, TransformerBlock)
-        kind = "no position embeddings."
-        if any(block.relative_positions for block in blocks):
-            kind = (
-                "relative positions: embeddings of the offset between two tokens, not "
-                "of places."
-            )
-        if any(block.rotary != "none" for block in blocks):
-            kind = (
-                "rotary positions alone: angles by which queries and keys are turned, "
-                "not embeddings of places."
-            )
-        if any(block.relative_bias is not None for block in blocks):
-            kind = (
-                "relative positions alone: biases of the offset between two patches, "
-                "not embeddings of places."
-            )
-        raise ValueError(f"The model {model.name} has {kind}")
+        kinds = {type(one.positions) for one in layers_of(model, TransformerBlock)}
+        others = [text for kind, text in _OTHERS.items() if kind in kinds]
+        others = others or ["no position embeddings."]
+        raise ValueError(f"The model {model.name} has {others[0]}")
     if not 0 <= layer < len(places):
         raise ValueError(
             f"The model {model.name} has position embeddings in {len(places)} places: "

@@ -1,6 +1,7 @@
 """The layers a Vision Transformer is made of."""
 
 from keras_vit.layers.attention import SelfAttention
+from keras_vit.layers.attention_positions import RelativePositionEmbedding
 from keras_vit.layers.class_token import (
     ClassToken,
     ClassTokenAndPatchPooling,
@@ -24,13 +25,14 @@ from keras_vit.layers.residual_unit import PreActivationUnit, ResidualUnit
 from keras_vit.layers.rotation import RotaryPositions
 from keras_vit.layers.std_conv import StdConv2D
 from keras_vit.layers.stochastic_depth import StochasticDepth
-from keras_vit.layers.transformer_block import TransformerBlock
+from keras_vit.layers.transformer_block import PostNormBlock, TransformerBlock
 
 __all__ = [
     "MLP", "AddPositionEmbs", "AddPositionEmbs2D", "AttentionPooling", "ClassToken",
     "ClassTokenAndPatchPooling", "ClassTokenPooling", "ClassificationHead",
     "DistillationPooling", "GroupNorm", "LayerNorm", "LayerScale", "PatchEncoder",
-    "PatchGrid", "PatchMap", "PatchOffsets", "PatchPooling", "PreActivationUnit",
-    "RegisterTokens", "RelativePositionBias", "ResidualUnit", "RotaryPositions",
+    "PatchGrid", "PatchMap", "PatchOffsets", "PatchPooling", "PostNormBlock",
+    "PreActivationUnit", "RegisterTokens", "RelativePositionBias",
+    "RelativePositionEmbedding", "ResidualUnit", "RotaryPositions",
     "SelfAttention", "StdConv2D", "StochasticDepth", "TransformerBlock",
 ]  # fmt: skip

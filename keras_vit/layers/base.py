@@ -29,7 +29,9 @@ class Layer(keras.layers.Layer):
         return input_shape
 
     def get_config(self):
-        arguments = {name: getattr(self, name) for name in self._argument_names()}
+        arguments = {
+            name: _serialized(getattr(self, name)) for name in self._argument_names()
+        }
         return {**super().get_config(), **arguments}
 
     def _positive(self, name, value):
@@ -47,6 +49,16 @@ class Layer(keras.layers.Layer):
                     if parameter.kind is not parameter.VAR_KEYWORD
                 ]
         return []
+
+
+def _serialized(value):
+    """Returns the config of a layer, which is new where it is read, or the value."""
+    if not isinstance(value, keras.layers.Layer):
+        return value
+    config = keras.saving.serialize_keras_object(value)
+    # With it Keras would build the layer before the one that it is a part of.
+    config.pop("build_config", None)
+    return config
 
 
 def prefix_tokens(num_tokens, grid_size, name, remedy, num_registers=0):
@@ -135,11 +147,15 @@ class Composite(Layer):
         self._trainable_parts = trainable_parts or {}
         self._part_policies = part_policies or {}
 
+    def policy_of_part(self, name):
+        """Returns the dtype policy of a part that is made or handed over."""
+        policy = self._part_policies.get(name)
+        return self.dtype_policy if policy is None else _policy(policy)
+
     def add_part(self, kind, name, *args, input_shape=None, **kwargs):
         """Makes a part, `self.<name>`, built if its shape is known or no matter."""
         kind = self.part_classes.get(kind, kind)
-        policy = self._part_policies.get(name)
-        policy = self.dtype_policy if policy is None else _policy(policy)
+        policy = self.policy_of_part(name)
         if inner := _inside(self._part_policies, f"{name}."):
             kwargs["part_policies"] = inner
         part = kind(*args, dtype=policy, name=name, **kwargs)

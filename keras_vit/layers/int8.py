@@ -10,7 +10,7 @@ from keras_vit.layers.mlp import MLP
 from keras_vit.layers.patch_encoder import PatchEncoder
 from keras_vit.layers.residual_unit import PreActivationUnit, ResidualUnit
 from keras_vit.layers.std_conv import StdConv2D
-from keras_vit.layers.transformer_block import TransformerBlock
+from keras_vit.layers.transformer_block import PostNormBlock, TransformerBlock
 
 
 class _Int8Kernel:
@@ -114,5 +114,6 @@ Int8SelfAttention = int8_parts(SelfAttention)
 Int8MLP = int8_parts(MLP)
 Int8AttentionPooling = int8_parts(AttentionPooling)
 Int8TransformerBlock = int8_parts(TransformerBlock)
+Int8PostNormBlock = int8_parts(PostNormBlock)
 Int8ResidualUnit = int8_parts(ResidualUnit)
 Int8PreActivationUnit = int8_parts(PreActivationUnit)

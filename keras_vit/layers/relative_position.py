@@ -5,7 +5,8 @@ import math
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Layer, Placed
+from keras_vit.layers.attention_positions import AttentionPositions
+from keras_vit.layers.base import Layer
 from keras_vit.layers.initial_values import initializer
 from keras_vit.layers.patch_grid import at_grid, namespace_of
 from zoo.network import pair
@@ -18,7 +19,7 @@ from zoo.position_embedding import (
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class RelativePositionBias(Layer, Placed):
+class RelativePositionBias(AttentionPositions):
     """Adds a learned bias for the offset between two patches to each attention score.
 
     Each head has its own biases: one per offset, query's row and column less key's,
@@ -31,15 +32,14 @@ class RelativePositionBias(Layer, Placed):
         resizing: str, how `at_image_size` resizes the biases, a method of
             `zoo.position_embedding.resize_relative`.
         num_prefix_tokens: None, or int: for images of any size, how many tokens come
-            before the patches. Known from the scores of others.
+            before the patches. Known from the tokens of others.
 
     Call arguments:
-        scores: float tensor (batch, num_heads, queries, tokens) before the softmax;
-            queries are the first tokens, or all.
-        offsets: None, or for images of any size what `PatchOffsets` gives.
+        None: it is the `positions` of `SelfAttention` or `TransformerBlock`, whose
+            `grid_positions` is the output of `PatchOffsets` for images of any size.
 
     Returns:
-        Float tensor of the same shape.
+        Nothing of its own.
 
     Raises:
         ValueError: the number of tokens is unknown, or does not fit `grid_size`.
@@ -50,9 +50,10 @@ class RelativePositionBias(Layer, Placed):
         2.1.
 
     Example:
-        >>> add = RelativePositionBias(grid_size=(2, 3))
-        >>> tuple(add(keras.random.normal((2, 4, 7, 7))).shape)
-        (2, 4, 7, 7)
+        >>> positions = RelativePositionBias(grid_size=(2, 3))
+        >>> attention = SelfAttention(4, positions=positions)
+        >>> tuple(attention(keras.random.normal((2, 7, 24))).shape)
+        (2, 7, 24)
     """
 
     def __init__(
@@ -69,8 +70,8 @@ class RelativePositionBias(Layer, Placed):
         self.resizing = resizing
         self.num_prefix_tokens = num_prefix_tokens
 
-    def build(self, scores_shape):
-        _, num_heads, _, tokens = scores_shape
+    def build(self, heads_shape):
+        _, tokens, num_heads, _ = heads_shape
         if tokens is not None or self.num_prefix_tokens is None:
             self.find_places((None, tokens))
             places = offset_places(self.grid_size, self.num_prefix_tokens)
@@ -82,20 +83,43 @@ class RelativePositionBias(Layer, Placed):
             initializer=initializer("zeros"),
         )
 
-    def biases(self, num_queries=None, offsets=None):
+    def check(self, tokens, grid_positions):
+        super().check(tokens, grid_positions)
+        if self.length is None and grid_positions is None:
+            raise ValueError(
+                f"{self.name} is for images of any size: pass the block or the "
+                "attention grid_positions, the output of PatchOffsets."
+            )
+
+    def biases(self, num_queries=None, grid_positions=None):
         """Returns the biases, a tensor (num_heads, queries, tokens)."""
-        if offsets is None:
+        if grid_positions is None:
             table, rows = self.table, self.rows
         else:
-            weights, rows = offsets
+            weights, rows = grid_positions
             table = ops.matmul(ops.cast(weights, self.compute_dtype), self.table)
         # In this order the tokens of a head lie behind one another.
         return ops.take(ops.transpose(table), rows[:num_queries], axis=1)
 
-    def call(self, scores, offsets=None):
-        if offsets is None:
-            self.check_places(scores[:, 0, 0])
-        return ops.add(scores, self.biases(ops.shape(scores)[2], offsets))
+    def scores(self, query, grid_positions):
+        biases = self.biases(ops.shape(query)[2], grid_positions)
+        return ops.cast(biases, query.dtype)
+
+    def shared(self, method=None):
+        """Returns the layer that gives all blocks their `grid_positions`."""
+        return PatchOffsets(
+            self.grid_size,
+            self.num_prefix_tokens,
+            method or self.resizing,
+            name="offsets",
+        )
+
+    def resized(self, grid_size, method=None):
+        """Returns the same of another grid, its own for images of any size."""
+        changes = {"resizing": method or self.resizing}
+        if grid_size != (None, None):
+            changes |= {"grid_size": grid_size, "num_prefix_tokens": None}
+        return type(self).from_config(self.get_config() | changes)
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.layers.base import Layer
+from keras_vit.layers.attention_positions import AttentionPositions
 from keras_vit.layers.patch_grid import at_grid, namespace_of
 from zoo.network import ROTARY_BASES, pair
 
@@ -90,75 +90,102 @@ def turns(*args, xp=np):
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class RotaryPositions(Layer):
-    """Computes the rotation of queries and keys for images of any size.
-
-    Blocks for images of one size compute it when they are built; here all of a model
-    share what is computed from the grid of the images.
+class RotaryPositions(AttentionPositions):
+    """Turns queries and keys by angles that their row and column give.
 
     Args:
-        kind: see `SelfAttention`'s `rotary`.
-        grid_size: int or (rows, columns) of the grid of patches that the model is of.
-        head_size: int, a multiple of 4.
-        num_prefix_tokens: int, the tokens before those of the patches.
-        rotary_grid: see `SelfAttention`.
-        rotary_base: see `SelfAttention`.
+        kind: `"dinov3"`, `"eva"`, `"axial"` or `"perception"`.
+        grid_size: None, int or (rows, columns) of the grid of patches; None in the
+            blocks of a model for images of any size.
+        num_registers: int, how many of the tokens before the patches are registers.
+        stretched_to: None, or the (rows, columns) of the grid to which the coordinates
+            are stretched, but for `"dinov3"`.
+        base: None, or the base of their frequencies; by default that of the kind, 100
+            of `"dinov3"` and `"axial"`, 10,000 of the others.
+        head_size: None, or int, a multiple of 4. Known from the tokens of a block.
+        num_prefix_tokens: None, or int, the tokens before those of the patches. Known
+            from the tokens of a block.
 
     Call arguments:
-        grid: what `PatchGrid` gives.
+        grid: what `PatchGrid` gives. One layer of a model for images of any size is
+            called with it, and hands `grid_positions` to all blocks.
 
     Returns:
         float32 tensor (2, tokens, head_size), the cosines and the sines of angles.
 
     Raises:
-        ValueError: an unknown kind, or a size of heads that is no multiple of 4.
+        ValueError: an unknown kind, or a size of heads that is no multiple of 4; or the
+            number of tokens is unknown, does not fit or changes.
 
     Source:
         See `keras_vit.layers.rotation.angles`.
 
     Example:
+        >>> attention = SelfAttention(2, positions=RotaryPositions("eva", (2, 3)))
+        >>> tuple(attention(keras.random.normal((2, 7, 24))).shape)
+        (2, 7, 24)
         >>> grid = PatchGrid(patch_size=16)(keras.ops.ones((2, 32, 48, 3)))
-        >>> layer = RotaryPositions("eva", (4, 4), head_size=8, num_prefix_tokens=1)
-        >>> tuple(layer(grid).shape)
+        >>> shared = RotaryPositions("eva", 4, head_size=8, num_prefix_tokens=1)
+        >>> tuple(shared(grid).shape)
         (2, 7, 8)
     """
 
     def __init__(
         self,
         kind,
-        grid_size,
-        head_size,
-        num_prefix_tokens=0,
-        rotary_grid=None,
-        rotary_base=None,
+        grid_size=None,
+        num_registers=0,
+        stretched_to=None,
+        base=None,
+        head_size=None,
+        num_prefix_tokens=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if kind not in _KINDS or head_size % 4:
+        if kind not in _KINDS:
             raise ValueError(
-                f"{self.name} knows the kinds {', '.join(_KINDS)} and heads whose size "
-                f"is a multiple of 4, got {kind!r} and {head_size}: pass such ones."
+                f"{self.name} knows the kinds {', '.join(_KINDS)}, got {kind!r}."
             )
         self.kind = kind
-        self.grid_size = pair(grid_size, "grid_size")
+        self.grid_size = None if grid_size is None else pair(grid_size, "grid_size")
+        self.num_registers = num_registers
+        self.stretched_to = None if stretched_to is None else tuple(stretched_to)
+        self.base = None if base is None else self._positive("base", base)
         self.head_size = head_size
         self.num_prefix_tokens = num_prefix_tokens
-        self.rotary_grid = None if rotary_grid is None else tuple(rotary_grid)
-        self.rotary_base = rotary_base
-        if rotary_base is not None:
-            self.rotary_base = self._positive("rotary_base", rotary_base)
+        if head_size is not None:
+            self._check_head_size()
+
+    def build(self, heads_shape):
+        if len(heads_shape) == 2:  # of a grid
+            return
+        self.head_size = heads_shape[-1]
+        self._check_head_size()
+        if self.grid_size is not None:
+            self.find_places(heads_shape)
+            self.turns = np.stack(self._turns(self.grid_size)).astype("float32")
+
+    def _check_head_size(self):
+        if self.head_size % 4:
+            raise ValueError(
+                f"{self.name} needs heads whose size is a multiple of 4, got "
+                f"{self.head_size}: pass another num_heads."
+            )
+
+    def _turns(self, grid_size, xp=np):
+        return turns(
+            self.kind,
+            grid_size,
+            self.head_size,
+            self.num_prefix_tokens,
+            self.stretched_to,
+            self.base,
+            xp=xp,
+        )
 
     def call(self, grid):
         def at(*grid_size):
-            both = turns(
-                self.kind,
-                grid_size,
-                self.head_size,
-                self.num_prefix_tokens,
-                self.rotary_grid,
-                self.rotary_base,
-                xp=namespace_of(*grid_size),
-            )
+            both = self._turns(grid_size, namespace_of(*grid_size))
             both = [ops.convert_to_tensor(one, dtype="float32") for one in both]
             return ops.stack(both)
 
@@ -169,6 +196,28 @@ class RotaryPositions(Layer):
         if None not in grid.shape:
             tokens = self.num_prefix_tokens + math.prod(grid.shape)
         return keras.KerasTensor((2, tokens, self.head_size), "float32")
+
+    def check(self, tokens, grid_positions):
+        super().check(tokens, grid_positions)
+        if self.grid_size is None and grid_positions is None:
+            raise ValueError(
+                f"{self.name} needs a grid_size; or pass the block or the attention "
+                "grid_positions, the output of RotaryPositions called with a grid."
+            )
+
+    def turned(self, heads, grid_positions, first_alone=False):
+        both = self.turns if grid_positions is None else grid_positions
+        return rotated(heads, self.kind, both[:, :1] if first_alone else both)
+
+    def shared(self, method=None):
+        """Returns the layer that gives all blocks their `grid_positions`."""
+        return type(self).from_config(self.get_config() | {"name": "rotation"})
+
+    def resized(self, grid_size, method=None):
+        """Returns the same of another grid, of none for images of any size."""
+        grid_size = None if grid_size == (None, None) else grid_size
+        changes = {"grid_size": grid_size, "num_prefix_tokens": None}
+        return type(self).from_config(self.get_config() | changes)
 
 
 def rotated(heads, kind, turns):

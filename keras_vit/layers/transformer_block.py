@@ -1,4 +1,4 @@
-"""The pre-norm transformer encoder block."""
+"""Transformer blocks, with norms before or after what is added to the tokens."""
 
 import keras
 
@@ -25,38 +25,29 @@ class TransformerBlock(Composite):
         stochastic_depth_rate: float in [0, 1), of both branches.
         activation: see `MLP`.
         layer_norm_epsilon: float, added to the variance by both norms.
-        relative_positions: see `SelfAttention`.
-        grid_size: see `SelfAttention`.
         layer_scale: None, or the float that the factors of each branch start with, see
             `LayerScale`.
         qkv_bias: see `SelfAttention`.
-        num_registers: see `SelfAttention`.
-        rotary: see `SelfAttention`.
-        rotary_grid: see `SelfAttention`.
-        rotary_base: see `SelfAttention`.
+        positions: see `SelfAttention`.
         attention_norm_inside: bool, whether `SelfAttention` normalises before its last
             projection.
         mlp_norm_inside: bool, whether `MLP` normalises its hidden numbers.
-        norm_after: bool, whether the norms come after the attention and the perceptron,
-            before what they give is added, and not before them.
-        relative_bias: see `SelfAttention`.
-        num_prefix_tokens: see `SelfAttention`.
-
-    Call arguments:
-        tokens, return_attention_weights, class_token_only, turns, offsets: see
-            `SelfAttention`.
-        training: bool, whether dropout and stochastic depth are on.
         remat: bool, whether training keeps the block's input alone and computes the
             rest once more for the gradient: less memory for a third more time, and the
             same gradients, whatever is dropped.
+
+    Call arguments:
+        tokens, return_attention_weights, class_token_only, grid_positions: see
+            `SelfAttention`.
+        training: bool, whether dropout and stochastic depth are on.
 
     Returns:
         See `SelfAttention`.
 
     Source:
         Paper section 3.1, equations 2 and 3; `encoderblock_0`, ... in released files;
-        with LayerScale: Touvron et al., arXiv 2103.17239, equation 4. Norms elsewhere:
-        `EvaBlock` and `EvaBlockPostNorm` of timm.
+        with LayerScale: Touvron et al., arXiv 2103.17239, equation 4. Norms inside:
+        `EvaBlock` of timm.
 
     Example:
         >>> block = TransformerBlock(num_heads=3, mlp_dim=768)
@@ -78,19 +69,12 @@ class TransformerBlock(Composite):
         stochastic_depth_rate=0.0,
         activation="gelu_tanh",
         layer_norm_epsilon=1e-6,
-        relative_positions=False,
-        grid_size=None,
         layer_scale=None,
         qkv_bias=True,
-        num_registers=0,
-        rotary="none",
-        rotary_grid=None,
+        positions=None,
         attention_norm_inside=False,
         mlp_norm_inside=False,
-        norm_after=False,
-        relative_bias=None,
-        num_prefix_tokens=None,
-        rotary_base=None,
+        remat=False,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -101,33 +85,21 @@ class TransformerBlock(Composite):
         self.stochastic_depth_rate = stochastic_depth_rate
         self.activation = activation
         self.layer_norm_epsilon = layer_norm_epsilon
-        self.relative_positions = relative_positions
         self.layer_scale = layer_scale
         self.qkv_bias = qkv_bias
-        self.num_registers = num_registers
-        self.rotary = rotary
-        self.rotary_base = rotary_base
         self.attention_norm_inside = attention_norm_inside
         self.mlp_norm_inside = mlp_norm_inside
-        self.norm_after = norm_after
-        self.relative_bias = relative_bias
+        self.remat = remat
 
         self.add_part(LayerNorm, "attention_norm", layer_norm_epsilon)
         self.add_part(
             SelfAttention,
             "attention",
             num_heads,
-            attention_dropout_rate,
-            relative_positions,
-            grid_size,
-            qkv_bias,
-            num_registers,
-            rotary,
-            rotary_grid,
-            layer_norm_epsilon if attention_norm_inside else None,
-            relative_bias,
-            num_prefix_tokens,
-            rotary_base,
+            dropout_rate=attention_dropout_rate,
+            qkv_bias=qkv_bias,
+            norm_epsilon=layer_norm_epsilon if attention_norm_inside else None,
+            positions=positions,
         )
         self.add_part(LayerNorm, "mlp_norm", layer_norm_epsilon)
         self.add_part(
@@ -147,16 +119,8 @@ class TransformerBlock(Composite):
         self.add_part(StochasticDepth, "stochastic_depth", stochastic_depth_rate)
 
     @property
-    def grid_size(self):
-        return self.attention.grid_size
-
-    @property
-    def rotary_grid(self):
-        return self.attention.rotary_grid
-
-    @property
-    def num_prefix_tokens(self):
-        return self.attention.num_prefix_tokens
+    def positions(self):
+        return self.attention.positions
 
     def build(self, tokens_shape):
         for name in self.parts:
@@ -164,24 +128,32 @@ class TransformerBlock(Composite):
                 part.build(tokens_shape)
         self.settle()
 
+    def attended(self, tokens, **options):
+        """Returns what attention adds to the tokens; `options` are its arguments."""
+        tokens = self.attention_norm(tokens, training=options["training"])
+        return self.attention(tokens, **options)
+
+    def transformed(self, tokens, training):
+        """Returns what the perceptron adds to the tokens."""
+        tokens = self.mlp_norm(tokens, training=training)
+        return self.mlp(tokens, training=training)
+
     def call(
         self,
         tokens,
         training=None,
         return_attention_weights=False,
         class_token_only=False,
-        remat=False,
-        turns=None,
-        offsets=None,
+        grid_positions=None,
     ):
         class_token_only |= self is forward_pass().class_token_block
 
         def encode(tokens):
-            return self._encode(tokens, training, class_token_only, turns, offsets)
+            return self._encode(tokens, training, class_token_only, grid_positions)
 
         if return_attention_weights:
             encode = with_attention_weights(encode, class_token_only)
-        if remat and training:
+        if self.remat and training:
             # How often `_encode` calls each layer that draws.
             uses = {
                 self.attention.dropout: 1,
@@ -194,33 +166,22 @@ class TransformerBlock(Composite):
             return watcher.block(encode, tokens)
         return encode(tokens)
 
-    def _encode(self, tokens, training, class_token_only, turns, offsets):
+    def _encode(self, tokens, training, class_token_only, grid_positions):
         watcher = forward_pass().watcher
         first_alone = class_token_only and not (watcher and watcher.all_tokens)
-        branch = tokens
-        if not self.norm_after:
-            branch = self.attention_norm(branch, training=training)
-        branch = self.attention(
-            branch,
+        branch = self.attended(
+            tokens,
             training=training,
             class_token_only=first_alone,
-            turns=turns,
-            offsets=offsets,
+            grid_positions=grid_positions,
         )
-        if self.norm_after:
-            branch = self.attention_norm(branch, training=training)
         branch = self.dropout(branch, training=training)
         if self.attention_scale is not None:
             branch = self.attention_scale(branch)
         if first_alone:
             tokens = tokens[:, :1]
         tokens = tokens + self.stochastic_depth(branch, training=training)
-        branch = tokens
-        if not self.norm_after:
-            branch = self.mlp_norm(branch, training=training)
-        branch = self.mlp(branch, training=training)
-        if self.norm_after:
-            branch = self.mlp_norm(branch, training=training)
+        branch = self.transformed(tokens, training)
         if self.mlp_scale is not None:
             branch = self.mlp_scale(branch)
         tokens = tokens + self.stochastic_depth(branch, training=training)
@@ -228,5 +189,40 @@ class TransformerBlock(Composite):
             watcher.tokens(tokens)
         return tokens[:, :1] if class_token_only and not first_alone else tokens
 
-    def compute_output_spec(self, tokens, *args, remat=False, **kwargs):
+    def compute_output_spec(self, tokens, *args, **kwargs):
         return self.attention.compute_output_spec(tokens, *args, **kwargs)
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class PostNormBlock(TransformerBlock):
+    """A `TransformerBlock` whose norms come after the attention and the perceptron.
+
+    What they give is added to the tokens.
+
+    Args:
+        num_heads: int, divides the size of a token.
+        mlp_dim: int, the size of the perceptron's hidden layer.
+        **others: see `TransformerBlock`.
+
+    Call arguments:
+        See `TransformerBlock`.
+
+    Returns:
+        See `SelfAttention`.
+
+    Source:
+        `EvaBlockPostNorm` of timm.
+
+    Example:
+        >>> block = PostNormBlock(num_heads=3, mlp_dim=768)
+        >>> tuple(block(keras.random.normal((2, 7, 192))).shape)
+        (2, 7, 192)
+    """
+
+    def attended(self, tokens, **options):
+        tokens = self.attention(tokens, **options)
+        return self.attention_norm(tokens, training=options["training"])
+
+    def transformed(self, tokens, training):
+        tokens = self.mlp(tokens, training=training)
+        return self.mlp_norm(tokens, training=training)

@@ -101,8 +101,9 @@ def build(
             grid_size,
             dropout_rate=dropout_rate,
             stochastic_depth_rate=stochastic_depth_rate * depth,
+            remat=remat,
             name=f"encoder_block_{index}",
-        )(tokens, remat=remat)
+        )(tokens)
 
     # Equation 4: the norm and what it is the norm of; then the head.
     if not config.final_norm:
@@ -141,30 +142,43 @@ def _norm(config, name):
 
 def _block(config, grid_size, **options):
     """The block of a network: its norms, attention and perceptron."""
-    relative = config.position_embedding == "relative"
-    biased = config.relative_position_bias
-    placed = relative or biased or config.rotary != "none"
     # Where the file or the config only says that there are factors.
     layer_scale = 1e-5 if config.layer_scale is True else config.layer_scale
-    return layers.TransformerBlock(
+    kind = (
+        layers.PostNormBlock if config.norm_after_branches else layers.TransformerBlock
+    )
+    return kind(
         num_heads=config.num_heads,
         mlp_dim=config.mlp_dim,
         activation=config.activation,
         layer_norm_epsilon=config.layer_norm_epsilon,
-        relative_positions=relative,
-        grid_size=grid_size if placed else None,
-        num_registers=config.num_registers + config.distillation_token,
-        rotary=config.rotary,
-        rotary_grid=config.rotary_grid,
-        rotary_base=config.rotary_base,
-        attention_norm_inside=config.attention_norm_inside,
-        mlp_norm_inside=config.mlp_norm_inside,
-        norm_after=config.norm_after_branches,
         layer_scale=layer_scale or None,
         qkv_bias=config.qkv_bias,
-        relative_bias=config.relative_position_resizing if biased else None,
+        positions=_attention_positions(config, grid_size),
+        attention_norm_inside=config.attention_norm_inside,
+        mlp_norm_inside=config.mlp_norm_inside,
         **options,
     )
+
+
+def _attention_positions(config, grid_size):
+    """How the places of tokens enter the attention of a block, None for not at all."""
+    num_registers = config.num_registers + config.distillation_token
+    if config.position_embedding == "relative":
+        return layers.RelativePositionEmbedding()
+    if config.relative_position_bias:
+        return layers.RelativePositionBias(
+            grid_size, num_registers, config.relative_position_resizing
+        )
+    if config.rotary != "none":
+        return layers.RotaryPositions(
+            config.rotary,
+            grid_size,
+            num_registers,
+            config.rotary_grid,
+            config.rotary_base,
+        )
+    return None
 
 
 def _pooling(config, kind, prefix, options):

@@ -76,8 +76,10 @@ def at_image_size(model, image_size, position_embedding_method=None):
             f"position_embedding_method: unknown method {position_embedding_method!r}, "
             f"choose from {METHODS}."
         )
-    blocks = layers_of(model, layers.TransformerBlock)
-    if any(block.relative_positions for block in blocks):
+    if any(
+        isinstance(block.positions, layers.RelativePositionEmbedding)
+        for block in layers_of(model, layers.TransformerBlock)
+    ):
         raise ValueError(
             f"The model {model.name} has embeddings of relative positions, which "
             "belong to one number of tokens: build and train it at the image size that "
@@ -126,9 +128,10 @@ class _Copies:
         if None not in model.input_shape[1:3]:
             self.old_grid = grid_size(model)
         self.grid = None
-        # Of a copy for images of any size: what its `PatchEncoder` takes, the outputs
-        # of `PatchGrid`, of `RotaryPositions` and of `PatchOffsets`.
-        self.images = self.patch_grid = self.turns = self.offsets = None
+        # Of a copy for images of any size: what its `PatchEncoder` takes, the output of
+        # `PatchGrid`, and by kind of positions what is computed of it.
+        self.images = self.patch_grid = None
+        self.grid_positions = {}
         self.copies = {}
 
     def of_model(self, model, images):
@@ -158,39 +161,18 @@ class _Copies:
         if self.old_grid != self.grid and ANY_SIZE in (self.old_grid, self.grid):
             if isinstance(layer, (*_POSITIONS, layers.PatchMap)):
                 kwargs["grid"] = self._patch_grid()
-            if _is_rotary(layer):
-                kwargs["turns"] = self._turns(layer, *args)
-            if _is_biased(layer):
-                kwargs["offsets"] = self._offsets(layer)
+            if _positions_of(layer) is not None:
+                kwargs["grid_positions"] = self._grid_positions(_positions_of(layer))
             kwargs = {name: one for name, one in kwargs.items() if one is not None}
         return copy(*args, **kwargs)
 
-    def _turns(self, layer, tokens, *_):
-        # All of a model turn alike.
-        if self.turns is None and self.grid == ANY_SIZE:
-            attention = getattr(layer, "attention", layer)
-            self.turns = layers.RotaryPositions(
-                layer.rotary,
-                layer.grid_size,
-                tokens.shape[-1] // layer.num_heads,
-                attention.num_prefix_tokens,
-                layer.rotary_grid,
-                layer.rotary_base,
-                name="rotation",
-            )(self._patch_grid())
-        return self.turns
-
-    def _offsets(self, layer):
-        # All of a model are resized alike.
-        if self.offsets is None and self.grid == ANY_SIZE:
-            bias = getattr(layer, "attention", layer).position_bias
-            self.offsets = layers.PatchOffsets(
-                bias.grid_size,
-                bias.num_prefix_tokens,
-                self.method or bias.resizing,
-                name="offsets",
-            )(self._patch_grid())
-        return self.offsets
+    def _grid_positions(self, positions):
+        # All blocks of a model share them.
+        kind = type(positions)
+        if self.grid == ANY_SIZE and kind not in self.grid_positions:
+            shared = positions.shared(self.method)
+            self.grid_positions[kind] = shared(self._patch_grid())
+        return self.grid_positions.get(kind)
 
     def _patch_grid(self):
         if self.patch_grid is None and self.grid == ANY_SIZE:
@@ -229,17 +211,15 @@ class _Copies:
             if self.grid == ANY_SIZE:
                 config["grid_size"] = own = layer.grid_size or self.old_grid
                 config["num_prefix_tokens"] = layer.length - math.prod(own)
-        elif isinstance(layer, (Placed, layers.TransformerBlock)) and (
-            config.get("grid_size")
-            or _is_rotary(layer)
-            or isinstance(layer, layers.PatchMap)
+        elif (positions := _positions_of(layer)) is not None:
+            config["positions"] = positions.resized(self.grid, self.method)
+        elif isinstance(layer, layers.PatchMap) or (
+            isinstance(layer, Placed)
+            and layer.grid_size is not None
+            # One for images of any size is of the grid that it is stretched from.
+            and not isinstance(layer, layers.RotaryPositions)
         ):
-            if _is_biased(layer):
-                config["relative_bias"] = self.method or layer.relative_bias
-            if self.grid != ANY_SIZE:
-                config["grid_size"] = self.grid
-            elif not _is_biased(layer):
-                config["grid_size"] = None
+            config["grid_size"] = None if self.grid == ANY_SIZE else self.grid
         return type(layer).from_config(config)
 
     def _set_grid(self, counts):
@@ -306,15 +286,12 @@ class _Copies:
 
 def _depends_on_grid(layer):
     of_grid = isinstance(layer, (*_POSITIONS, layers.PatchMap))
-    return of_grid or _is_rotary(layer) or _is_biased(layer)
+    return of_grid or _positions_of(layer) is not None
 
 
-def _is_rotary(layer):
-    return isinstance(layer, _ATTENTIVE) and layer.rotary != "none"
-
-
-def _is_biased(layer):
-    return isinstance(layer, _ATTENTIVE) and layer.relative_bias is not None
+def _positions_of(layer):
+    """Returns the positions in the attention of a layer, or None."""
+    return layer.positions if isinstance(layer, _ATTENTIVE) else None
 
 
 def _as_float(value):

@@ -1,6 +1,7 @@
 """The released arrays of a Vision Transformer: their places in a model."""
 
 import zoo
+from keras_vit.layers import PostNormBlock, RelativePositionBias, RotaryPositions
 from keras_vit.structure import (
     bits_of,
     check_model,
@@ -62,7 +63,7 @@ _LAYERS = {
             **_rename(f"{_ATTENTION}/value", "attention.value", _DENSE),
             **_rename(f"{_ATTENTION}/out", "attention.out", _DENSE),
             **_rename(f"{_ATTENTION}/LayerNorm_0", "attention.norm", _NORM),
-            f"{_ATTENTION}/{RELATIVE_BIAS}": "attention.position_bias.table",
+            f"{_ATTENTION}/{RELATIVE_BIAS}": "attention.positions.table",
             **_rename("LayerScale_0", "attention_scale", {"scale": "gamma"}),
             **_rename("LayerNorm_2", "mlp_norm", _NORM),
             **_rename("MlpBlock_3/Dense_0", "mlp.expand", _DENSE),
@@ -133,7 +134,7 @@ def _has_relative_alone(model):
     names = {layer.name for layer in model.layers}
     others = [name for name in names if "position_embedding" in name]
     block = model.get_layer("encoder_block_0")
-    relative = block.rotary != "none" or block.relative_bias is not None
+    relative = isinstance(block.positions, (RotaryPositions, RelativePositionBias))
     return relative and not others
 
 
@@ -167,14 +168,15 @@ def families(model):
     found = {
         "qkv_bias": block.qkv_bias,
         "final_norm": "no_encoder_norm" not in names,
-        "norm_after_branches": block.norm_after,
-        "rotary": block.rotary,
-        "rotary_grid": block.rotary_grid,
-        "rotary_base": block.rotary_base,
+        "norm_after_branches": isinstance(block, PostNormBlock),
     }
-    if block.relative_bias is not None:
+    if isinstance(block.positions, RotaryPositions):
+        found["rotary"] = block.positions.kind
+        found["rotary_grid"] = block.positions.stretched_to
+        found["rotary_base"] = block.positions.base
+    if isinstance(block.positions, RelativePositionBias):
         found["relative_position_bias"] = True
-        found["relative_position_resizing"] = block.relative_bias
+        found["relative_position_resizing"] = block.positions.resizing
     if _has_relative_alone(model):
         return found | {"tokens_with_positions": "none"}
     positions = model.get_layer("position_embedding")
@@ -189,9 +191,9 @@ def families(model):
 def grid_of(model):
     """Returns the (rows, columns) of patches that a model's positions are of."""
     if _has_relative_alone(model):
-        block = model.get_layer("encoder_block_0")
+        positions = model.get_layer("encoder_block_0").positions
         # Of images of any size, one layer has the rotation of all blocks.
-        return block.grid_size or model.get_layer("rotation").grid_size
+        return positions.grid_size or model.get_layer("rotation").grid_size
     return model.get_layer("position_embedding").grid_size
 
 

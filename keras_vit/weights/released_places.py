@@ -186,7 +186,10 @@ def _is_made(layer, place):
         if declared and getattr(layer, part, None) is None:
             return False
         layer = getattr(layer, part, None)
-    return name != "bias" or not parents or getattr(layer, "use_bias", True)
+    if name == "bias" and parents:
+        return getattr(layer, "use_bias", True)
+    # Positions of another kind than biases have no table.
+    return name != "table" or hasattr(layer, "table")
 
 
 def _at(model, layer, place):

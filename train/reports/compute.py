@@ -50,7 +50,8 @@ def _convolution(layer, input_shape):
 def _attention(layer, input_shape):
     _, tokens, hidden_size = input_shape
     # Scores and their weighted sum; then the scores of relative positions.
-    products = 3 if layer.relative_positions else 2
+    embedded = isinstance(layer.positions, keras_vit.layers.RelativePositionEmbedding)
+    products = 3 if embedded else 2
     # Query, key, value and output.
     return 4 * tokens * hidden_size**2 + products * tokens**2 * hidden_size
 

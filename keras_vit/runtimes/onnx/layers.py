@@ -158,7 +158,7 @@ def _rotary_positions(graph, layer, grid, name, **_):
     """Adds the cosines and the sines of a grid, (tokens, 1, head_size) each."""
     sides = _sides(graph, grid, 0, 1)
     size, prefix = layer.head_size, layer.num_prefix_tokens
-    stretch, base = layer.rotary_grid, layer.rotary_base
+    stretch, base = layer.stretched_to, layer.base
     both = turns(layer.kind, sides, size, prefix, stretch, base, xp=Arrays(graph))
     float32 = graph.onnx.TensorProto.FLOAT
     both = [graph.node("Cast", one[:, None].name, to=float32) for one in both]
@@ -193,31 +193,32 @@ def _layer_norm(graph, layer, value, name, **_):
 
 
 def _block(
-    graph, block, tokens, name, *, class_token_only=False, turns=None, offsets=None, **_
+    graph, block, tokens, name, *, class_token_only=False, grid_positions=None, **_
 ):
+    norms_after = isinstance(block, layers.PostNormBlock)
+
     def normed(value, part, is_there):
         norm = getattr(block, part)
         return _layer_norm(graph, norm, value, f"{name}/{part}") if is_there else value
 
-    before, after = not block.norm_after, block.norm_after
-    branch = normed(tokens, "attention_norm", before)
+    branch = normed(tokens, "attention_norm", not norms_after)
     branch = _attention(
         graph,
         block.attention,
         branch,
         f"{name}/attention",
-        class_token_only,
-        turns,
-        offsets,
+        class_token_only=class_token_only,
+        grid_positions=grid_positions,
     )
-    branch = normed(branch, "attention_norm", after)
+    branch = normed(branch, "attention_norm", norms_after)
     if block.attention_scale is not None:
         branch = _layer_scale(graph, block.attention_scale, branch, f"{name}/scale_0")
     if class_token_only:
         tokens = _tokens(graph, tokens, 0, 1)
     tokens = graph.node("Add", tokens, branch)
-    branch = _mlp(graph, block.mlp, normed(tokens, "mlp_norm", before), f"{name}/mlp")
-    branch = normed(branch, "mlp_norm", after)
+    branch = normed(tokens, "mlp_norm", not norms_after)
+    branch = _mlp(graph, block.mlp, branch, f"{name}/mlp")
+    branch = normed(branch, "mlp_norm", norms_after)
     if block.mlp_scale is not None:
         branch = _layer_scale(graph, block.mlp_scale, branch, f"{name}/scale_1")
     return graph.node("Add", tokens, branch)
@@ -250,37 +251,39 @@ def _tokens(graph, tokens, start, end, axis=1):
     return graph.node("Slice", tokens, *ends, axes)
 
 
-def _attention(graph, layer, tokens, name, class_token_only, turns, offsets):
+def _attention(graph, layer, tokens, name, *, class_token_only, grid_positions):
     queries = _tokens(graph, tokens, 0, 1) if class_token_only else tokens
     head_size = layer.query.units // layer.num_heads
+    if type(layer.positions) not in _POSITIONS:
+        raise ValueError(
+            f"{name} has positions that are a {type(layer.positions).__name__}, which "
+            "the ONNX exporter does not know: use positions of keras_vit.layers."
+        )
+    turned, added = _POSITIONS[type(layer.positions)]
 
     def heads(part, value, *axes):
         value = _dense(graph, getattr(layer, part), value, f"{name}/{part}")
         value = graph.reshape(value, 0, 0, layer.num_heads, head_size)
-        if layer.rotary != "none" and part != "value":
+        if part != "value" and turned:
             first_alone = part == "query" and class_token_only
-            value = _rotated(graph, layer, value, first_alone, turns)
+            value = turned(graph, layer.positions, value, first_alone, grid_positions)
         return graph.transpose(value, *axes)
 
     scale = graph.weight(f"scale/{head_size}", np.float32(head_size**-0.5))
     query = graph.node("Mul", heads("query", queries, 0, 2, 1, 3), scale)
     scores = graph.node("MatMul", query, heads("key", tokens, 0, 2, 3, 1))
-    if layer.relative_positions:
-        keys_at = np.arange(layer.length)
-        queries_at = keys_at[:1] if class_token_only else keys_at
-        rows = graph.integers(queries_at[:, None] - keys_at + layer.length - 1)
-        [offsets] = graph.weights(name, layer, "offset_embedding")
-        keys = graph.node("Gather", offsets, rows, axis=0)
-        offset_scores = graph.node("Einsum", query, keys, equation="bhqd,qkd->bhqk")
-        scores = graph.node("Add", scores, offset_scores)
-    if layer.position_bias is not None:
-        scores = _position_bias(
-            graph,
-            layer.position_bias,
+    if added:
+        scores = graph.node(
+            "Add",
             scores,
-            f"{name}/position_bias",
-            num_queries=1 if class_token_only else None,
-            offsets=offsets,
+            added(
+                graph,
+                layer.positions,
+                query,
+                f"{name}/positions",
+                1 if class_token_only else None,
+                grid_positions,
+            ),
         )
     weights = graph.wide("Softmax", scores, axis=-1)
     mixed = graph.node("MatMul", weights, heads("value", tokens, 0, 2, 1, 3))
@@ -291,24 +294,34 @@ def _attention(graph, layer, tokens, name, class_token_only, turns, offsets):
     return _dense(graph, layer.out, mixed, f"{name}/out")
 
 
-def _position_bias(graph, layer, scores, name, *, num_queries=None, offsets=None, **_):
-    if offsets is None:
+def _embeddings_of_offsets(graph, layer, query, name, num_queries, *_):
+    """Adds what a `RelativePositionEmbedding` adds to scores."""
+    [table] = graph.weights(name, layer, "offset_embedding")
+    rows = graph.integers(layer.rows(num_queries))
+    keys = graph.node("Gather", table, rows, axis=0)
+    return graph.node("Einsum", query, keys, equation="bhqd,qkd->bhqk")
+
+
+def _biases_of_offsets(graph, layer, query, name, num_queries, grid_positions):
+    """Adds what a `RelativePositionBias` adds to scores."""
+    if grid_positions is None:
         table = graph.weight(f"{name}/table", keras.ops.transpose(layer.table))
         rows = graph.integers(layer.rows[:num_queries])
     else:
-        weights, rows = offsets
+        weights, rows = grid_positions
         table = graph.weight(f"{name}/table", layer.table, half=False)
         table = graph.transpose(graph.node("MatMul", weights, table), 1, 0)
         table = graph.cast(table, "FLOAT16")
         if num_queries is not None:
             rows = _tokens(graph, rows, 0, num_queries, axis=0)
-    return graph.node("Add", scores, graph.node("Gather", table, rows, axis=1))
+    return graph.node("Gather", table, rows, axis=1)
 
 
-def _rotated(graph, layer, heads, first_alone, turned):
-    size = layer.query.units // layer.num_heads
-    name = f"rotation/{layer.rotary}/{size}"
-    if turned is None:
+def _rotated(graph, layer, heads, first_alone, grid_positions):
+    """Adds queries or keys as `RotaryPositions` turn them."""
+    size = layer.head_size
+    name = f"rotation/{layer.kind}/{size}"
+    if grid_positions is None:
         first = "first" if first_alone else "all"
         values = layer.turns[:, : 1 if first_alone else None, None]
         cosine, sine = (
@@ -316,16 +329,26 @@ def _rotated(graph, layer, heads, first_alone, turned):
             for kind, part in zip(("cosine", "sine"), values, strict=True)
         )
     else:
-        cosine, sine = turned
+        cosine, sine = grid_positions
         if first_alone:
-            cosine, sine = (_tokens(graph, one, 0, 1, axis=0) for one in turned)
+            cosine, sine = (_tokens(graph, one, 0, 1, axis=0) for one in grid_positions)
     # What the rotation of a unit vector by a right angle is, of each of them.
     ones = np.eye(size, dtype="float32")[None, None]
     right = np.stack([np.zeros((1, size)), np.ones((1, size))])
-    partners = keras.ops.convert_to_numpy(rotated(ones, layer.rotary, right))[0, 0]
+    partners = keras.ops.convert_to_numpy(rotated(ones, layer.kind, right))[0, 0]
     partners = graph.weight(f"{name}/partners", partners)
     turned = graph.node("Mul", graph.node("MatMul", heads, partners), sine)
     return graph.node("Add", graph.node("Mul", heads, cosine), turned)
+
+
+# The class of an attention's positions -> what turns queries and keys, and what is
+# added to scores.
+_POSITIONS = {
+    type(None): (None, None),
+    layers.RelativePositionEmbedding: (None, _embeddings_of_offsets),
+    layers.RelativePositionBias: (None, _biases_of_offsets),
+    layers.RotaryPositions: (_rotated, None),
+}
 
 
 def _attention_pooling(graph, layer, value, name, **_):
@@ -497,10 +520,10 @@ FUNCTIONS = {
     layers.PatchPooling: _mean,
     layers.PreActivationUnit: _pre_activation_unit,
     layers.RegisterTokens: _registers,
-    layers.RelativePositionBias: _position_bias,
     layers.ResidualUnit: _residual_unit,
     layers.RotaryPositions: _rotary_positions,
     layers.StdConv2D: _convolution,
+    layers.PostNormBlock: _block,
     layers.TransformerBlock: _block,
     keras.layers.Dense: _dense,
     keras.layers.Dropout: _same,

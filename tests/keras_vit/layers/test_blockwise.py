@@ -10,6 +10,7 @@ import pytest
 from harness import normal
 
 import keras_vit
+from keras_vit import layers
 from keras_vit.layers import attention, blockwise
 from keras_vit.layers.forward_pass import running
 
@@ -82,11 +83,13 @@ def test_a_graph_goes_with_its_predictor(block_size):
 
 
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
-@pytest.mark.parametrize("arguments", [{}, {"rotary": "dinov3", "grid_size": (2, 3)}])
-def test_layer(policy, arguments, block_size):
+@pytest.mark.parametrize("rotary", [False, True])
+def test_layer(policy, rotary, block_size):
     # The gradient of a key's bias is zero, and found as what roundings leave.
-    arguments = {**arguments, "qkv_bias": "query and value"}
-    layer = keras_vit.layers.SelfAttention(3, dtype=policy, **arguments)
+    positions = layers.RotaryPositions("dinov3", (2, 3)) if rotary else None
+    layer = layers.SelfAttention(
+        3, qkv_bias="query and value", positions=positions, dtype=policy
+    )
     tokens = normal((2, 7, 24))
     layer.build(tokens.shape)
 
@@ -125,10 +128,11 @@ def test_where_all_scores_are_computed_at_once(block_size):
     assert loops(plain, length=2) == loops(plain, length=None) == 0
     with running(whole_scores=True):
         assert loops(plain) == 0
-    with_offsets = keras_vit.layers.SelfAttention(3, relative_positions=True)
-    assert loops(with_offsets) == 0
-    with_biases = {"relative_bias": "bilinear", "grid_size": (2, 3)}
-    assert loops(keras_vit.layers.SelfAttention(3, **with_biases)) == 0
+    for positions in (
+        layers.RelativePositionEmbedding(),
+        layers.RelativePositionBias((2, 3)),
+    ):
+        assert loops(layers.SelfAttention(3, positions=positions)) == 0
 
 
 def test_exports_have_no_loop(block_size, monkeypatch):

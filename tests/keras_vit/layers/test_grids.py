@@ -79,7 +79,9 @@ def test_rows_and_columns(method):
 @pytest.mark.parametrize("reference", [None, (3, 6)])
 @pytest.mark.parametrize("kind", ["eva", "perception", "dinov3"])
 def test_rotations(kind, reference):
-    layer = layers.RotaryPositions(kind, OWN, 8, 2, reference)
+    layer = layers.RotaryPositions(
+        kind, OWN, stretched_to=reference, head_size=8, num_prefix_tokens=2
+    )
     assert layer(keras.Input(batch_shape=(None, None))).shape == (2, None, 8)
     assert layer(keras.Input(batch_shape=(2, 3))).shape == (2, 8, 8)
     for function in in_graph(layer):
@@ -106,7 +108,7 @@ def test_offsets(method, prefix):
             wanted = resize_relative(table, OWN, grid, method)
             close(weights @ table, wanted, 1e-6)
             of_grid = layers.RelativePositionBias(grid, max(prefix - 1, 0))
-            of_grid.build((None, 3, *rows.shape))
+            of_grid.build((None, len(rows), 3, 8))
             np.testing.assert_array_equal(rows, of_grid.rows)
 
 
@@ -150,10 +152,21 @@ def test_configurations():
             "grid_size": (4, 6),
             "head_size": 8,
             "num_prefix_tokens": 2,
-            "rotary_grid": (4, 4),
-            "rotary_base": 50.0,
+            "num_registers": 1,
+            "stretched_to": (4, 4),
+            "base": 50.0,
         },
     )
+    check_config(
+        layers.RelativePositionBias,
+        {
+            "grid_size": (2, 3),
+            "num_registers": 1,
+            "resizing": "bicubic",
+            "num_prefix_tokens": 2,
+        },
+    )
+    check_config(layers.RelativePositionEmbedding, {})
 
 
 def test_what_is_missing_is_named():
@@ -161,12 +174,10 @@ def test_what_is_missing_is_named():
     grid = keras.Input(batch_shape=(None, None))
     with pytest.raises(ValueError, match="known number of tokens.*num_prefix_tokens"):
         AddPositionEmbs(OWN)(tokens, grid=grid)
-    attention = layers.SelfAttention(2, rotary="eva")
-    with pytest.raises(
-        ValueError, match="rotary positions, which need a grid_size, or"
-    ):
+    attention = layers.SelfAttention(2, positions=layers.RotaryPositions("eva"))
+    with pytest.raises(ValueError, match="needs a grid_size; or pass the block or"):
         attention(tokens)
-    turns = layers.RotaryPositions("eva", OWN, 4)(grid)
-    assert attention(tokens, turns=turns).shape == tokens.shape
+    turns = layers.RotaryPositions("eva", OWN, head_size=4, num_prefix_tokens=0)(grid)
+    assert attention(tokens, grid_positions=turns).shape == tokens.shape
     with pytest.raises(ValueError, match="no grid_size: pass it, or call the layer"):
         PatchMap()(tokens)

@@ -29,6 +29,21 @@ from keras_vit.layers.mlp import gelu
 
 HE_NORMAL = keras.initializers.serialize(keras.initializers.get("he_normal"))
 
+serialized = keras.saving.serialize_keras_object
+BLOCK = {
+    "num_heads": 3,
+    "mlp_dim": 40,
+    "dropout_rate": 0.2,
+    "attention_dropout_rate": 0.3,
+    "stochastic_depth_rate": 0.4,
+    "activation": "gelu",
+    "layer_norm_epsilon": 0.1,
+    "layer_scale": 0.1,
+    "qkv_bias": False,
+    "attention_norm_inside": True,
+    "mlp_norm_inside": True,
+    "remat": True,
+}
 LAYERS = {
     "PatchEncoder": (
         {
@@ -120,36 +135,18 @@ LAYERS = {
         (2, 7, 24),
         {"num_weights": 3},
     ),
-    "RelativePositionBias": (
-        {
-            "grid_size": (2, 3),
-            "num_registers": 1,
-            "resizing": "bicubic",
-            "num_prefix_tokens": 2,
-        },
-        (2, 4, 8, 8),
-        (2, 4, 8, 8),
-        {"num_weights": 1},
-    ),
     "LayerNorm": ({"epsilon": 0.1}, (2, 7, 24), (2, 7, 24), {"num_weights": 2}),
     "SelfAttention": (
         {
             "num_heads": 3,
             "dropout_rate": 0.4,
-            "relative_positions": True,
-            "grid_size": (2, 3),
             "qkv_bias": "query and value",
-            "num_registers": 1,
-            "rotary": "eva",
-            "rotary_grid": (4, 4),
-            "rotary_base": 50.0,
             "norm_epsilon": 0.1,
-            "relative_bias": "bilinear",
-            "num_prefix_tokens": 1,
+            "positions": serialized(layers.RelativePositionBias((2, 3))),
         },
         (2, 7, 24),
         (2, 7, 24),
-        {"num_weights": 11, "random_in_training": True},
+        {"num_weights": 10, "random_in_training": True},
     ),
     "MLP": (
         {
@@ -169,34 +166,17 @@ LAYERS = {
         {"num_weights": 0, "random_in_training": True},
     ),
     "TransformerBlock": (
-        {
-            "num_heads": 3,
-            "mlp_dim": 40,
-            "dropout_rate": 0.2,
-            "attention_dropout_rate": 0.3,
-            "stochastic_depth_rate": 0.4,
-            "activation": "gelu",
-            "layer_norm_epsilon": 0.1,
-            "relative_positions": True,
-            "grid_size": (2, 3),
-            "layer_scale": 0.1,
-            "qkv_bias": False,
-            "num_registers": 1,
-            "rotary": "dinov3",
-            "rotary_grid": (4, 4),
-            "rotary_base": 50.0,
-            "attention_norm_inside": True,
-            "mlp_norm_inside": True,
-            "norm_after": True,
-            "relative_bias": "geometric",
-            "num_prefix_tokens": 1,
-        },
+        BLOCK
+        | {"positions": serialized(layers.RotaryPositions("dinov3", (2, 3), base=50))},
         (2, 7, 24),
         (2, 7, 24),
-        {
-            "num_weights": 21,
-            "random_in_training": True,
-        },
+        {"num_weights": 19, "random_in_training": True},
+    ),
+    "PostNormBlock": (
+        BLOCK | {"positions": serialized(layers.RelativePositionEmbedding())},
+        (2, 7, 24),
+        (2, 7, 24),
+        {"num_weights": 20, "random_in_training": True},
     ),
     "StdConv2D": (
         {
@@ -235,7 +215,8 @@ LAYERS = {
 
 def test_every_public_layer_is_here():
     # Whose outputs are of no image: tests/keras_vit/layers/test_grids.py.
-    others = {"PatchGrid", "PatchOffsets", "RotaryPositions"}
+    others = {"PatchGrid", "PatchOffsets", "RotaryPositions", "RelativePositionBias"}
+    others |= {"RelativePositionEmbedding"}
     assert LAYERS.keys() == set(layers.__all__) - others
 
 
@@ -252,29 +233,20 @@ def test_common_behaviour(name, tmp_path):
     )
 
 
-@pytest.mark.parametrize("relative_bias", [None, "geometric"])
-def test_attention_as_released(relative_bias, tmp_path):
+@pytest.mark.parametrize("biased", [False, True])
+def test_attention_as_released(biased, tmp_path):
     """In the fused form where a backend has one, with biases of offsets too."""
     init_arguments, input_shape, output_shape, options = LAYERS["SelfAttention"]
-    released = {
-        "relative_positions": False,
-        "grid_size": relative_bias and (2, 3),
-        "qkv_bias": True,
-        "num_registers": 0,
-        "rotary": "none",
-        "rotary_grid": None,
-        "rotary_base": 50.0,
-        "norm_epsilon": None,
-        "relative_bias": relative_bias,
-    }
-    init_arguments = init_arguments | released
+    init_arguments = init_arguments | {"qkv_bias": True, "norm_epsilon": None}
+    if not biased:
+        init_arguments["positions"] = None
 
     def make(**kwargs):
         return built(layers.SelfAttention(**init_arguments, **kwargs), *input_shape)
 
     tokens = normal(input_shape)
     layer = make()
-    assert len(layer.trainable_variables) == (8 if relative_bias is None else 9)
+    assert len(layer.trainable_variables) == 8 + biased
     check_shapes(layers.SelfAttention(**init_arguments), input_shape, output_shape)
     check_saving(layer, tokens, tmp_path / "layer.keras")
     check_dtype_policies(make, tokens)
@@ -490,11 +462,9 @@ def test_remat_has_the_same_gradients(class_token_only):
             self.built = True
 
         def call(self, tokens, training):
+            self.block.remat = self.remat
             return self.block(
-                tokens,
-                training=training,
-                class_token_only=class_token_only,
-                remat=self.remat,
+                tokens, training=training, class_token_only=class_token_only
             )
 
         def compute_output_shape(self, shape):
@@ -610,9 +580,8 @@ def test_the_slope_of_gelu_in_float16_is_a_number():
 def test_attention_weights_of_symbolic_tokens(name):
     init_arguments, *_ = LAYERS[name]
     # The number of tokens may be unknown where positions have no part in it.
-    without = {"relative_positions": False, "rotary": "none", "relative_bias": None}
     layer = getattr(layers, name)(
-        **init_arguments | without | {"grid_size": None}, dtype="mixed_bfloat16"
+        **init_arguments | {"positions": None}, dtype="mixed_bfloat16"
     )
     tokens = keras.Input((None, 24))
     output, weights = layer(tokens, return_attention_weights=True)
@@ -686,8 +655,8 @@ def test_a_block_with_layer_scale_and_without_biases():
 @pytest.mark.parametrize("kind", ["eva", "perception", "dinov3"])
 def test_rotary_positions(kind):
     """What attends to what depends on the offset of two patches alone."""
-    options = {"grid_size": (3, 4), "rotary": kind, "num_registers": 2}
-    layer = built(keras_vit.layers.SelfAttention(2, **options), None, 15, 24)
+    positions = layers.RotaryPositions(kind, (3, 4), num_registers=2)
+    layer = built(layers.SelfAttention(2, positions=positions), None, 15, 24)
     tokens = np.tile(normal((1, 1, 24)), (1, 15, 1))
     _, weights = layer(tokens, return_attention_weights=True)
     scores = np.log(numpy(weights))[0, :, 3:, 3:].reshape(2, 3, 4, 3, 4)
@@ -703,51 +672,50 @@ def test_rotary_positions(kind):
             other[:, rows:, columns:], first[:, :height, :width], atol=1e-4
         )
     assert np.ptp(scores[:, 0, 0]) > 1e-3
-    with pytest.raises(ValueError, match="rotary positions, which need a grid_size"):
-        keras_vit.layers.SelfAttention(2, rotary=kind)(tokens)
+    with pytest.raises(ValueError, match="needs a grid_size; or pass the block or"):
+        layers.SelfAttention(2, positions=layers.RotaryPositions(kind))(tokens)
+    with pytest.raises(ValueError, match="those of another layer, rotary_positions"):
+        layers.SelfAttention(2, positions=positions)(tokens)
 
 
 @pytest.mark.parametrize("others", [0, 1, 3])
 def test_relative_position_bias(others):
     """Each pair of patches has the bias of its offset, the others have three."""
     grid, heads, registers = (3, 4), 2, max(others - 1, 0)
-    layer = built(
-        keras_vit.layers.RelativePositionBias(grid, registers),
-        None,
-        heads,
-        None,
-        12 + others,
-    )
+    layer = layers.RelativePositionBias(grid, registers)
+    layer = built(layer, None, 12 + others, heads, 8)
     table = numpy(layer.table)
     assert len(table) == 5 * 7 + (3 if others else 0)
-    scores = normal((2, heads, 12 + others, 12 + others))
-    found = numpy(layer(scores)) - scores
+    query = normal((2, heads, 12 + others, 8))
+    found = numpy(layer.scores(query, None))
     of_patches = table[:35].reshape(5, 7, heads)
-    for query, key in np.ndindex(12 + others, 12 + others):
-        if min(query, key) >= others:
+    for of_query, of_key in np.ndindex(12 + others, 12 + others):
+        if min(of_query, of_key) >= others:
             (row, column), (other_row, other_column) = (
-                np.unravel_index(token - others, grid) for token in (query, key)
+                np.unravel_index(token - others, grid) for token in (of_query, of_key)
             )
             # The middle of the table is the offset 0.
             expected = of_patches[row - other_row + 2, column - other_column + 3]
-        elif max(query, key) < others:
+        elif max(of_query, of_key) < others:
             expected = table[37]
         else:
-            expected = table[35 if query < others else 36]
-        np.testing.assert_allclose(found[:, :, query, key], [expected] * 2, atol=1e-5)
-    first = numpy(layer(scores[:, :, :1]))
-    np.testing.assert_allclose(first, (found + scores)[:, :, :1], atol=1e-6)
+            expected = table[35 if of_query < others else 36]
+        np.testing.assert_array_equal(found[:, of_query, of_key], expected)
+    first = numpy(layer.scores(query[:, :, :1], None))
+    np.testing.assert_array_equal(first, found[:, :1])
+    attention = layers.SelfAttention(
+        heads, positions=layers.RelativePositionBias(grid, registers)
+    )
+    attention = built(attention, None, 12 + others, 24)
     with pytest.raises(ValueError, match="has positions for"):
-        layer(scores[..., :-1])
-    with pytest.raises(ValueError, match="a relative_bias, which needs a grid_size"):
-        keras_vit.layers.SelfAttention(2, relative_bias="geometric")(normal((2, 7, 24)))
+        attention(normal((2, 11 + others, 24)))
 
 
 def test_attention_with_relative_position_bias():
-    options = {"grid_size": (2, 3), "relative_bias": "geometric"}
-    layer = built(keras_vit.layers.SelfAttention(3, **options), None, 7, 24)
+    positions = layers.RelativePositionBias((2, 3))
+    layer = built(layers.SelfAttention(3, positions=positions), None, 7, 24)
     tokens = normal((2, 7, 24))
-    biases = numpy(layer.position_bias.biases())
+    biases = numpy(layer.positions.biases())
     expected, weights = attention_reference(tokens, layer, biases)
     # Backends may have a fused form, which shows no weights.
     np.testing.assert_allclose(numpy(layer(tokens)), expected, atol=1e-5)
@@ -761,17 +729,13 @@ def test_attention_with_relative_position_bias():
 
 
 def test_relative_position_bias_of_any_size_needs_offsets():
-    options = {"grid_size": (2, 3), "relative_bias": "geometric"}
+    positions = layers.RelativePositionBias((2, 3))
     with pytest.raises(ValueError, match="known number of tokens"):
-        built(keras_vit.layers.SelfAttention(3, **options), None, None, 24)
-    layer = built(
-        keras_vit.layers.SelfAttention(3, num_prefix_tokens=1, **options),
-        None,
-        None,
-        24,
-    )
-    assert layer.position_bias.table.shape == (3 * 5 + 3, 3)
-    with pytest.raises(ValueError, match="pass it offsets, the output of PatchOffsets"):
+        built(layers.SelfAttention(3, positions=positions), None, None, 24)
+    positions = layers.RelativePositionBias((2, 3), num_prefix_tokens=1)
+    layer = built(layers.SelfAttention(3, positions=positions), None, None, 24)
+    assert positions.table.shape == (3 * 5 + 3, 3)
+    with pytest.raises(ValueError, match="grid_positions, the output of PatchOffsets"):
         layer(normal((2, 7, 24)))
 
 
@@ -1105,21 +1069,21 @@ def test_layers_can_be_frozen():
             "tokens of size 9: pass an even hidden_size",
         ),
         (
-            lambda: keras_vit.layers.SelfAttention(3, relative_positions=True)(
-                keras.Input((None, 24))
-            ),
-            "relative_positions needs a known number of tokens.*fixed height",
+            lambda: layers.SelfAttention(
+                3, positions=layers.RelativePositionEmbedding()
+            )(keras.Input((None, 24))),
+            "position_embedding.* needs a known number of tokens.*fixed height",
         ),
         (
-            lambda: keras_vit.TransformerBlock(3, 40, grid_size=2)(
-                keras.Input((None, 24))
-            ),
-            "attention with grid_size needs a known number of tokens",
+            lambda: layers.TransformerBlock(
+                3, 40, positions=layers.RotaryPositions("eva", 2)
+            )(keras.Input((None, 24))),
+            "rotary_positions.* needs a known number of tokens",
         ),
         (
-            lambda: keras_vit.layers.SelfAttention(3, grid_size=(2, 3))(
-                ops.ones((1, 8, 24))
-            ),
+            lambda: layers.SelfAttention(
+                3, positions=layers.RotaryPositions("eva", (2, 3))
+            )(ops.ones((1, 8, 24))),
             "grid of 2x3 patches and at most one class token, got 8",
         ),
         (
@@ -1148,9 +1112,8 @@ FLOATS = [
     (lambda value: layers.LayerScale(value), "initial_value"),
     (lambda value: layers.MLP(8, norm_epsilon=value), "norm_epsilon"),
     (lambda value: layers.SelfAttention(2, norm_epsilon=value), "norm_epsilon"),
-    (lambda value: layers.SelfAttention(2, rotary_base=value), "rotary_base"),
     (lambda value: layers.AttentionPooling(2, 8, layer_norm_epsilon=value), "epsilon"),
-    (lambda value: layers.RotaryPositions("eva", 2, 8, rotary_base=value), "base"),
+    (lambda value: layers.RotaryPositions("eva", 2, base=value), "base"),
     (lambda value: layers.TransformerBlock(2, 8, layer_norm_epsilon=value), "epsilon"),
     (lambda value: layers.TransformerBlock(2, 8, layer_scale=value), "initial_value"),
 ]
@@ -1168,7 +1131,7 @@ def test_an_argument_that_float32_cannot_hold_is_refused_by_name(make, name, val
     [
         layers.AddPositionEmbs(grid_size=(2, 3)),
         layers.AddPositionEmbs2D(grid_size=(2, 3)),
-        layers.SelfAttention(2, relative_positions=True),
+        layers.SelfAttention(2, positions=layers.RelativePositionEmbedding()),
     ],
     ids=lambda layer: type(layer).__name__,
 )

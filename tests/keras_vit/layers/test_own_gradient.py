@@ -20,16 +20,16 @@ LAYERS = {
     "norm": lambda: keras_vit.layers.LayerNorm(),
     "mlp": lambda: keras_vit.layers.MLP(mlp_dim=40, dropout_rate=0.1),
     "block": lambda: keras_vit.TransformerBlock(num_heads=3, mlp_dim=40),
-    "remat": lambda: keras_vit.TransformerBlock(num_heads=3, mlp_dim=40),
+    "remat": lambda: keras_vit.TransformerBlock(num_heads=3, mlp_dim=40, remat=True),
 }
 
 
-def traced(layer, **arguments):
+def traced(layer):
     """Returns a function of the layer's output and gradients, as a training step's."""
 
     def both(tokens):
         with tf.GradientTape() as tape:
-            output = layer(tokens, training=True, **arguments)
+            output = layer(tokens, training=True)
         return output, tape.gradient(output, layer.trainable_variables)
 
     function = tf.function(both, autograph=False)
@@ -38,8 +38,7 @@ def traced(layer, **arguments):
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_graph_of_training_goes_with_its_function(name):
-    arguments = {"remat": True} if name == "remat" else {}
-    function, graph = traced(LAYERS[name](), **arguments)
+    function, graph = traced(LAYERS[name]())
     graph = weakref.ref(graph)
     assert graph() is not None
     del function

@@ -78,7 +78,7 @@ def attention_reference(x, layer):
     )
     size = hidden_size // layer.num_heads
     embedding = {
-        offset: numpy(layer.offset_embedding)[offset + length - 1]
+        offset: numpy(layer.positions.offset_embedding)[offset + length - 1]
         for offset in range(1 - length, length)
     }
     weights = np.zeros((batch, layer.num_heads, length, length))
@@ -116,12 +116,13 @@ def test_rows_and_columns_are_added(class_token):
 
 @pytest.mark.parametrize("training", [False, True])
 def test_relative_attention(training):
-    layer = layers.SelfAttention(3, relative_positions=True)
+    layer = layers.SelfAttention(3, positions=layers.RelativePositionEmbedding())
     tokens = 2 * normal((2, 7, 24))
     layer.build(tokens.shape)
     randomize(layer)
     # As much in the offset as in the content.
-    layer.offset_embedding.assign(normal(layer.offset_embedding.shape))
+    embedding = layer.positions.offset_embedding
+    embedding.assign(normal(embedding.shape))
     expected, expected_weights = attention_reference(tokens.astype("float64"), layer)
     found, weights = layer(tokens, training=training, return_attention_weights=True)
     np.testing.assert_allclose(numpy(found), expected, atol=1e-5)
@@ -136,47 +137,51 @@ def test_relative_attention(training):
     np.testing.assert_allclose(numpy(row), expected_weights[:, :, :1], atol=1e-6)
 
     # The offset has a direction, and a part in the weights.
-    for change in (np.flip(numpy(layer.offset_embedding), axis=0), 0.0):
-        layer.offset_embedding.assign(change * np.ones((13, 8)))
+    for change in (np.flip(numpy(embedding), axis=0), 0.0):
+        embedding.assign(change * np.ones((13, 8)))
         _, other = layer(tokens, return_attention_weights=True)
         assert np.abs(numpy(other) - expected_weights).max() > 0.1
 
 
 def test_relative_blocks_pass_all_arguments_on():
-    block = layers.TransformerBlock(3, 40, relative_positions=True)
+    positions = layers.RelativePositionEmbedding()
+    block = layers.TransformerBlock(3, 40, positions=positions)
     tokens = normal((2, 7, 24))
     block.build(tokens.shape)
     randomize(block)
-    block.attention.offset_embedding.assign(normal((13, 8)))
+    positions.offset_embedding.assign(normal((13, 8)))
     expected, weights = block(tokens, return_attention_weights=True)
     normed = numpy(block.attention_norm(tokens))
     _, expected_weights = attention_reference(normed, block.attention)
     np.testing.assert_allclose(numpy(weights), expected_weights, atol=1e-5)
     for remat in (False, True):
-        first = block(tokens, training=True, class_token_only=True, remat=remat)
+        block.remat = remat
+        first = block(tokens, training=True, class_token_only=True)
         np.testing.assert_allclose(numpy(first), numpy(expected)[:, :1], atol=1e-5)
 
 
 def test_attention_knows_the_grid_of_another_image_size():
     images = keras.Input((16, 48, 3))
     tokens = layers.ClassToken()(layers.PatchEncoder(8, 24)(images))
-    block = layers.TransformerBlock(3, 40, grid_size=(2, 6))
+    positions = layers.RotaryPositions("eva", (2, 6))
+    block = layers.TransformerBlock(3, 40, positions=positions)
     model = keras.Model(images, block(tokens))
-    assert block.attention.num_prefix_tokens == 1
+    assert positions.num_prefix_tokens == 1
     [copy] = [
         layer
         for layer in at_image_size(model, (24, 32)).layers
         if isinstance(layer, layers.TransformerBlock)
     ]
-    assert (copy.grid_size, copy.attention.num_prefix_tokens) == ((3, 4), 1)
+    assert copy.positions.grid_size == (3, 4)
+    assert copy.positions.num_prefix_tokens == 1
 
 
 def test_embeddings_start_as_the_learned_ones_do():
     for layer, names in (
         (layers.AddPositionEmbs2D((30, 40)), ("column_embedding", "row_embedding")),
-        (layers.SelfAttention(2, relative_positions=True), ("offset_embedding",)),
+        (layers.RelativePositionEmbedding(), ("offset_embedding",)),
     ):
-        layer.build((None, 1201, 200))
+        layer.build((None, 1201, 200) if len(names) == 2 else (None, 1201, 2, 100))
         for name in names:
             deviation = np.std(numpy(getattr(layer, name)))
             assert deviation == pytest.approx(0.02, rel=0.05)
@@ -204,9 +209,8 @@ def test_models(pooling, kind, place, of_patches, of_class_token, tmp_path):
     assert model.count_params() - params_without(pooling) == added
     assert num_prefix_tokens(model) == (pooling == "token")
     if kind == "relative":
-        attention = model.get_layer("encoder_block_0").attention
-        assert attention.grid_size == (2, 6)
-        assert attention.num_prefix_tokens == (pooling == "token")
+        positions = model.get_layer("encoder_block_0").positions
+        assert positions.length == 12 + (pooling == "token")
     paths = [variable.path for variable in model.weights]
     assert len(set(paths)) == len(paths)
 

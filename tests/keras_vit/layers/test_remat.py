@@ -21,10 +21,11 @@ BACKEND = keras.backend.backend()
 class Calls(keras.layers.Layer):
     """Two blocks as the harness calls layers, with the arguments under test."""
 
-    def __init__(self, rates, compiled=False, **arguments):
+    def __init__(self, rates, compiled=False, remat=False):
         super().__init__()
-        self.blocks = [layers.TransformerBlock(3, 40, **rates) for _ in range(2)]
-        self.arguments = arguments
+        self.blocks = [
+            layers.TransformerBlock(3, 40, **rates, remat=remat) for _ in range(2)
+        ]
         self.chain = self._chain
         if compiled:
             import tensorflow as tf
@@ -37,7 +38,7 @@ class Calls(keras.layers.Layer):
 
     def _chain(self, tokens, training):
         for block in self.blocks:
-            tokens = block(tokens, training=training, **self.arguments)
+            tokens = block(tokens, training=training)
         return tokens
 
     def call(self, tokens, training=None):

@@ -278,12 +278,8 @@ def test_layers_name_what_they_miss():
         (lambda: keras_vit.layers.PatchMap()(tokens), "has no grid_size"),
         (lambda: keras_vit.AddPositionEmbs()(tokens, grid=grid), "needs a grid_size"),
         (
-            lambda: keras_vit.layers.SelfAttention(2)(tokens, turns=tokens),
+            lambda: keras_vit.layers.SelfAttention(2)(tokens, grid_positions=tokens),
             "leave them out",
-        ),
-        (
-            lambda: keras_vit.layers.SelfAttention(2)(tokens, offsets=tokens),
-            "to take offsets",
         ),
     ):
         with pytest.raises(ValueError, match=message):

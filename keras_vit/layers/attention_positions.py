@@ -1,0 +1,87 @@
+"""What attention asks of positions that enter it, and embeddings of offsets."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_vit.layers.base import Layer, Placed
+
+
+class AttentionPositions(Layer, Placed):
+    """How the places of tokens enter `SelfAttention`; a subclass changes a part.
+
+    It is built with the shape of the heads of queries, (batch, tokens, num_heads,
+    head_size). `grid_positions` is None, or for images of any size what one layer of
+    the model computes for all blocks of the grid of patches.
+    """
+
+    # Whether what is added to scores depends on the queries.
+    depends_on_queries = False
+
+    def check(self, tokens, grid_positions):
+        """Raises a `ValueError` for tokens, a tensor, of no known places."""
+        self.check_places(tokens)
+
+    def turned(self, heads, grid_positions, first_alone=False):
+        """Returns queries or keys (batch, tokens, num_heads, head_size) as compared.
+
+        With `first_alone` they are of the first token.
+        """
+        return heads
+
+    def scores(self, query, grid_positions):
+        """Returns what is added to the scores of scaled queries, None for nothing.
+
+        Of queries (batch, num_heads, queries, head_size), the first ones of the tokens,
+        a tensor that goes with (batch, num_heads, queries, tokens).
+        """
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class RelativePositionEmbedding(AttentionPositions):
+    """Adds to a score the product of the query and an embedding of the offset.
+
+    The offset is the query's place less the key's, counted along the sequence from the
+    class token, if there is one. The heads share the embeddings.
+
+    Call arguments:
+        None: it is the `positions` of `SelfAttention` or `TransformerBlock`.
+
+    Returns:
+        Nothing of its own.
+
+    Raises:
+        ValueError: the number of tokens is unknown, or changes.
+
+    Source:
+        Paper appendix D.4; shared by the heads as in Shaw et al., arXiv 1803.02155,
+        section 3.3.
+
+    Example:
+        >>> attention = SelfAttention(2, positions=RelativePositionEmbedding())
+        >>> tuple(attention(keras.ops.ones((2, 7, 24))).shape)
+        (2, 7, 24)
+    """
+
+    depends_on_queries = True
+
+    def build(self, heads_shape):
+        self.find_places(heads_shape)
+        # The embedding of offset o is in row o + length - 1.
+        self.offset_embedding = self.add_weight(
+            name="offset_embedding",
+            shape=(2 * self.length - 1, heads_shape[-1]),
+            initializer=keras.initializers.RandomNormal(stddev=0.02),
+        )
+
+    def scores(self, query, grid_positions):
+        rows = self.rows(query.shape[2])
+        # The product makes the gradient of a TensorFlow variable a dense tensor.
+        keys = ops.take(1.0 * self.offset_embedding, rows, axis=0)
+        return ops.einsum("bhqd,qkd->bhqk", query, ops.cast(keys, query.dtype))
+
+    def rows(self, num_queries):
+        """Returns the rows of the embedding, an array (queries, tokens)."""
+        places = np.arange(self.length, dtype="int32")
+        # A single query is the first token's, at place 0.
+        return places[:num_queries, None] - places + self.length - 1
