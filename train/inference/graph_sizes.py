@@ -9,8 +9,7 @@ import math
 from zoo import limits
 
 _MOST_NUMBERS = 32
-# Operations whose outputs have the shape of their first input, or its numbers.
-_SAME_SHAPE = {"Cast", "Clip", "Dropout", "Identity", "Neg", "Relu", "Sqrt"}
+# Operations whose outputs have the numbers of their first input.
 _SAME_NUMBERS = {"Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"}
 
 
@@ -111,32 +110,24 @@ def _output_values(node, constants):
 def _output_shape(node, shapes, constants):
     """Returns the shape of what an operation computes, None where it is not known."""
     inputs = [*node.inputs, *[None] * 4]
-    shape = shapes.get(inputs[0])
+    rule = _SHAPES.get(node.operation, lambda node, shape, values: None)
     values = [constants.get(name) for name in inputs[:4]]
-    match node.operation:
-        case "Constant":
-            return node.shape
-        case "ConstantOfShape":
-            return values[0]
-        case "Expand":
-            return _broadcast(shape or (), values[1] or ())
-        case "Range":
-            if all(map(_is_one, values[:3])):
-                [start], [stop], [step] = values[:3]
-                return [(stop - start) / step] if step else None
-        case "OneHot":
-            return [*(shape or ()), *(values[1] or ())]
-        case "Tile" | "Upsample":
-            return _multiplied(shape, values[1])
-        case "Resize":
-            return values[3] or _multiplied(shape, values[2] or values[1])
-        case "Pad":
-            pads = values[1] or node.attributes.get("pads") or ()
-            half = len(pads) // 2
-            added = map(sum, zip(pads[:half], pads[half:], strict=False))
-            sides = shape if shape and len(shape) == half else [1] * half
-            return [side + more for side, more in zip(sides, added, strict=True)]
-    return shape if node.operation in _SAME_SHAPE else None
+    return rule(node, shapes.get(inputs[0]), values)
+
+
+def _range(node, shape, values):
+    if not all(map(_is_one, values[:3])):
+        return None
+    [start], [stop], [step] = values[:3]
+    return [(stop - start) / step] if step else None
+
+
+def _padded(node, shape, values):
+    pads = values[1] or node.attributes.get("pads") or ()
+    half = len(pads) // 2
+    added = map(sum, zip(pads[:half], pads[half:], strict=False))
+    sides = shape if shape and len(shape) == half else [1] * half
+    return [side + more for side, more in zip(sides, added, strict=True)]
 
 
 def _broadcast(one, other):
@@ -158,3 +149,24 @@ def _is_one(values):
 
 def _size(sides):
     return math.prod(side for side in map(abs, map(float, sides)) if side > 1)
+
+
+# Functions of a node, the shape of its first input and the numbers of four inputs to
+# the shape of its output.
+_SHAPES = {
+    **dict.fromkeys(
+        ("Cast", "Clip", "Dropout", "Identity", "Neg", "Relu", "Sqrt"),
+        lambda node, shape, values: shape,
+    ),
+    "Constant": lambda node, shape, values: node.shape,
+    "ConstantOfShape": lambda node, shape, values: values[0],
+    "Expand": lambda node, shape, values: _broadcast(shape or (), values[1] or ()),
+    "OneHot": lambda node, shape, values: [*(shape or ()), *(values[1] or ())],
+    "Pad": _padded,
+    "Range": _range,
+    "Resize": lambda node, shape, values: (
+        values[3] or _multiplied(shape, values[2] or values[1])
+    ),
+    "Tile": lambda node, shape, values: _multiplied(shape, values[1]),
+    "Upsample": lambda node, shape, values: _multiplied(shape, values[1]),
+}

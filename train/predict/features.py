@@ -32,6 +32,7 @@ class FeatureFile:
     def __init__(self, path, size, count=0):
         self.path = expand_home(path)
         self.size, self.count, self._longest = size, count, 1
+        self._is_finished = False
         make_folder(self.path.parent, "--features")
         self._hidden = [
             self.path.with_name(f".{self.path.name}.{part}")
@@ -73,13 +74,14 @@ class FeatureFile:
                 names = self._names()
                 while block := list(itertools.islice(names, _BLOCK)):
                     to.write(np.array(block, kind).tobytes())
+        self._is_finished = True
 
     def close(self, keep):
-        """Closes the hidden files; removes them unless they are to be gone on with."""
+        """Closes the hidden files; with `keep` unfinished ones stay, to go on with."""
         for file in self._files:
             file.close()
         # First the names, without which both are made of the finished file.
-        for path in () if keep else reversed(self._hidden):
+        for path in () if keep and not self._is_finished else reversed(self._hidden):
             path.unlink(missing_ok=True)
 
     def _names(self):

@@ -165,49 +165,61 @@ class _Job:
 
     def run(self, total, features, sort_into, gallery, show_progress):
         """Answers all photos; returns `Predictions`."""
-        classifier, file = self.classifier, self.file
-        if not self.names and (file or sort_into or gallery):
-            raise RunError(
-                f"The model {classifier.name} has features, but no classes: leave out "
-                "--out, --sort_into and --gallery."
-            )
-        if self.has_numbers and (sort_into or gallery):
-            raise RunError(
-                f"The model {classifier.name} answers with numbers, not with classes: "
-                "leave out --sort_into and --gallery."
-            )
-        is_done = False
+        self._check(sort_into or gallery)
         with contextlib.ExitStack() as stack:
-            if file is not None:
-                self.predictions.earlier = file.count
-                file.open(self._settings(features is not None))
-                stack.callback(file.close)
-            if features is not None:
-                count = file.count if file else 0
-                self.features = FeatureFile(features, classifier.num_features, count)
-                # Those of an interrupted run are gone on with by what it has answered.
-                stack.callback(lambda: self.features.close(not is_done and bool(file)))
-            if sort_into is not None:
-                self.copies = SortedCopies(sort_into, self.names)
-            if gallery is not None:
-                self.gallery = Gallery(gallery, self.bits)
-            if self.copies or self.gallery:
-                for answer in file or ():
-                    path = file.path_of(answer.file)
-                    # One that was answered before may be gone.
-                    self._show(path, answer, copy=os.path.exists(path))
+            self._open(stack, features, sort_into, gallery)
+            self._show_earlier()
             self._answer_all(total, show_progress)
             if self.features is not None:
                 self.features.finish()
             if self.gallery is not None:
-                self.gallery.write(classifier.name)
-            is_done = True
+                self.gallery.write(self.classifier.name)
         predictions = self.predictions
         if not (predictions.answered or predictions.unreadable or total == 0):
             raise RunError("There is no photo in the list on standard input.")
         if note := self.photos.note():
             predictions.notes.append(note)
         return predictions
+
+    def _check(self, shows_classes):
+        """Refuses outputs of classes for a model that has none."""
+        name = self.classifier.name
+        if not self.names and (self.file or shows_classes):
+            raise RunError(
+                f"The model {name} has features, but no classes: leave out --out, "
+                "--sort_into and --gallery."
+            )
+        if self.has_numbers and shows_classes:
+            raise RunError(
+                f"The model {name} answers with numbers, not with classes: leave out "
+                "--sort_into and --gallery."
+            )
+
+    def _open(self, stack, features, sort_into, gallery):
+        """Opens the outputs; an `ExitStack` closes them."""
+        classifier, file = self.classifier, self.file
+        if file is not None:
+            self.predictions.earlier = file.count
+            file.open(self._settings(features is not None))
+            stack.callback(file.close)
+        if features is not None:
+            count = file.count if file else 0
+            self.features = FeatureFile(features, classifier.num_features, count)
+            # An interrupted run goes on with those of the photos in its file.
+            stack.callback(self.features.close, keep=file is not None)
+        if sort_into is not None:
+            self.copies = SortedCopies(sort_into, self.names)
+        if gallery is not None:
+            self.gallery = Gallery(gallery, self.bits)
+
+    def _show_earlier(self):
+        """Copies photos that the file has answers for, and adds them to the gallery."""
+        if not (self.copies or self.gallery):
+            return
+        for answer in self.file or ():
+            path = self.file.path_of(answer.file)
+            # One that was answered before may be gone.
+            self._show(path, answer, copy=os.path.exists(path))
 
     def _settings(self, with_features):
         classifier = self.classifier
