@@ -83,6 +83,22 @@ def of_model(model):
     return begun[0] if begun else of_config(zoo.ViTConfig())
 
 
+def of_file(source):
+    """Returns the architecture and the config of an `.npz` that is no ViT's, or None.
+
+    Args:
+        source: what `zoo.locate` finds, or a `zoo.Checkpoint`.
+    """
+    if isinstance(source, zoo.Checkpoint) or not str(source).endswith(".npz"):
+        return None
+    path = zoo.locate(source)
+    for architecture in _ARCHITECTURES.values():
+        config_in = getattr(architecture.files, "config_in", None)
+        if config_in is not None and (config := config_in(path)) is not None:
+            return architecture, config
+    return None
+
+
 def files_of(model):
     """Returns the `files` of a model's architecture; a ValueError where it has none."""
     architecture = of_model(model)

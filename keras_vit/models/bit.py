@@ -1,5 +1,8 @@
 """BiT's ResNets (Big Transfer), the second architecture."""
 
+import collections
+import re
+
 import keras
 
 from keras_vit import architectures
@@ -16,11 +19,13 @@ from keras_vit.weights.named_files import NamedFiles
 from keras_vit.weights.released_places import ReleasedPlaces
 from zoo.network import BIT_VARIANTS, BiTConfig, pair, positive_int
 
+_ROOT = "resnet/root_block/standardized_conv2d/kernel"
+_LARGEST_KERNEL = re.compile(r"resnet/block(\d)/unit\d\d/b/standardized_conv2d/kernel")
 _HEAD_KERNEL, _HEAD_BIAS = "resnet/head/conv2d/kernel", "resnet/head/conv2d/bias"
 # Layer of a model -> {released key: the variable's place in the layer}. Numbers in a
 # layer's name fill the braces of its keys.
 _LAYERS = {
-    r"root_conv": {"resnet/root_block/standardized_conv2d/kernel": "kernel"},
+    r"root_conv": {_ROOT: "kernel"},
     r"block(\d)_unit(\d\d)": {
         f"resnet/block{{}}/unit{{}}/{key}": place
         for number, part in enumerate("abc", 1)
@@ -43,6 +48,17 @@ def _released_shape(key, shape, _):
     return (1, 1, *shape) if key == _HEAD_KERNEL else shape
 
 
+def _config_of(shapes):
+    width, depths = shapes[_ROOT][-1], collections.Counter()
+    for key, shape in shapes.items():
+        # Its other kernels are no larger: so a model is at most twice its file.
+        if match := _LARGEST_KERNEL.fullmatch(key):
+            filters = width * 2 ** (int(match[1]) - 1)
+            depths[match[1]] += shape == (3, 3, filters, filters)
+    depths = [units for _, units in sorted(depths.items()) if units]
+    return BiTConfig(depths, width // 64)
+
+
 FILES = NamedFiles(
     ReleasedPlaces(
         _LAYERS,
@@ -51,7 +67,9 @@ FILES = NamedFiles(
         _released_shape,
     ),
     "BiT",
-    (_HEAD_KERNEL, _HEAD_BIAS),
+    head=(_HEAD_KERNEL, _HEAD_BIAS),
+    mark=_ROOT,
+    config_of=_config_of,
 )
 
 

@@ -214,8 +214,9 @@ def load_model(weights, *, patch_size=None, **options):
             or a `zoo.Checkpoint`.
         patch_size: None for that of the weights, or int or (height, width) in pixels,
             to which the patch embedding is resized; FlexiViT is trained for that.
-        **options: of `VisionTransformer`, such as `classes` or `image_size`. Pooling
-            and channels are by default those of the weights.
+        **options: of `VisionTransformer`, or of what makes models of another
+            architecture, such as `classes` or `image_size`. Pooling and channels are by
+            default those of the weights.
 
     Returns:
         A functional `keras.Model`; see `VisionTransformer`, also for the errors raised.
@@ -223,13 +224,18 @@ def load_model(weights, *, patch_size=None, **options):
         card of a released or published model say them.
 
     Source:
-        The sizes of the arrays, and what else `zoo.read` knows of a file.
+        The names and sizes of the arrays, and what else `zoo.read` knows of a file.
 
     Example:
         >>> tiny = VisionTransformer("ViT-Ti_16", image_size=32, classes=10)
         >>> load_model(save_released_weights(tiny, "tiny.npz"), classes=5).output_shape
         (None, 5)
     """
+    if (of_file := architectures.of_file(weights)) is not None:
+        architecture, config = of_file
+        if patch_size is not None:
+            options["patch_size"] = patch_size
+        return architecture.make(config, weights, **options)
     checkpoint = read_weights(weights)
     if patch_size is not None:
         checkpoint = checkpoint.with_patch_size(patch_size)

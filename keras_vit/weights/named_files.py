@@ -22,10 +22,21 @@ class NamedFiles:
         architecture: str, its name in messages.
         head: names of the kernel, whose last axis is that of the classes, and of the
             bias of the head.
+        mark: name of an array that no file of another architecture has.
+        config_of: function of {name: shape} of a file's arrays to the config of their
+            network.
     """
 
-    def __init__(self, places, architecture, head):
+    def __init__(self, places, architecture, *, head, mark, config_of):
         self.places, self.architecture, self.head = places, architecture, head
+        self.mark, self.config_of = mark, config_of
+
+    def config_in(self, path):
+        """Returns the config of a file's network, None of another architecture's."""
+        if path.suffix != ".npz" or self.mark not in Archive(path).keys:
+            return None
+        _, arrays = self.read(path)
+        return self.config_of(arrays.shapes)
 
     def read(self, source):
         """Returns the path of a file, and its arrays, which are read one by one."""

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 
 import keras_vit
+from keras_vit import architectures
 from keras_vit.layers import PatchEncoder
 from keras_vit.models.base import of_features
 from keras_vit.structure import (
@@ -224,8 +225,11 @@ def _class_names(path, model, features):
 
 
 def _of_weights(source, image_size, features):
-    checkpoint = read_weights(source)
     options = {"image_size": image_size}
+    if architectures.of_file(source) is not None:
+        model = keras_vit.load_model(source, include_top=not features, **options)
+        return LoadedModel(_name(pathlib.Path(source).stem), model)
+    checkpoint = read_weights(source)
     # Those of many families are given out without one.
     features = features or checkpoint.classes is None
     if features:

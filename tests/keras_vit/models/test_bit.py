@@ -187,6 +187,20 @@ def test_a_model_and_its_file(whole, arrays, tmp_path):
     np.testing.assert_array_equal(harness.numpy(loaded(images)), expected)
 
 
+def test_a_file_says_which_network_it_is_of(whole, arrays, tmp_path):
+    path = written(tmp_path / "a.npz", arrays)
+    model = keras_vit.load_model(path, image_size=32)
+    assert model.config == SMALL
+    images = harness.normal((1, 32, 32, 3))
+    np.testing.assert_array_equal(harness.numpy(model(images)), whole(images))
+    with pytest.raises(TypeError, match="BiTResNet.. takes no patch_size"):
+        keras_vit.load_model(path, patch_size=8)
+    # One small array more names a unit, which is not made before it is refused.
+    arrays["resnet/block9/unit01/b/standardized_conv2d/kernel"] = np.zeros(3, "float32")
+    with pytest.raises(zoo.CheckpointError, match="unknown resnet/block9/unit01/b/st"):
+        keras_vit.load_model(written(path, arrays))
+
+
 def test_new_heads_are_zeros(whole, arrays, tmp_path):
     path = written(tmp_path / "a.npz", arrays)
     images = harness.normal((1, 32, 32, 3))
