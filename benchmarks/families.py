@@ -10,13 +10,6 @@ import tempfile
 
 from benchmarks import exports
 
-# What is computed of an image: all tokens after the last norm, one vector, or a head.
-OUTPUTS = {
-    "tokens": {"include_top": False, "pooling": None},
-    "features": {"include_top": False},
-    "logits": {"new_head": True},
-}
-
 
 @dataclasses.dataclass(frozen=True)
 class Family:
@@ -25,7 +18,7 @@ class Family:
     Args:
         architecture: str, timm's name.
         file: str, the folder of its random weights.
-        output: str, of `OUTPUTS`.
+        output: str, of `benchmarks.ours.OUTPUTS`.
     """
 
     architecture: str

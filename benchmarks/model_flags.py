@@ -77,7 +77,7 @@ class Setting:
 def setting(output=None):
     """Returns the flags as a `Setting`.
 
-    Models of other families give an `output` of `benchmarks.families.OUTPUTS`, by
+    Models of other families give an `output` of `benchmarks.ours.OUTPUTS`, by
     default what keras-hub's encoder gives.
     """
     given = flags.FLAGS

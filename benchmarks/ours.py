@@ -1,9 +1,15 @@
 """What is measured of keras_vit."""
 
-from benchmarks import families
 from benchmarks.contest import Contender, row
 
 CLASSES = 1000
+# What is computed of an image by a model of another family: all tokens after the last
+# norm, one vector, or a head.
+OUTPUTS = {
+    "tokens": {"include_top": False, "pooling": None},
+    "features": {"include_top": False},
+    "logits": {"new_head": True},
+}
 
 INFERENCE = {}
 
@@ -32,7 +38,7 @@ def build(sizes, image_size, family=None, **arguments):
     import keras_vit
 
     if family is not None:
-        arguments |= families.OUTPUTS[family["output"]]
+        arguments |= OUTPUTS[family["output"]]
         if family["output"] == "logits":
             arguments["classes"] = CLASSES
         return keras_vit.load_model(family["file"], **arguments)
