@@ -214,9 +214,9 @@ LAYERS = {
 
 
 def test_every_public_layer_is_here():
-    # Whose outputs are of no image: tests/keras_vit/layers/test_grids.py.
+    # Those of grids and positions are in test_grids.py, BiT's unit in test_bit.py.
     others = {"PatchGrid", "PatchOffsets", "RotaryPositions", "RelativePositionBias"}
-    others |= {"RelativePositionEmbedding"}
+    others |= {"RelativePositionEmbedding", "PreActivationUnit"}
     assert LAYERS.keys() == set(layers.__all__) - others
 
 
