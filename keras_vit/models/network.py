@@ -1,5 +1,6 @@
 """The network of a Vision Transformer, in the paper's order."""
 
+import dataclasses
 import functools
 
 import keras
@@ -8,6 +9,7 @@ from keras_vit import layers
 from keras_vit.layers.residual_unit import group_norm
 from keras_vit.models.arguments import head_dtype, images_input
 from keras_vit.models.base import Description, Model
+from zoo.network import RELEASED
 
 # By the kind of pooling: a layer, for a number of tokens before those of the patches.
 POOLINGS = {
@@ -132,7 +134,11 @@ def build(
             name="head",
             **head,
         )(tokens)
-    description = Description(config, image_size, class_token, pooling)
+    # Whatever images a file is for, the arrays are made to take those in [-1, 1].
+    network = dataclasses.replace(
+        config, **{name: RELEASED[name] for name in ("input_mean", "input_std")}
+    )
+    description = Description(network, image_size, class_token, pooling)
     return Model(images, tokens, name=name, description=description)
 
 

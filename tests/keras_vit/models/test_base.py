@@ -9,6 +9,7 @@ import small_models
 from harness import gradients, normal, numpy
 
 import keras_vit
+import zoo
 from keras_vit import layers
 from keras_vit.layers.forward_pass import Watcher, running
 from keras_vit.models.base import Description, Model, of_features
@@ -68,6 +69,19 @@ def test_copies_know_what_they_are():
         [layer] = [layer for layer in copy.layers if isinstance(layer, keras.Model)]
         assert layer.config == model.config
         assert layer.description.image_size == copy.input_shape[1:3]
+
+
+def test_a_model_of_a_file_for_other_images_takes_ours(tmp_path):
+    model = small_models.shared()
+    path = tmp_path / "file.safetensors"
+    keras_vit.save_released_weights(model, path)
+    other = zoo.ViTConfig(input_mean=(0.4, 0.3, 0.2), input_std=(0.1, 0.2, 0.3))
+    read = keras_vit.load_model(zoo.read(path, semantics=other))
+    # The patch embedding was changed to take images in [-1, 1].
+    assert read.config == model.config
+    again = tmp_path / "again.safetensors"
+    keras_vit.save_released_weights(read, again)
+    assert zoo.read(again).semantics.takes_unit_range
 
 
 def test_a_clone_is_a_graph_of_any_kind():
