@@ -36,7 +36,7 @@ command.define_out_dir()
 
 _JOBS = "benchmarks.resize_libraries"
 OURS = Contender("keras_vit", f"{_JOBS}:keras_vit", ("zoo",))
-# Of each method, the libraries that have it.
+# method -> the libraries that have it.
 METHODS = {
     "released": ("keras_vit", "scipy"),
     "bilinear": ("keras_vit", "tensorflow", "jax", "timm"),

@@ -53,7 +53,7 @@ OURS = (
     Contender("keras_vit", f"{_ROUTES}:KerasVit", ("keras",)),
     Contender("keras_vit weights=", f"{_ROUTES}:KerasVitWeights", ("keras",)),
 )
-# What is shown: the phases it adds up.
+# figure -> the phases that it adds up.
 FIGURES = {
     "framework": ("framework",),
     "library": ("library",),

@@ -233,5 +233,5 @@ def write(route, **settings):
 def _start_of_peak():
     """Forgets the most memory this process held; returns the bytes it holds."""
     (_PROCESS / "clear_refs").write_text("5")
-    # What the process holds is now the most it held.
+    # The process now holds the most that it ever held.
     return peak_bytes()

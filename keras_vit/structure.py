@@ -32,13 +32,13 @@ from zoo.head import ONE_CLASS
 from zoo.preparation import ModelBits, check_bits
 from zoo.text import brief
 
-# What makes a feature map smaller by its `strides`.
+# Layers that make a feature map smaller by their `strides`.
 _STRIDED = (keras.layers.Conv2D, keras.layers.MaxPooling2D, ResidualUnit)
-# What cuts images and adds to them at their edges.
+# Layers that cut images or add to them at their edges.
 _EDGES = (keras.layers.Cropping2D, keras.layers.ZeroPadding2D)
-# What cuts images that are large enough, and resizes others.
+# Layers that cut images that are large enough, and resize others.
 _CROPS = (keras.layers.CenterCrop, keras.layers.RandomCrop)
-# What features of an image come out of; a norm only behind one of the others.
+# Layers that give the features of an image; a norm only behind one of the others.
 POOLINGS = (
     AttentionPooling, ClassTokenAndPatchPooling, ClassTokenPooling, DistillationPooling,
     LayerNorm, PatchPooling, keras.layers.GlobalAveragePooling1D,
@@ -256,7 +256,7 @@ def warn_of_pixels(model, images, stacklevel=2):
     much as a part of a small model.
     """
     highest = max(images[0].max(), images[-1].max())
-    # Those of another mean and deviation go up to 2.7.
+    # Images scaled by ImageNet's mean and deviation go up to 2.7.
     if highest < 10 or not takes_unit_range(model):
         return False
     warnings.warn(

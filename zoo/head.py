@@ -222,5 +222,5 @@ def _texts(names):
                 f"class_names[{place}] is {brief(name)}: names are texts without line "
                 "breaks and other control characters."
             )
-    # Those of NumPy are their own kind of str.
+    # NumPy has its own kind of str.
     return tuple(map(str, names))

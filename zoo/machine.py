@@ -85,7 +85,7 @@ def available_bytes(root="/"):
         while group.is_relative_to(top):
             left += _left_of_group(group, *names)
             group = group.parent
-    # Of a full one 1, as 0 is of one that does not tell.
+    # A full one has 1 left, as 0 means that it is not known.
     return max(1, min(left)) if left[0] else 0
 
 

@@ -18,7 +18,7 @@ SIZES = (
     "hidden_size", "num_layers", "num_heads", "mlp_dim",
     "patch_size", "resnet_stages", "resnet_width",
 )  # fmt: skip
-# What sources differ in, as the released code has it.
+# Choices that differ between sources, with the values of the released code.
 RELEASED = {
     "activation": "gelu_tanh",
     "layer_norm_epsilon": 1e-6,
@@ -27,7 +27,7 @@ RELEASED = {
     "resnet_padding": "same",
     "resnet_epsilons": "released",
 }
-# What other families differ in besides, as the released models have it.
+# Further choices of other families, with the values of the released models.
 FAMILIES = {
     "layer_scale": False,
     "num_registers": 0,
@@ -54,9 +54,9 @@ ROTARY_BASES = {
 }
 # Choices of what happens at another image size, with which all weights go.
 RESIZING = ("position_resizing", "relative_position_resizing")
-# What a head reads: the class token, the mean of the patches, both after one another,
-# what a query attends to, or, where there is a distillation token, the mean of that
-# and the class token.
+# A head reads the class token, the mean of the patches, both after one another, the
+# result of an attention pooling, or the mean of the class token and a distillation
+# token.
 POOLINGS = ("token", "gap", "token_and_gap", "map", "distilled")
 CHOICES = {
     "activation": ("gelu_tanh", "gelu", "quick_gelu", "swiglu"),

@@ -17,9 +17,9 @@ _FORM = re.compile(
     rf"(timm|transformers) ({'|'.join(FITS)}) ({'|'.join(INTERPOLATIONS)})"
     r"(?: (0\.[1-9]\d{0,16}))?"
 )
-# Of values in files of 16 bits.
+# The bits that values in files of 16 bits may have.
 FEWEST_BITS, MOST_BITS = 8, 16
-# Of a photo that is resized before its centre is cut out: 200 MB.
+# Bounds a photo that is resized before its centre is cut out: 200 MB.
 _MOST_PIXELS = 2**26
 
 

@@ -17,7 +17,7 @@ import stat
 from zoo.text import PrintableError, brief, printable
 
 _BLOCK_BYTES = 2**18
-# Of a folder, how many names are compared with a misspelt one.
+# The most names of a folder that are compared with a misspelt one.
 _MOST_COMPARED = 1000
 _KINDS = (
     (stat.S_ISLNK, "a link"),
@@ -27,7 +27,7 @@ _KINDS = (
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
 )
-# What to do about an error of the system, if not to check the path.
+# Remedies for errors of the system; for others it is to check the path.
 _REMEDIES = {
     **dict.fromkeys((errno.EACCES, errno.EPERM), "allow this user to read it."),
     **dict.fromkeys(

@@ -26,7 +26,7 @@ PRE_LOGITS_ARRAYS = {
     "pre_logits/kernel": ("hidden_size", "representation_size"),
     "pre_logits/bias": ("representation_size",),
 }
-# Of the distillation token.
+# The second head of a distilled model reads the distillation token.
 SECOND_HEAD_ARRAYS = {
     "distillation_head/kernel": ("hidden_size", "classes"),
     "distillation_head/bias": ("classes",),
@@ -129,10 +129,10 @@ OPTIONAL_BLOCK_ARRAYS = {
         "LayerScale_1/scale": ("hidden_size",),
     },
 }
-# What only shapes tell: two values of each hidden number of the MLP, and a head that
+# Only shapes show these: an MLP with two values per hidden number, and a head that
 # reads two vectors, the class token and the mean of the patches.
 SWIGLU, TWO_VECTORS = "swiglu", "two_vectors"
-# That there is no norm after the blocks, which must be said.
+# A missing norm after the blocks must be stated.
 NO_FINAL_NORM = "no_final_norm"
 _BIASES = {True: {_QUERY_VALUE, _KEY}, False: set(), "query and value": {_QUERY_VALUE}}
 

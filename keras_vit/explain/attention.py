@@ -328,5 +328,5 @@ class Pooled:
         if self.found is None:
             shape = self._num_images, weights.shape[1], self._num_tokens
             self.found = np.zeros(shape, "float32")
-        # Those that it leaves out come first.
+        # A pooling leaves out the first tokens.
         self.found[part, :, self._num_tokens - weights.shape[-1] :] = weights

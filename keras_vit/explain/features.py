@@ -82,7 +82,7 @@ def features_of(model, parts, image_size, normed=True):
     `normed` applies the model's final norm.
     """
     if normed:
-        # Those of other families are not of each token after the blocks.
+        # Other norms are not applied to each token after the blocks.
         others = ("norm_before_blocks", "norm_after_pooling")
         norms = [n for n in layers_of(model, LayerNorm) if n.name not in others]
         for norm in norms[-1:]:

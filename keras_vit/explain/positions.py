@@ -13,7 +13,7 @@ from keras_vit.layers import (
 )
 from keras_vit.structure import grid_size, layers_of, prefix_tokens_of
 
-# What there is of positions without embeddings of places, for messages.
+# Messages for models whose positions are not embeddings of places.
 _OTHERS = {
     RelativePositionEmbedding: "relative positions: embeddings of the offset between "
     "two tokens, not of places.",

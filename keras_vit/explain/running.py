@@ -12,7 +12,7 @@ from keras_vit.layers import TransformerBlock
 from keras_vit.layers.forward_pass import Watcher, running
 from keras_vit.preprocessing import OF_PHOTOS, check_numbers
 
-# Of a layer's attention weights, in float32 numbers: 64 MB.
+# The most attention weights of a layer at once: 64 MB in float32.
 _NUMBERS_AT_ONCE = 2**24
 
 

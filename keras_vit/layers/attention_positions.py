@@ -15,7 +15,7 @@ class AttentionPositions(Layer, Placed):
     the model computes for all blocks of the grid of patches.
     """
 
-    # Whether what is added to scores depends on the queries.
+    # True if `scores` depends on the queries, which fused attention cannot take.
     depends_on_queries = False
 
     def check(self, tokens, grid_positions):

@@ -24,13 +24,13 @@ class Watcher:
     # From float32 attention weights (batch, num_heads, queries, tokens) to those to
     # go on with.
     attention: collections.abc.Callable = lambda weights: weights
-    # Of a block's output (batch, tokens, hidden_size).
+    # Takes a block's output (batch, tokens, hidden_size).
     tokens: collections.abc.Callable = lambda tokens: None
-    # Of what a block does with its tokens, and the tokens, to the block's output.
+    # Takes the function of a block and its tokens, returns the block's output.
     block: collections.abc.Callable = lambda encode, tokens: encode(tokens)
-    # Whether blocks compute all tokens also where the model needs the first alone.
+    # Makes blocks compute all tokens even if the model needs only the first.
     all_tokens: bool = True
-    # Of the weights of an attention pooling, with one query, as `attention` of others.
+    # Like `attention`, for the weights of an attention pooling, which has one query.
     pooling: collections.abc.Callable = lambda weights: weights
 
 
@@ -43,7 +43,7 @@ class ForwardPass:
     class_token_block: collections.abc.Callable | None = None
     # Seed generators to iterators over the seeds that they give instead of new ones.
     seeds: dict | None = None
-    # Whether attention computes the scores of all queries at once, without a loop.
+    # Makes attention compute the scores of all queries at once, without a loop.
     whole_scores: bool = False
 
 

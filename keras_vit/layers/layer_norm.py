@@ -85,7 +85,7 @@ class LayerNorm(Layer):
 
             return ops.add(normalised * gamma, beta), gradient
 
-        # Of variables themselves a gradient of one's own has to give lists.
+        # Cast, since a custom gradient has to return lists for variables themselves.
         return norm(
             tokens, *(tf.cast(one, tokens.dtype) for one in (self.gamma, self.beta))
         )

@@ -10,8 +10,8 @@ from keras_vit.layers.attention_positions import AttentionPositions
 from keras_vit.layers.patch_grid import at_grid, namespace_of
 from zoo.network import ROTARY_BASES, pair
 
-# Of each kind: whether the angles of columns come before those of rows, and whether
-# neighbouring numbers are turned or those half a head apart.
+# kind -> (the angles of columns come before those of rows, neighbouring numbers are
+# turned and not those half a head apart).
 _KINDS = {
     "eva": (False, True),
     "perception": (True, True),

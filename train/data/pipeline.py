@@ -21,7 +21,7 @@ SHUFFLE_BUFFER = 50_000
 # In order, the next image may be a slow one: others get done meanwhile.
 _IN_FLIGHT = 2 * CORES
 BATCHES_READY = 2
-# Of record files too large for the buffer.
+# Record files that are too large for the buffer are interleaved.
 _FILES_AT_ONCE = 16
 NO_LABEL = -1
 # Folded into seeds, so that batches, `finish` and layers have random numbers of their
@@ -308,7 +308,7 @@ def explained(batches: tf.data.Dataset, split: Split):
         tf.errors.DataLossError,
     ) as error:
         check_readable(split)
-        # What TensorFlow puts before the error of a Python function ends so.
+        # TensorFlow's prefix to the error of a Python function ends in "}} ".
         reason = first_line(str(error).partition("}} ")[2] or error)
         raise DataError(
             f"reading {split.name} failed although every image decodes: {reason}"

@@ -30,15 +30,15 @@ class SourceKind:
     name: str
     # How to name such data, for the help of `--dataset`.
     usage: str
-    # Whether a name means such data, if it means none of the kinds before.
+    # Returns whether a name means such data; asked after the kinds before.
     matches: Callable[[str], bool]
     # `module:function` in `train.data.sources`; it makes a `Source`.
     loader: str
-    # What must be installed, as imported.
+    # Packages that must be installed, by the names they are imported by.
     packages: tuple[str, ...] = ()
-    # Whether the data are files of the user's.
+    # True if the data are the user's own files.
     is_own: bool = False
-    # Which files of a folder are used, in a note on the others.
+    # Names the files of a folder that are used, in a note on the others.
     used_files: str = ""
 
 

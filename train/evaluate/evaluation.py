@@ -109,7 +109,7 @@ def evaluate(
     ).map(lambda images, labels: (images, tf.gather(places, labels)))
     predictor = runtimes.predictor(loaded.model, batch_size, engine, precision)
     with explaining_full_memory(loaded_model.LESS_MEMORY):
-        # What is compiled is no part of the images per second.
+        # Compile first: it does not count towards the images per second.
         predictor(loaded_model.random_images(predictor))
     started = time.perf_counter()
     parts, losses = [], []
@@ -181,7 +181,7 @@ def _print_replaced(file, about):
     `about` has what a report says of both.
     """
     earlier = {}
-    # What cannot be read is replaced too.
+    # Replace a file that cannot be read as well.
     with contextlib.suppress(RunError):
         earlier = read_json(file, "remove it") if file.exists() else {}
     if any(earlier.get(key, value) != value for key, value in about.items()):

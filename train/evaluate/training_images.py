@@ -50,7 +50,7 @@ def in_training(loaded, model, source, part, split, data_dir, skip_corrupt):
     if mask is None and is_same and split in ("all", "train"):
         mask = limited.train.num_examples
     has_corrupt = RunDirectory(model).skipped.exists()
-    # Which images were left out is known where they were left out again.
+    # The training left out damaged images; they are known only if left out here too.
     if not is_same or (has_corrupt and not (skip_corrupt and divided is source)):
         return mask, []
     facts = run_data.facts_of(limited)

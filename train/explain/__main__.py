@@ -34,7 +34,7 @@ from zoo.text import printable
 
 # Checked for before anything heavy is imported, by the names that Python has.
 PACKAGES = ("tensorflow", "PIL", "jinja2", "matplotlib", "yaml")
-# Of the photos' answers on the terminal; all are in a file.
+# The most answers that are printed; a file has all.
 _PRINTED = 50
 flags.DEFINE_string(
     "model", None, "The model; all words of the command line are photos then."

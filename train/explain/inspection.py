@@ -10,7 +10,7 @@ from keras_vit.explain.one_pass import inspect
 from train.common.progress import progress_bar
 
 _BATCH_SIZE = 8
-# Of fewer, all may show something at the border.
+# All of fewer photos may happen to show something at the border.
 _LEAST_PHOTOS = 4
 
 

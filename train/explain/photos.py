@@ -18,7 +18,7 @@ from zoo.preparation import shows_all
 from zoo.regular_files import expand_home
 from zoo.text import printable
 
-# Of a photo in the report, in pixels.
+# The longer side of a photo in the report, in pixels.
 LONGER_SIDE = 640
 
 

@@ -77,7 +77,7 @@ def _unit(layer, input_shape):
 
 def _attention_pooling(layer, input_shape):
     _, tokens, hidden_size = input_shape
-    # Of one query; its keys and values are of all tokens.
+    # One query, with the keys and values of all tokens.
     products = 2 * tokens * hidden_size**2 + 2 * hidden_size**2
     return products + 2 * tokens * hidden_size + 2 * hidden_size * layer.mlp_dim
 

@@ -15,7 +15,7 @@ from train.reports.markdown import TABLE_ROWS, flat, result_text
 
 # Figures that have sections of their own.
 _FIGURES = {CONFUSION_MATRIX, LEARNING_CURVE, MISTAKES, RELIABILITY}
-# Of other pictures in the folder.
+# The most of other pictures in the folder that are shown.
 _MOST_PICTURES = 24
 _RATIOS = {"precision": "Precision", "recall": "Recall", "f1": "F1"}
 

@@ -81,7 +81,7 @@ def draw_range_test(path, rates, losses, found):
             label = f"{name}: {found[name]:.2g}"
             axes.axvline(found[name], color=color, linestyle=style, label=label)
     if len(losses):
-        # What diverges would flatten the rest.
+        # Cut off losses that diverge: they would flatten the rest.
         span = max(losses[0] - losses.min(), 1e-3)
         axes.set_ylim(losses.min() - 0.1 * span, losses[0] + span)
     axes.set(xlabel="Learning rate", ylabel="Loss")

@@ -80,7 +80,7 @@ def _most_probable(probabilities):
     chances = np.take_along_axis(probabilities, found, axis=1)
     order = np.argsort(-chances, axis=1, kind="stable")
     classes = np.take_along_axis(found, order, axis=1)
-    # Of equals at the end any is found.
+    # Partitioning picks any of equal probabilities at the end.
     least = chances.min(axis=1, keepdims=True)
     unclear = np.count_nonzero(probabilities >= least, axis=1) > kept
     rows = np.argsort(-probabilities[unclear], axis=1, kind="stable")

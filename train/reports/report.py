@@ -118,7 +118,7 @@ def _about_images(run_dir, answers, suspected, why_not):
     write_mistakes(run_dir / "mistakes.csv", answers, names)
     shown = [answers.mistakes[: gallery.MISTAKES], answers.correct[: gallery.UNCERTAIN]]
     if suspected is None:
-        # Of an earlier report.
+        # An earlier report may have left it.
         (run_dir / "label_errors.csv").unlink(missing_ok=True)
     else:
         write_label_errors(run_dir / "label_errors.csv", answers, suspected, names)

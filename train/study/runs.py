@@ -110,7 +110,7 @@ class Runs:
                 raise self._missing[recipe.dataset]
             found = self._result(self.path / label, recipe)
         except Stopped:
-            # Who stops a run would not want another to begin.
+            # A user who stops a run does not want another to begin.
             raise
         except RunError as error:
             lacks_data = isinstance(error, DataError)

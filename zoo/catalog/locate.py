@@ -111,7 +111,7 @@ def resolve(
     if hub.is_handle(source):
         return partial(hub.fetch, source)
     if augreg.is_file_name(source):
-        # Whether there is such a file says their index, which is downloaded.
+        # Only their index, which is downloaded, says whether there is such a file.
         return lambda: fetch_card(_card(source, variant))
     if "://" in source:
         return partial(store.fetch, source)

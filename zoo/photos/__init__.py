@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 _MOST_THREADS = 16
-# Of red, green and blue, as JPEG has it.
+# JPEG's weights of red, green and blue.
 _LUMINANCE = np.array([[0.299], [0.587], [0.114]], "float32")
 
 

@@ -15,7 +15,7 @@ _USUAL_FRAMES = (0xC0, 0xC1, 0xC2)
 _FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
 # In the codes of a scan a zero or the number of a restart follows this byte.
 _AFTER_CODES = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]", re.DOTALL)
-# What may follow a whole scan without changing a pixel.
+# A whole scan decodes to the same pixels whichever of these follows.
 _FILLERS = (64 * b"\0", 64 * b"\xaa")
 
 

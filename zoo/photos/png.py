@@ -137,7 +137,7 @@ def _parts(encoded):
         elif kind == b"IDAT":
             if header.colour == _PALETTE and palette is None:
                 raise DamageError("no palette")
-            # What follows apart from the first ones is passed over.
+            # Skip chunks that are not adjacent to the first ones.
             if not stream or start == stop:
                 stream.append(content)
                 stop = end

@@ -57,7 +57,7 @@ def _check_size(image):
     samples = tags.get(_SAMPLES_PER_PIXEL, len(image.getbands()))
     bits = samples * max(tags.get(_BITS_PER_SAMPLE, (1,)))
     limits.check_photo_size(*image.size, bits)
-    # Of a file of strips only libtiff takes sizes of tiles for more than a note.
+    # In a file of strips only libtiff uses sizes of tiles.
     if _STRIP_OFFSETS in tags and all(tile[0] != "libtiff" for tile in image.tile):
         return
     sides = [tags.get(tag, 0) for tag in (_TILE_WIDTH, _TILE_LENGTH)]
@@ -71,8 +71,8 @@ def _prepare(image):
     image.info.pop("xmp", None)
     if image.tag_v2.get(_PLANES) != _APART or image.tile[0][0] != "raw":
         return
-    # Of the raw mode of planes, such as "RGB;16L", Pillow takes a letter alone.
-    # It has none for planes that are no colours.
+    # Pillow takes a single letter of the raw mode of planes, such as "RGB;16L", and has
+    # none for planes that are not colours.
     image.tile = [tile for tile in image.tile if tile[3][0].isalpha()]
     whole, _, order = _raw_mode(image).partition(";")
     ending = f";{order}" if order else ""

@@ -212,7 +212,7 @@ def _explained(action, repository):
     except StoreError:
         raise
     except Exception as error:
-        # Those of the library, of its HTTP client and of Xet have no common ancestor.
+        # Errors of the library, its HTTP client and Xet have no common base class.
         raise StoreError(f"Cannot {action}: {_reason(error, repository)}") from error
 
 

@@ -11,8 +11,8 @@ from zoo.files.description import MALFORMED
 from zoo.regular_files import read_text
 from zoo.text import PrintableError
 
-# Where these say that the server decompresses a stored file, its length and checksum
-# are those of the compressed one.
+# If these headers say that the server decompresses a stored file, its length and
+# checksum are those of the compressed one.
 _ENCODINGS = ("content-encoding", "x-goog-stored-content-encoding")
 _IDENTITIES = ("etag", "last-modified", "x-goog-hash")
 

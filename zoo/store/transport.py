@@ -303,7 +303,7 @@ class _Response:
             with session, _follow(session, url, headers) as response:
                 self._response = response
                 self._give(response)
-                # Of a refusal the headers are enough.
+                # The headers of a refusal are enough.
                 if response.status_code in (200, 206):
                     block, read = response, _reader(response)
                     while block and not self._left.is_set():

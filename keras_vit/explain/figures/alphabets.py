@@ -11,7 +11,8 @@ NOTE = (
     "that are installed."
 )
 _NOTE_SIZE = 7
-# Of the size of a text that becomes longer; letters of a word that is spelled in codes.
+# The smallest scale of a text that becomes longer, and the most letters of a word that
+# is spelled in codes.
 _SMALLEST, _LETTERS = 0.65, 12
 # Fonts of boxes, and of bitmaps that files of matplotlib cannot hold.
 _UNFIT = ("Last Resort", "Color Emoji")
@@ -136,7 +137,7 @@ def _added_fonts(missing):
 
     added = []
     while missing:
-        # Of fonts that have as many, one that has much serves other names as well.
+        # Prefer fonts with many other characters: they serve other names as well.
         found, *_, family = max(
             (
                 (

@@ -208,7 +208,7 @@ def _distance(distance):
         names = [f"Head {number}" for number in range(1, len(dots) + 1)]
         names += ["…"] * (heads > HEADS_NAMED)
         names += [f"± 1 SD of\n{images} images"] * (images > 1)
-        # What is there in words alone has no symbol.
+        # Entries without a point get no symbol.
         nothing = axes.plot([], [], linestyle="") * (len(names) - len(dots))
         axes.legend(
             [*dots, *nothing],

@@ -12,7 +12,7 @@ PAIR, PHOTO = 4.2, 1.4
 # Perceptually uniform, lighter step by step also for the colour-blind, and saturated
 # from blue to yellow: neither end can be taken for the black, grey or white of a photo.
 COLORS = "plasma"
-# Of a map's maximum over its photo.
+# The opacity of a map's maximum over its photo.
 OPACITY = 0.8
 # The width of a colour bar beside pairs, in inches.
 BAR = 1.0

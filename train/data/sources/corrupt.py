@@ -99,7 +99,7 @@ def _corrupt(split):
     if not corrupt.size:
         return []
     try:
-        # Of a damaged file no single image could be left out.
+        # In a damaged record file no single image can be left out.
         for _ in pick(split, corrupt).records():
             pass
     except tf.errors.DataLossError as error:

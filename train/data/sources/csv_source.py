@@ -44,7 +44,7 @@ def load_csv(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
     names = _class_names(parts, rows)
     missing = [row.path for row in rows if not os.path.isfile(row.path)]
     if skip_corrupt:
-        # What is there, but no file, such as a FIFO, would be waited for.
+        # A FIFO exists but is not a file: reading it would wait forever.
         missing = [image for image in missing if os.path.exists(image)]
     if missing:
         raise DataError(

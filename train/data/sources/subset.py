@@ -8,7 +8,7 @@ import numpy as np
 from train.data.finding import DataError
 from train.data.sources.splits import Source, pick
 
-# Of `np.random.RandomState`, whose stream NumPy keeps the same in every version.
+# Seeds `np.random.RandomState`, whose stream NumPy keeps in every version.
 _SEED = 0
 
 

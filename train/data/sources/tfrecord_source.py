@@ -121,7 +121,7 @@ def _explained(path, records, error=None):
             place = f"{path} record {number}"
             try:
                 example = tf.train.Example.FromString(record)
-            # Which exception it is depends on the implementation of protobuf.
+            # The exception depends on the implementation of protobuf.
             except Exception:
                 return f"{place} is no tf.train.Example: {LAYOUT}"
             present = example.features.feature

@@ -106,7 +106,7 @@ def apart(branch: Callable[[], tf.Tensor]) -> Callable[[], tf.Tensor]:
 
 def _of_tiff(tiff):
     """Reads the first directory of a TIFF file, which is what EXIF is."""
-    # What is cut short reads as zeros.
+    # Missing bytes read as zeros.
     content = tf.pad(tf.cast(tf.io.decode_raw(tiff, tf.uint8), tf.int64), [[0, 8]])
     is_big_endian = content[0] == ord("M")
 

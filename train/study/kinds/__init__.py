@@ -17,9 +17,9 @@ from train.common.flag_names import is_count
 from train.data.finding import vtab_rows
 from train.recipes import pretraining
 
-# Those whose runs start from random weights.
+# Runs of these kinds start from random weights.
 FROM_SCRATCH = {"compute", "examples", "positions"}
-# Those whose data set is the name of several.
+# The data set of these kinds is the name of several.
 OF_DATASETS = {"vtab"}
 # The kind, and the place after a hyphen, of `keras_vit.ViTConfig`.
 POSITIONS = ("none", "1d", "2d", "relative", "1d-every-layer", "1d-every-layer-shared")
