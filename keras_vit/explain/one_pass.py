@@ -38,13 +38,13 @@ class Inspection:
         token, patches = self.features.class_token, self.features.patches
         token = None if token is None else token[index : index + 1]
         return Inspection(
-            self.outputs[index],
-            self.rollout[index],
-            self.maps[:, index],
-            self.distance[:, index],
-            self.received[:, index],
-            Features(token, patches[index : index + 1]),
-            None if self.pooled is None else self.pooled[index],
+            outputs=self.outputs[index],
+            rollout=self.rollout[index],
+            maps=self.maps[:, index],
+            distance=self.distance[:, index],
+            received=self.received[:, index],
+            features=Features(token, patches[index : index + 1]),
+            pooled=None if self.pooled is None else self.pooled[index],
         )
 
 
@@ -90,11 +90,11 @@ def inspect(model, images):
         )
         weights = pooled.found.mean(axis=1)
     return Inspection(
-        np.concatenate([ops.convert_to_numpy(part) for part in outputs]),
-        to_map(rollout.found, pooling=weights),
-        maps.found,
-        distance.found,
-        received.found,
-        features_of(model, tokens, images.shape[1:3]),
-        of_pooling,
+        outputs=np.concatenate([ops.convert_to_numpy(part) for part in outputs]),
+        rollout=to_map(rollout.found, pooling=weights),
+        maps=maps.found,
+        distance=distance.found,
+        received=received.found,
+        features=features_of(model, tokens, images.shape[1:3]),
+        pooled=of_pooling,
     )

@@ -78,7 +78,13 @@ def evaluate(
         outputs, loaded.class_names, source.class_names, numbers
     )
     in_training, warnings = training_images.in_training(
-        loaded, model, source, part, split, data_dir, skip_corrupt
+        loaded,
+        model,
+        source,
+        part,
+        split,
+        data_dir=data_dir,
+        skip_corrupt=skip_corrupt,
     )
     correct = None
     if real_labels_file is not None:

@@ -56,7 +56,7 @@ def draw_attention(images, maps, titles, title):
         return _show_heat(cell, photo, heat, 1, extent)
 
     headings = ("Input", "Attention")
-    figure, shown = _draw_pairs(photos, maps, headings, titles, title, show, BAR)
+    figure, shown = _draw_pairs(photos, maps, headings, titles, title, show, room=BAR)
     canvas.add_color_bar(figure, figure.axes, shown, "Share of the\nmap's maximum")
     return figure
 

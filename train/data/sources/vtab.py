@@ -47,15 +47,20 @@ class Task(NamedTuple):
 def _tasks():
     tasks = {}
     for row in vtab_rows():
-        parts = [row[part].split() for part in ("train", "validation", "test")]
+        parts = {}
+        for part in ("train", "validation", "test"):
+            split, first, last = row[part].split()
+            parts[part] = split, int(first), int(last)
+        label, names = _COMPUTED.get(row["task"], (None, None))
         tasks[row["task"]] = Task(
-            row["group"],
-            row["dataset"],
-            int(row["classes"]),
-            *((split, int(first), int(last)) for split, first, last in parts),
-            row["feature"],
-            int(row["levels"]),
-            *_COMPUTED.get(row["task"], ()),
+            group=row["group"],
+            dataset=row["dataset"],
+            classes=int(row["classes"]),
+            feature=row["feature"],
+            levels=int(row["levels"]),
+            label=label,
+            names=names,
+            **parts,
         )
     return tasks
 
@@ -139,7 +144,13 @@ def load_vtab(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
 
     def split(instruction):
         return tfds_split(
-            builder, task.dataset, instruction, "image", task.feature, task.label, read
+            builder,
+            task.dataset,
+            instruction,
+            "image",
+            task.feature,
+            label=task.label,
+            read=read,
         )
 
     test = _instruction(builder, task, "test", None)

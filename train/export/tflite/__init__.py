@@ -82,7 +82,15 @@ def write_tflite(
     """
     model_writing.check_one_output(model)
     output = "logits" if has_head(model) else "features"
-    _check(model, output, precision, calibration, min_agreement, class_names, uint8)
+    _check(
+        model,
+        output,
+        precision,
+        calibration=calibration,
+        min_agreement=min_agreement,
+        class_names=class_names,
+        uint8=uint8,
+    )
     packages.need("TFLite", TFLITE.packages, extra="export")
     model = in_precision(model)
     is_own = precision == "int8" or min_agreement is not None
