@@ -1,18 +1,22 @@
-"""What the names of timm's architectures imply, which no key of a file tells.
+"""What timm's arguments and the names of its architectures say of a network.
 
-The rows of `architectures.csv` have arguments of timm's constructor by their names
-there, of which those in a file's settings are changes. Besides: `epsilon` of the layer
-norms, `distilled` for a second token with a head, `swiglu`, what images are expected, a
-rule of resizing positions that is not timm's usual one, the kind of `rotary` positions,
-the heads of the pooling, and by which of its classes' names the arrays go: `"eva"` with
-separate biases of queries and values, `"eva unfused"` with separate kernels too,
-`"eva fused"` with neither, `"beit"` as `"eva"` with other arguments,
-`"naflex"` with flat patches.
+`timm_arguments.csv` has one row per argument: the field of `ViTConfig` that it alone
+says, its default and what timm's classes call it. Arguments that no class has are
+implied by names alone: `epsilon` of the layer norms, `distilled` for a second token
+with a head, `swiglu`, what images are expected (`inputs`), a rule of resizing positions
+that is not timm's usual one, the kind of `rotary` positions, the heads of the pooling,
+and `named_as`, by which of timm's classes the arrays are named: `"eva"` with separate
+biases of queries and values, `"eva unfused"` with separate kernels too, `"eva fused"`
+with neither, `"beit"` as `"eva"` with other arguments, `"naflex"` with flat patches.
+
+The rows of `architectures.csv` have the arguments that a name implies, of which those
+in a file's settings are changes.
 """
 
 import csv
 import pathlib
 import re
+from typing import NamedTuple
 
 # Mean and deviation of images in [0, 1].
 INPUTS = {
@@ -24,30 +28,61 @@ INPUTS = {
     ),
     "unit": ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0)),
 }
+# How the cells of a column are read, by the type of the argument.
 _READ = {
-    "num_heads": int,
-    "epsilon": float,
-    "reg_tokens": int,
-    "pooling_heads": int,
-    "ref_feat_shape": lambda text: [int(text)] * 2,
-    "qkv_bias": lambda text: "query and value" if text == "qv" else bool(int(text)),
-    **dict.fromkeys(
-        ("class_token", "no_embed_class", "init_values", "pre_norm", "fc_norm",
-         "distilled", "swiglu", "final_norm", "use_abs_pos_emb", "use_rel_pos_bias",
-         "use_post_norm", "scale_attn_inner", "mlp_norm_inside"),
-        lambda text: bool(int(text)),
-    ),
-}  # fmt: skip
-_FILE = pathlib.Path(__file__).with_name("architectures.csv")
+    "text": str,
+    "flag": lambda text: bool(int(text)),
+    "number": int,
+    "float": float,
+    "square": lambda text: (int(text),) * 2,
+    "biases": lambda text: "query and value" if text == "qv" else bool(int(text)),
+}
 
 
-def _row(cells):
+class Argument(NamedTuple):
+    """One argument of timm's constructors.
+
+    Attributes:
+        field: the field of `ViTConfig` that it says alone, "" where others count, too.
+        type: how cells are read, a key of `_READ`.
+        default: that of `VisionTransformer`, None where it has none.
+        vit: its name in `VisionTransformer`, "" where that has none.
+        eva: its name in `Eva`.
+        beit: its name in `Beit`.
+    """
+
+    field: str
+    type: str
+    default: object
+    vit: str
+    eva: str
+    beit: str
+
+
+def _table(name):
+    file = pathlib.Path(__file__).with_name(name)
+    with file.open(encoding="utf-8", newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def _cell(argument, text):
     # An empty cell is what timm's constructor has by default.
-    return {key: _READ.get(key, str)(text) for key, text in cells.items() if text}
+    return _READ[argument["type"]](text) if text else None
 
 
-with _FILE.open(encoding="utf-8", newline="") as _lines:
-    ROWS = tuple(map(_row, csv.DictReader(_lines)))
+_ARGUMENTS = {row.pop("argument"): row for row in _table("timm_arguments.csv")}
+ARGUMENTS = {
+    name: Argument(**{**row, "default": _cell(row, row["default"])})
+    for name, row in _ARGUMENTS.items()
+}
+ROWS = tuple(
+    {
+        name: _cell(_ARGUMENTS[name], text) if name in _ARGUMENTS else text
+        for name, text in row.items()
+        if text
+    }
+    for row in _table("architectures.csv")
+)
 
 
 def implied(architecture: str) -> dict[str, object] | None:

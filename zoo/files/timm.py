@@ -9,7 +9,9 @@ import re
 
 import numpy as np
 
+from zoo import released_names
 from zoo.files import architectures, description, fields
+from zoo.files.architectures import ARGUMENTS
 from zoo.files.archive import CheckpointError
 from zoo.files.comparison import BIASES, Shown
 from zoo.files.description import Description
@@ -20,9 +22,7 @@ from zoo.preparation import INTERPOLATIONS, Preparation
 from zoo.text import brief
 
 COLUMN = "timm"
-# `resample_abs_pos_embed` widens its cubic kernel when it shrinks.
 DEFAULTS = ViTConfig.released(activation="gelu", resnet_epsilons="timm")
-_RESIZING = "bicubic"
 
 _CONFIG = "config.json"
 BESIDE = (_CONFIG,)
@@ -57,36 +57,13 @@ FIELDS = {
 }
 # Files of earlier versions have all there, and transformers' of what it wraps its own.
 _AT_THE_TOP = fields.OF_EVERY_TYPE | FIELDS["pretrained_cfg"] | FIELDS["top"]
-# What stands for one of ours.
-_READ = (
-    "act_layer", "reg_tokens", "no_embed_class", "init_values", "qkv_bias", "pre_norm",
-    "global_pool", "fc_norm", "final_norm", "ref_feat_shape", "use_abs_pos_emb",
-    "use_post_norm", "scale_attn_inner", "use_rel_pos_bias", "rope_temperature",
-)  # fmt: skip
-_FLAGS = (
-    "no_embed_class", "qkv_bias", "pre_norm", "fc_norm", "final_norm",
-    "use_abs_pos_emb", "use_post_norm", "scale_attn_inner", "use_rel_pos_bias",
-    "use_shared_rel_pos_bias",
-)  # fmt: skip
-# What its classes `Beit` and `Eva` call otherwise than `VisionTransformer`.
-_ARGUMENTS = {
-    "beit": {"use_fc_norm": "fc_norm"},
-    "eva": {
-        "num_reg_tokens": "reg_tokens",
-        "use_pre_transformer_norm": "pre_norm",
-        "use_post_transformer_norm": "final_norm",
-        "use_fc_norm": "fc_norm",
-    },
-}
+
+_DEFAULTS = {name: argument.default for name, argument in ARGUMENTS.items()}
 # The names of classes whose keys have no biases.
 _BIASES_APART = ("beit", "eva", "eva unfused")
-# Which timm has None for, too.
-_MAY_BE_NULL = ("fc_norm", "final_norm")
-# Columns of `architectures.csv` that are no arguments of timm's: only names imply them.
-_IMPLIED = (
-    "epsilon", "distilled", "swiglu", "inputs", "position_resizing", "rotary",
-    "mlp_norm_inside", "pooling_heads", "named_as",
-)  # fmt: skip
+# The types of fields that must have a value, but for those where timm has None, too.
+_WITH_VALUE = ("flag", "number or none")
+_MAY_BE_NULL = ("fc_norm", "use_fc_norm", "final_norm", "use_post_transformer_norm")
 # What timm takes where a `config.json` says a part of how photos come to the size.
 _EVALUATION = {"crop_pct": 0.875, "crop_mode": "center", "interpolation": "bicubic"}
 _FITS = {"center": "crop", "squash": "squash"}
@@ -220,34 +197,87 @@ def described(
     own = config.get("model_args")
     own = {} if own is None else own
     _check_fields(file, config, own)
-    said = {name: implied.pop(name, None) for name in _IMPLIED}
-    kind = _class_of(said["named_as"])
-    ours = _ARGUMENTS.get(kind, {})
-    own = {ours.get(name, name): value for name, value in {**own}.items()}
-    by_name = {**implied, **own}.get("global_pool")
-    if config.get("global_pool") is not None:
-        implied["global_pool"] = config["global_pool"]
-    arguments = {**implied, **own}
-    if arguments.get("qkv_bias") is True and said["named_as"] in _BIASES_APART:
-        arguments["qkv_bias"] = "query and value"
     inputs = _inputs_of(config)
-    nulls = [name for name in ("mean", "std") if inputs.get(name, 0) is None]
-    nulls += [
-        name
-        for name in (*_FLAGS, "num_heads", "reg_tokens", "class_token")
-        if own.get(name, 0) is None and name not in _MAY_BE_NULL
-    ]
-    description.refuse_null(file, nulls)
     shown.check_sizes(file, config, {"num_features": "hidden_size"})
     shown.check_sizes(file, own, {"depth": "num_layers"})
-    said |= {name: arguments.pop(name, None) for name in _READ}
-    facts, pooled = shown.facts, said["global_pool"]
+    said = _said(implied, own)
+    by_name = said["global_pool"]
+    if "global_pool" not in own and config.get("global_pool") is not None:
+        said["global_pool"] = config["global_pool"]
+    _check_supported(file, architecture, said, by_name, shown)
+    computed = network_of(said, shown.facts["class_token"])
+    if architecture is not None:
+        _check_arrays(file, architecture, said, computed, shown)
+    mean, std = description.channels(
+        file, ("mean", "std"), _normalization(architecture, normalizing, said) | inputs
+    )
+    network = ViTConfig.released(
+        num_heads=said.get("num_heads"),
+        input_mean=mean,
+        input_std=std,
+        resnet_epsilons="timm" if shown.patches.is_hybrid else "released",
+    )
+    head = dataclasses.replace(
+        _head(file, config, inputs, shown.classes),
+        preparation=_preparation(file, inputs),
+    )
+    return Description(
+        dataclasses.replace(network, **computed),
+        _grid(architecture, said, inputs, computed, shown),
+        pooling_of(said),
+        said["pooling_heads"],
+        _warning(file, architecture, inputs, computed["activation"]),
+        head,
+    )
+
+
+def _said(implied, own):
+    """Returns all of `ARGUMENTS`: as in settings, as a name implies, or by default."""
+    kind = _class_of(implied.get("named_as"))
+    ours = {getattr(argument, kind): name for name, argument in ARGUMENTS.items()}
+    own = {ours.get(name, name): value for name, value in own.items()}
+    return {**_DEFAULTS, **implied, **own}
+
+
+def network_of(said: dict, class_token: bool) -> dict[str, object]:
+    """Returns the fields of `ViTConfig` that all of `ARGUMENTS` say together."""
+    found = {
+        argument.field: bool(said[name]) if argument.type == "flag" else said[name]
+        for name, argument in ARGUMENTS.items()
+        if argument.field
+    }
+    covered = "all"
+    if said["use_abs_pos_emb"] is False:
+        covered = "none"
+    elif said["no_embed_class"] and (class_token or said["reg_tokens"]):
+        covered = "patches"
+    biases = said["qkv_bias"]
+    if biases is True and said["named_as"] in _BIASES_APART:
+        biases = "query and value"
+    final_norm, after_pooling = _norms(said)
+    return found | {
+        "activation": "swiglu" if said["swiglu"] else _ACTIVATIONS[said["act_layer"]],
+        "qkv_bias": biases,
+        "final_norm": final_norm,
+        "norm_after_pooling": after_pooling,
+        "tokens_with_positions": covered,
+        "relative_position_bias": bool(
+            said["use_rel_pos_bias"] or said["use_shared_rel_pos_bias"]
+        ),
+    }
+
+
+def pooling_of(said: dict) -> str | None:
+    """Returns what the head reads, None where the tokens decide."""
+    return "distilled" if said["distilled"] else _POOLINGS[said["global_pool"]]
+
+
+def _check_supported(file, architecture, said, by_name, shown):
+    """Refuses values that are not computed."""
+    facts, pooled, wrong = shown.facts, said["global_pool"], []
     token = facts["class_token"]
-    wrong = []
-    final_norm, after_pooling = _norms(said, kind == "eva")
-    if kind == "eva" and after_pooling and said["final_norm"]:
+    if _class_of(said["named_as"]) == "eva" and _norms(said)[1] and said["final_norm"]:
         wrong.append("use_fc_norm beside use_post_transformer_norm")
-    registers = said["reg_tokens"] or 0
     if said["act_layer"] not in _ACTIVATIONS:
         wrong.append(f"act_layer={brief(said['act_layer'])}")
     if pooled == "" and facts["head"]:
@@ -255,7 +285,7 @@ def described(
     if (
         pooled not in _POOLINGS
         or (pooled == "token" and not token)
-        or arguments.get("class_token", True) != token
+        or said["class_token"] != token
     ):
         wrong.append(
             f"global_pool={pooled!r} {'with' if token else 'without'} a class token"
@@ -266,100 +296,78 @@ def described(
         raise CheckpointError(
             f"{file} has settings that are not supported: {', '.join(wrong)}."
         )
-    names = ("mean", "std")
-    key = (architecture and normalizing) or said["inputs"] or "half"
-    by_default = dict(zip(names, architectures.INPUTS[key], strict=True))
-    mean, std = description.channels(file, names, {**by_default, **inputs})
-    prefixed, patches = token or registers, shown.patches
-    network = ViTConfig.released(
-        num_heads=arguments.get("num_heads"),
-        activation="swiglu" if said["swiglu"] else _ACTIVATIONS[said["act_layer"]],
-        layer_norm_epsilon=said["epsilon"] or DEFAULTS.layer_norm_epsilon,
-        input_mean=mean,
-        input_std=std,
-        resnet_epsilons=DEFAULTS.resnet_epsilons if patches.is_hybrid else "released",
-    )
-    families = {
-        "layer_scale": bool(said["init_values"]),
-        "num_registers": registers,
-        "distillation_token": bool(said["distilled"]),
-        "qkv_bias": True if said["qkv_bias"] is None else said["qkv_bias"],
-        "norm_before_blocks": bool(said["pre_norm"]),
-        "attention_norm_inside": bool(said["scale_attn_inner"]),
-        "mlp_norm_inside": bool(said["mlp_norm_inside"]),
-        "relative_position_bias": facts["relative_position_bias"],
-        "norm_after_pooling": after_pooling,
+
+
+def _check_arrays(file, architecture, said, network, shown):
+    """Refuses settings of another network than the arrays show."""
+    own, shared = said["use_rel_pos_bias"], said["use_shared_rel_pos_bias"]
+    # timm's SigLIP of a mean leaves the pooling of a file out.
+    any_pooling = said["global_pool"] == "map" or "siglip" in architecture
+    stated = {
+        **{name: network[name] for name in network if name in shown.facts},
+        "final_norm": None if network["final_norm"] else False,
+        "gates": network["activation"] == "swiglu",
+        # timm's NaFlex takes a plain network's file, too.
+        "flat_patches": None if said["named_as"] == "naflex" else False,
+        "attention_pooling": None if any_pooling else False,
+        "relative position biases": BIASES[bool(own), bool(shared)],
     }
-    if architecture is not None:
-        shared = arguments.get("use_shared_rel_pos_bias")
-        stated = {
-            **families,
-            "final_norm": None if final_norm else False,
-            "gates": network.activation == "swiglu",
-            # timm's NaFlex takes a plain network's file, too.
-            "flat_patches": None if said["named_as"] == "naflex" else False,
-            # timm's SigLIP of a mean leaves the pooling of a file out.
-            "attention_pooling": None
-            if pooled == "map" or "siglip" in architecture
-            else False,
-            "relative position biases": BIASES[
-                bool(said["use_rel_pos_bias"]), bool(shared)
-            ],
-        }
-        shown.check(file, f"timm's {architecture}", stated)
-    patches_alone = said["no_embed_class"] and prefixed
-    covered = "patches" if patches_alone else "all"
-    if said["use_abs_pos_emb"] is False:
-        covered = "none"
-    network = dataclasses.replace(
-        network,
-        **families,
-        final_norm=final_norm,
-        norm_after_branches=bool(said["use_post_norm"]),
-        rotary=said["rotary"] or "none",
-        rotary_grid=said["ref_feat_shape"],
-        rotary_base=said["rope_temperature"],
-        tokens_with_positions=covered,
-        position_resizing=said["position_resizing"] or _RESIZING,
-    )
-    image_size = arguments.get("img_size")
-    stride = patches.stride
+    shown.check(file, f"timm's {architecture}", stated)
+
+
+def _normalization(architecture, normalizing, said):
+    """Returns the mean and deviation where settings have none."""
+    key = (architecture and normalizing) or said["inputs"]
+    return dict(zip(("mean", "std"), architectures.INPUTS[key], strict=True))
+
+
+def _grid(architecture, said, inputs, network, shown):
+    """Returns the grid of patches of the positions, None where nothing says it."""
+    image_size, patches = said.get("img_size"), shown.patches
+    stride, covered = patches.stride, network["tokens_with_positions"]
     if image_size is None and inputs.get("input_size") is not None:
         _, height, width = inputs["input_size"]
         count = (height // stride[0]) * (width // stride[1])
-        prefix = token + registers + bool(said["distilled"]) if covered == "all" else 0
+        prefix = released_names.num_prefix_tokens(shown.shapes)
+        prefix = prefix if covered == "all" else 0
         # As timm, which resizes a table from this size where that fits.
         if covered == "none" or count == shown.sizes["positions"] - prefix:
             image_size = height, width
     grid = description.grid_of(image_size, stride)
     if patches.is_hybrid and image_size is not None:
         grid = patches.grid_size(image_size, architecture)
-    pooling = "distilled" if said["distilled"] else _POOLINGS[pooled]
-    grid = arguments.get("pos_embed_grid_size", grid)
-    grid = None if grid is None else pair(grid, "pos_embed_grid_size")
+    grid = said.get("pos_embed_grid_size", grid)
+    return None if grid is None else pair(grid, "pos_embed_grid_size")
+
+
+def _warning(file, architecture, inputs, activation):
+    """Returns a warning of a note that the weights want another GELU, or None."""
     notes = inputs.get("notes") or ()
-    warning = None
-    if (
-        "QuickGELU" in " ".join([notes] if isinstance(notes, str) else notes)
-        and network.activation == "gelu"
-    ):
-        warning = (
-            f"{file} has the note that its weights were trained with quick GELU, and "
-            f"timm's {architecture} computes GELU: pass zoo.read(path, semantics="
-            'zoo.ViTConfig(activation="quick_gelu")) for the original\'s numbers.'
-        )
-    head = dataclasses.replace(
-        _head(file, config, inputs, shown.classes),
-        preparation=_preparation(file, inputs),
+    notes = " ".join([notes] if isinstance(notes, str) else notes)
+    if "QuickGELU" not in notes or activation != "gelu":
+        return None
+    return (
+        f"{file} has the note that its weights were trained with quick GELU, and "
+        f"timm's {architecture} computes GELU: pass zoo.read(path, semantics="
+        'zoo.ViTConfig(activation="quick_gelu")) for the original\'s numbers.'
     )
-    return Description(network, grid, pooling, said["pooling_heads"], warning, head)
 
 
 def _check_fields(file, config, own):
-    """Refuses fields that are not known, or have another value than is computed."""
+    """Refuses fields that are not known, or have no or another value."""
+    inputs, known = _inputs_of(config), FIELDS["model_args"]
     fields.check(file, config, _AT_THE_TOP)
     fields.check(file, config.get("pretrained_cfg") or {}, FIELDS["pretrained_cfg"])
-    fields.check(file, own, FIELDS["model_args"])
+    fields.check(file, own, known)
+    nulls = [name for name in ("mean", "std") if inputs.get(name, 0) is None]
+    nulls += [
+        name
+        for name, field in known.items()
+        if own.get(name, 0) is None
+        and (field.type in _WITH_VALUE or name == "num_heads")
+        and name not in _MAY_BE_NULL
+    ]
+    description.refuse_null(file, nulls)
 
 
 def _inputs_of(config):
@@ -423,123 +431,58 @@ def _preparation(file, inputs):
     return str(Preparation("timm", fit, said["interpolation"], share))
 
 
-def _norms(said, is_eva):
+def _norms(said):
     """Returns whether there is a final norm, and whether it follows the pooling."""
     # As timm: without a word the norm follows a mean.
     after = said["global_pool"] == "avg" if said["fc_norm"] is None else said["fc_norm"]
-    if is_eva:
-        # Two norms, each with a switch of its own.
-        return bool(after) or said["final_norm"] is not False, bool(after)
     final = said["final_norm"] is not False
+    if _class_of(said["named_as"]) == "eva":
+        # Two norms, each with a switch of its own.
+        return bool(after) or final, bool(after)
     return final, bool(after) and final
 
 
 def _class_of(named_as):
-    """Returns `"beit"` or `"eva"` for the classes of these names, else another word."""
-    return (named_as or "").partition(" ")[0]
+    """Returns `"beit"`, `"eva"` or `"vit"`, the class that these names are of."""
+    kind = (named_as or "").partition(" ")[0]
+    return kind if kind in ("beit", "eva") else "vit"
 
 
 def settings(checkpoint) -> dict[str, dict]:
     """Returns {name: table} of the files that `create_model("local-dir:...")` needs."""
+    architecture, arguments = _written_as(checkpoint)
     config, stages = checkpoint.config, checkpoint.resnet_stages
-    if checkpoint.representation_size is not None:
-        raise ValueError("timm has no model with pre_logits: leave the arrays out")
-    architecture = _HYBRIDS.get(stages) or _written_as(checkpoint)
-    implied = architectures.implied(architecture)
-    epsilon = implied.get("epsilon", DEFAULTS.layer_norm_epsilon)
-    if config.layer_norm_epsilon != epsilon:
-        raise ValueError(
-            f"timm's layer_norm_epsilon is {epsilon}, not {config.layer_norm_epsilon}"
-        )
-    named_as = implied.get("named_as", "")
-    kind = _class_of(named_as)
-    if config.qkv_bias == "query and value" and named_as not in _BIASES_APART:
-        raise ValueError("timm's network has biases of keys where it has other ones")
-    if config.tokens_with_positions == "class token and patches":
-        raise ValueError("timm's networks have positions of all tokens or of patches")
-    if stages is not None:
-        if stages not in _HYBRIDS or checkpoint.resnet_width != 64:
-            raise ValueError(
-                f"timm has no hybrid with stages {stages} of width "
-                f"{checkpoint.resnet_width}"
-            )
-        if config.resnet_padding != DEFAULTS.resnet_padding:
-            raise ValueError("timm's hybrids have no symmetric padding")
     hidden_size, channels = checkpoint.hidden_size, checkpoint.channels
     image_size = list(checkpoint.image_size)
+    named_as = architectures.implied(architecture).get("named_as", "")
     # Rounding down, timm turns a ratio into `mlp_dim`, or twice that with gates.
     # But its class Eva does that itself.
-    gated = config.activation == "swiglu"
-    expanded = checkpoint.mlp_dim * (2 if gated and kind != "eva" else 1)
+    doubled = config.activation == "swiglu" and _class_of(named_as) != "eva"
+    expanded = checkpoint.mlp_dim * (2 if doubled else 1)
     ratio, rest = divmod(expanded, hidden_size)
-    arguments = {
-        "img_size": image_size,
-        "patch_size": config.patch_size,
-        "in_chans": channels,
-        "embed_dim": hidden_size,
-        "depth": checkpoint.num_layers,
-        "num_heads": checkpoint.num_heads,
-        "mlp_ratio": (expanded + 0.5) / hidden_size if rest else ratio,
-    }
-    if kind == "beit":
-        _check_beit(checkpoint)
-        if config.tokens_with_positions == "all":
-            arguments["use_abs_pos_emb"] = True
-    if kind in _ARGUMENTS and config.activation not in ("swiglu", "gelu"):
-        raise ValueError(
-            f"timm's {kind} computes the exact GELU, not {config.activation}"
-        )
-    if not (gated or kind in _ARGUMENTS):
-        arguments["act_layer"] = config.activation
-    if implied.get("pooling_heads") not in (None, checkpoint.pooling_heads):
-        raise ValueError(
-            f"timm's attention pooling has {implied['pooling_heads']} heads, not "
-            f"{checkpoint.pooling_heads}"
-        )
+    # The grid of NaFlex's positions is said, whatever the size of an image.
+    size = {"img_size": image_size}
+    if named_as == "naflex":
+        size = {"pos_embed_grid_size": list(checkpoint.grid_size)}
     first_convolution = "patch_embed.proj"
     if stages is not None:
         first_convolution = f"patch_embed.backbone.{'stem.' if stages else ''}conv"
-    pooled = {"map": "map", "gap": "avg"}.get(checkpoint.pooling, "token")
-    own_grid = list(config.rotary_grid) if config.rotary_grid else None
-    others = {
-        "ref_feat_shape": own_grid,
-        "rope_temperature": config.rotary_base,
-        "global_pool": pooled,
-        "fc_norm": config.norm_after_pooling if pooled == "avg" else None,
-        "final_norm": None if config.final_norm else False,
-        "class_token": checkpoint.class_token,
-        # A starting value; the arrays have those of the file.
-        "init_values": 1e-5 if config.layer_scale else None,
-        "reg_tokens": config.num_registers,
-        "no_embed_class": config.tokens_with_positions == "patches",
-        "qkv_bias": config.qkv_bias,
-    }
-    by_default = {"init_values": None, "reg_tokens": 0, "no_embed_class": False}
-    by_default |= {"qkv_bias": True, "class_token": True}
-    by_default |= {"ref_feat_shape": None, "rope_temperature": None}
-    by_default |= {"global_pool": "avg" if kind == "eva" else "token"}
-    by_default |= {"fc_norm": None, "final_norm": None, **implied}
-    if by_default["init_values"]:
-        by_default["init_values"] = 1e-5
-    arguments |= {
-        name: value for name, value in others.items() if value != by_default[name]
-    }
-    if arguments.get("qkv_bias") == "query and value":
-        arguments["qkv_bias"] = True
-    if kind in _ARGUMENTS:
-        theirs = {ours: name for name, ours in _ARGUMENTS[kind].items()}
-        arguments = {theirs.get(name, name): arguments[name] for name in arguments}
     classes = checkpoint.classes or 0
-    if named_as == "naflex":
-        # The grid of its positions, whatever the size of an image.
-        del arguments["img_size"]
-        arguments["pos_embed_grid_size"] = list(checkpoint.grid_size)
-    config = {
+    table = {
         "architecture": architecture,
         "num_classes": classes,
         "num_features": hidden_size,
-        "global_pool": pooled,
-        "model_args": arguments,
+        "global_pool": _arguments(checkpoint)["global_pool"],
+        "model_args": {
+            **size,
+            "patch_size": config.patch_size,
+            "in_chans": channels,
+            "embed_dim": hidden_size,
+            "depth": checkpoint.num_layers,
+            "num_heads": checkpoint.num_heads,
+            "mlp_ratio": (expanded + 0.5) / hidden_size if rest else ratio,
+            **arguments,
+        },
         "pretrained_cfg": {
             "num_classes": classes,
             "input_size": [channels, *image_size],
@@ -554,8 +497,8 @@ def settings(checkpoint) -> dict[str, dict]:
         },
     }
     if checkpoint.class_names is not None:
-        config["label_names"] = list(checkpoint.class_names)
-    return {_CONFIG: config}
+        table["label_names"] = list(checkpoint.class_names)
+    return {_CONFIG: table}
 
 
 def _evaluation(checkpoint):
@@ -568,85 +511,142 @@ def _evaluation(checkpoint):
     }
 
 
-# EVA's attention of its own, and timm's SBB, by their biases.
-_ROPE = {
-    False: "vit_mediumd_patch16_rope_reg1_gap_256",
-    "query and value": "vit_base_patch16_rope_reg1_gap_256",
-}
+# The rule of resizing positions that FlexiViT was trained for.
+_FLEXIBLE = "bilinear_no_antialias"
+# The names that `settings` writes: the first whose network is a checkpoint's. One for
+# all that arguments cannot say.
+_WRITTEN = (
+    "deit_base_distilled_patch16_224",
+    "naflexvit_base_patch16_siglip",
+    "vit_base_patch16_siglip_224",
+    "flexivit_base",
+    "vit_base_patch16_224",
+    "vit_base_patch16_clip_224",
+    "vit_base_patch16_rpn_224",
+    "vit_giant_patch14_dinov2",
+    "vit_base_patch16_dinov3",
+    "vit_small_plus_patch16_dinov3",
+    "vit_base_patch16_rope_224",
+    "vit_base_patch16_rope_reg1_gap_256",
+    "eva_giant_patch14_224",
+    "eva02_tiny_patch14_336",
+    "eva02_base_patch14_448",
+    "eva02_base_patch16_clip_224",
+    "eva02_enormous_patch14_clip_224",
+    "vit_pe_core_base_patch16_224",
+    "vit_pe_core_gigantic_patch14_448",
+    "vit_pe_spatial_base_patch16_512",
+    "vit_pe_spatial_gigantic_patch14_448",
+    "beit3_base_patch16_224",
+    "beit_base_patch16_224",
+)
 
 
 def _written_as(checkpoint):
-    """Returns an architecture that implies what no argument can say."""
-    config = checkpoint.config
-    # Of all networks of timm, NaFlex alone resizes so.
-    naflex = checkpoint.pooling == "map" and config.position_resizing == "bilinear"
-    swiglu = config.activation == "swiglu"
-    rotary = config.rotary
-    normed = config.mlp_norm_inside, config.attention_norm_inside
-    biases = {False: "", "query and value": "_qkvb"}.get(config.qkv_bias)
-    dinov3 = f"vit_{'small_plus' if swiglu else 'base'}_patch16_dinov3{biases}"
-    eva = {
-        (True, False): "eva02_base_patch14_448",
-        (True, True): "eva02_base_patch16_clip_224",
-    }.get(normed, "eva02_tiny_patch14_336" if swiglu else _ROPE.get(config.qkv_bias))
-    positions = "ape_" if config.tokens_with_positions != "none" else ""
-    axial = f"vit_base_patch16_rope_{positions}224"
-    # Of timm's two networks, that with biases of queries and values has it in EVA.
-    is_eva = config.qkv_bias == "query and value"
-    after = f"{'eva02_enormous_patch14_clip' if is_eva else 'vit_base_patch16_rpn'}_224"
-    # With a class token the coordinates of patches begin at 1.
-    perception = {
-        (True, True): "vit_pe_core_base_patch16_224",
-        (True, False): "vit_pe_core_gigantic_patch14_448",
-        (False, True): "vit_pe_spatial_base_patch16_512",
-        (False, False): "vit_pe_spatial_gigantic_patch14_448",
-    }[bool(config.final_norm), checkpoint.class_token]
-    kinds = {
-        "deit_base_distilled_patch16_224": checkpoint.pooling == "distilled",
-        "vit_giant_patch14_dinov2": swiglu and rotary == "none",
-        "vit_base_patch16_clip_224": config.norm_before_blocks and rotary == "none",
-        "naflexvit_base_patch16_siglip": naflex,
-        "vit_base_patch16_siglip_224": checkpoint.pooling == "map"
-        and rotary == "none"
-        and not naflex,
-        "flexivit_base": config.position_resizing == "bilinear_no_antialias",
-        dinov3: rotary == "dinov3" and biases is not None,
-        eva: rotary == "eva" and eva is not None,
-        axial: rotary == "axial",
-        after: config.norm_after_branches,
-        "beit3_base_patch16_224": all(normed) and not swiglu,
-        "beit_base_patch16_224": config.relative_position_bias,
-        perception: rotary == "perception",
-        "eva_giant_patch14_224": rotary == "none"
-        and config.qkv_bias == "query and value"
-        and not (swiglu or config.norm_after_branches or config.relative_position_bias),
-    }
-    kinds = [name for name, fits in kinds.items() if fits]
-    if kinds[1:]:
-        raise ValueError(f"timm has no network like {' and '.join(kinds)} at once")
-    if checkpoint.pooling == "token_and_gap":
-        raise ValueError("timm's heads read the class token or the mean, not both")
-    if not is_eva and config.norm_after_branches and config.layer_scale:
-        raise ValueError("timm has no network with norms after branches and LayerScale")
-    if config.distillation_token and checkpoint.pooling != "distilled":
-        raise ValueError("timm's distilled DeiT has two heads, and this has one")
-    return (*kinds, "vit_base_patch16_224")[0]
+    """Returns the name of an architecture, and the arguments that it needs besides."""
+    if checkpoint.representation_size is not None:
+        raise ValueError("timm has no model with pre_logits: leave the arrays out")
+    is_hybrid = checkpoint.resnet_stages is not None
+    names = [_hybrid(checkpoint)] if is_hybrid else _WRITTEN
+    found = [_differences(name, checkpoint) for name in names]
+    for name, (arguments, wrong) in zip(names, found, strict=True):
+        if not wrong:
+            return name, arguments
+    fewest = min(range(len(names)), key=lambda place: len(found[place][1]))
+    wrong = ", ".join(found[fewest][1])
+    raise ValueError(
+        f"timm has no network like this: its nearest one, {names[fewest]}, has {wrong}"
+    )
 
 
-def _check_beit(checkpoint):
-    """Makes sure that a network is one that timm's BEiT can be."""
-    config = checkpoint.config
-    others = {
-        "biases of keys": config.qkv_bias is True,
-        "registers": bool(config.num_registers),
-        "no class token": not checkpoint.class_token,
-        "norms inside": config.mlp_norm_inside or config.attention_norm_inside,
-        f"positions of {config.tokens_with_positions}": (
-            config.tokens_with_positions not in ("all", "none")
-        ),
+def _hybrid(checkpoint):
+    """Returns the name of a hybrid's architecture."""
+    stages, width = checkpoint.resnet_stages, checkpoint.resnet_width
+    if stages not in _HYBRIDS or width != 64:
+        raise ValueError(f"timm has no hybrid with stages {stages} of width {width}")
+    if checkpoint.config.resnet_padding != DEFAULTS.resnet_padding:
+        raise ValueError("timm's hybrids have no symmetric padding")
+    return _HYBRIDS[stages]
+
+
+def _differences(architecture, checkpoint):
+    """Returns the arguments that a name needs, and what of its network is another."""
+    implied = architectures.implied(architecture)
+    said = {**_DEFAULTS, **implied}
+    kind = _class_of(said["named_as"])
+    # The default of `Eva` is another than that of its architectures.
+    pooled = implied.get("global_pool", None if kind == "eva" else "token")
+    said["global_pool"] = pooled
+    said["init_values"] = 1e-5 if said["init_values"] else None
+    # Where biases of keys are apart, names have those of queries and values.
+    said["qkv_bias"] = bool(said["qkv_bias"])
+    arguments = {}
+    for name, value in _arguments(checkpoint).items():
+        theirs = getattr(ARGUMENTS[name], kind)
+        if theirs and value != said[name] and name not in _fixed(said):
+            said[name] = arguments[theirs] = value
+    wanted = {
+        **vars(checkpoint.config),
+        "class_token": checkpoint.class_token,
+        "pooling": checkpoint.pooling,
+        "attention_pooling": checkpoint.pooling == "map",
+        "pooling_heads": checkpoint.pooling_heads,
     }
-    if wrong := [what for what, is_so in others.items() if is_so]:
-        raise ValueError(f"timm's BEiT has no network with {', '.join(wrong)}")
+    if not checkpoint.num_prefix_tokens and wanted["tokens_with_positions"] != "none":
+        wanted["tokens_with_positions"] = "all"
+    if said["pooling_heads"] is None:
+        said["pooling_heads"] = checkpoint.pooling_heads
+    # Another size is resized to as timm does, unless its own names differ there.
+    if "position_resizing" not in implied and wanted["position_resizing"] != _FLEXIBLE:
+        wanted["position_resizing"] = said["position_resizing"]
+    network = {
+        **network_of(said, checkpoint.class_token),
+        "class_token": said["class_token"],
+        "pooling": pooling_of(said),
+        "attention_pooling": pooled == "map",
+        "pooling_heads": said["pooling_heads"],
+    }
+    return arguments, [
+        f"{name} {value!r}, not {wanted[name]!r}"
+        for name, value in network.items()
+        if value != wanted[name]
+    ]
+
+
+def _arguments(checkpoint):
+    """Returns the values of timm's arguments that make a checkpoint's network."""
+    config, pooling = checkpoint.config, checkpoint.pooling
+    pooled = {"map": "map", "gap": "avg"}.get(pooling, "token")
+    covered, gated = config.tokens_with_positions, config.activation == "swiglu"
+    return {
+        "global_pool": pooled,
+        "fc_norm": config.norm_after_pooling if pooled == "avg" else None,
+        "final_norm": None if config.final_norm else False,
+        "class_token": checkpoint.class_token,
+        "reg_tokens": config.num_registers,
+        "no_embed_class": covered == "patches",
+        "use_abs_pos_emb": covered != "none",
+        # A starting value; the arrays have those of the file.
+        "init_values": 1e-5 if config.layer_scale else None,
+        "qkv_bias": bool(config.qkv_bias),
+        "act_layer": None if gated else config.activation,
+        "ref_feat_shape": config.rotary_grid,
+        "rope_temperature": config.rotary_base,
+    }
+
+
+def _fixed(said):
+    """Returns the arguments that change nothing, or more than they say."""
+    fixed = set()
+    if said["rotary"] == "perception":
+        # With a class token the coordinates of patches begin at 1.
+        fixed |= {"class_token", "final_norm"}
+    if said["use_post_norm"]:
+        # Blocks with norms after their branches have no LayerScale.
+        fixed.add("init_values")
+    if said["distilled"] or said["named_as"] == "naflex":
+        fixed.add("no_embed_class")
+    return fixed
 
 
 def without_biases(checkpoint) -> tuple[str, ...]:
@@ -666,7 +666,7 @@ def file_names(arrays: dict, checkpoint) -> dict:
     arrays = {
         name.replace(_STEM, "patch_embed.backbone."): arrays[name] for name in arrays
     }
-    named_as = architectures.implied(_written_as(checkpoint)).get("named_as", "")
+    named_as = architectures.implied(_written_as(checkpoint)[0]).get("named_as", "")
     if named_as == "naflex":
         return _flat(arrays, checkpoint)
     return _apart(arrays, named_as, checkpoint) if named_as else arrays

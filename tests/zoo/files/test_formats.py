@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import pathlib
 import zipfile
@@ -132,6 +133,21 @@ class TestRoundTrips:
         assert_same(zoo.read(path).arrays, arrays)
         with pytest.raises(zoo.CheckpointError, match="timm has no model with pre_log"):
             zoo.write(path, arrays, naming="timm")
+
+    @pytest.mark.parametrize(
+        "network",
+        [
+            {"rotary": "dinov3"},
+            {"rotary": "eva", "rotary_grid": (2, 2)},
+            {"layer_norm_epsilon": 1e-12},
+        ],
+    )
+    def test_a_network_that_timm_has_not_is_not_written(self, network, tmp_path):
+        said = zoo.ViTConfig.released(activation="gelu")
+        said = dataclasses.replace(said, **network)
+        told = f"no network like this: .*{[*network][0]} .*, not"
+        with pytest.raises(zoo.CheckpointError, match=told):
+            write(tmp_path, "token", "timm", semantics=said)
 
     def test_without_our_header_the_settings_say_the_same(self, tmp_path):
         for naming in foreign.WRITTEN:
