@@ -38,17 +38,17 @@ class Architecture:
     one_grid: bool = False
     batch_norm: bool = False
 
-    def takes(self, argument):
+    def takes(self, argument: str) -> bool:
         """Returns whether `make` has an argument."""
         return argument in inspect.signature(self.make).parameters
 
 
-def register(architecture):
+def register(architecture: Architecture) -> None:
     """Adds an architecture to those that tools know."""
     _ARCHITECTURES[architecture.name] = architecture
 
 
-def named(name):
+def named(name: str) -> Architecture:
     """Returns the architecture that a saved model names."""
     if name not in _ARCHITECTURES:
         raise ValueError(
@@ -58,7 +58,7 @@ def named(name):
     return _ARCHITECTURES[name]
 
 
-def of_config(config):
+def of_config(config: object) -> Architecture:
     """Returns the architecture that a config is of."""
     found = [one for one in _ARCHITECTURES.values() if type(config) is one.config]
     if not found:
@@ -69,7 +69,7 @@ def of_config(config):
     return found[0]
 
 
-def of_model(model):
+def of_model(model: keras.Model) -> Architecture:
     """Returns the architecture of a model, by its layers' names where it has no config.
 
     A model that users compose of layers is taken for a Vision Transformer.
@@ -83,7 +83,7 @@ def of_model(model):
     return begun[0] if begun else of_config(zoo.ViTConfig())
 
 
-def of_file(source):
+def of_file(source) -> tuple[Architecture, object] | None:
     """Returns the architecture and the config of an `.npz` that is no ViT's, or None.
 
     Args:
@@ -111,7 +111,7 @@ def files_of(model):
     return architecture.files
 
 
-def check_one_grid(model):
+def check_one_grid(model: keras.Model) -> None:
     """Raises a ValueError if a model, or one in it, has several grids of patches."""
     if getattr(model, "config", None) is not None:
         architecture = of_config(model.config)

@@ -1,8 +1,6 @@
 """BiT's ResNets: one unit by hand, the whole against timm, its files."""
 
 import importlib.util
-import io
-import zipfile
 
 import bit_peer_models
 import harness
@@ -247,25 +245,13 @@ def test_problems_of_a_file_are_listed_at_once(arrays, tmp_path):
 
 
 def test_files_that_are_never_loaded(arrays, tmp_path):
-    path = tmp_path / "bad.npz"
-    arrays[ROOT] = np.array([print], dtype=object)
-    with pytest.raises(zoo.CheckpointError, match="pickled Python objects under"):
-        BiTResNet(SMALL, written(path, arrays), image_size=32)
     arrays[ROOT] = np.zeros((7, 7, 3, 64), "int32")
+    path = written(tmp_path / "bad.npz", arrays)
     with pytest.raises(zoo.CheckpointError, match=f"{ROOT} has dtype int32"):
-        BiTResNet(SMALL, written(path, arrays), image_size=32)
-    arrays[ROOT] = np.full((7, 7, 3, 64), np.nan, "float32")
-    with pytest.raises(zoo.CheckpointError, match="holds NaN or infinity under"):
-        BiTResNet(SMALL, written(path, arrays), image_size=32)
+        BiTResNet(SMALL, path, image_size=32)
+    # What `Archive` refuses is in tests/zoo/files.
     path.write_bytes(path.read_bytes()[:-300])
     with pytest.raises(zoo.CheckpointError, match="damaged or cut short"):
-        BiTResNet(SMALL, path, image_size=32)
-    member = io.BytesIO()
-    np.lib.format.write_array(member, np.zeros(3, "float32"))
-    with zipfile.ZipFile(path, "w") as file, pytest.warns(UserWarning, match="Dupl"):
-        for _ in range(2):
-            file.writestr(f"{ROOT}.npy", member.getvalue())
-    with pytest.raises(zoo.CheckpointError, match="two arrays are called|overlaps"):
         BiTResNet(SMALL, path, image_size=32)
     with pytest.raises(zoo.CheckpointError, match="is a folder, not a file"):
         BiTResNet(SMALL, tmp_path, image_size=32)
