@@ -32,7 +32,7 @@ def measure(folder, steps, milliseconds, validations, checkpoints):
     from train import recipes
     from train.engine import jax_backend
     from train.engine.loop import TrainingLoop
-    from train.inference.run_directory import RunDirectory
+    from train.models.run_directory import RunDirectory
     from train.run import training
     from train.run.classification import FineTuning
 

@@ -33,7 +33,7 @@ PYTHON = sys.executable
 RUNNING = {}
 # What takes long, by module.
 WORK = {
-    "train.inference.loaded_model": "predict",
+    "train.models.loaded_model": "predict",
     "train.explain.report": "predict",
     "train.export.parity": "run",
 }

@@ -23,7 +23,7 @@ import pytest
 from onnx import helper
 
 from train.common.errors import RunError
-from train.inference import keras_files
+from train.models import keras_files
 
 SECRET = np.arange(12, dtype="float32").reshape(3, 4)
 

@@ -301,13 +301,12 @@ def test_new_processes_never_run_files_of_the_folder(folder):
 
 def test_exports_are_compared_beside_files_of_the_same_names(folder):
     pytest.importorskip("onnxruntime")
-    runtimes = pytest.importorskip("train.export.runtimes")
+    program = pytest.importorskip("train.export.program")
     parity = pytest.importorskip("train.export.parity")
-    runtimes.write_images(folder / "images", [np.zeros((1, 8, 8, 3), "float32")])
+    program.write_images(folder / "images", [np.zeros((1, 8, 8, 3), "float32")])
     with pytest.raises(RunError, match=r"none\.onnx"):
         parity.run(
             "model",
-            "onnx",
             folder / "none.onnx",
             folder / "images",
             threads=1,

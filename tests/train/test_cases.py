@@ -10,9 +10,9 @@ from PIL import Image
 
 from train.export.onnx import write_onnx
 from train.export.tflite import write_tflite
-from train.inference import loaded_model
-from train.inference.classes import names_of
-from train.inference.saved_model import write_saved_model
+from train.models import loaded_model
+from train.models.classes import names_of
+from train.models.exports.saved_model import write_saved_model
 from zoo.head import sigmoid, softmax
 
 CASES = pathlib.Path(__file__).parents[1] / "cases"

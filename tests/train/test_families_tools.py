@@ -17,15 +17,16 @@ from keras_vit import explain
 from keras_vit.explain import one_pass
 from keras_vit.runtimes.precision import in_precision
 from train import recipes
-from train.data import sources
+from train.data import run_data, sources
 from train.export.onnx import write_onnx
 from train.export.tflite import write_tflite
-from train.inference import exported_model, linear_probe, run_data
-from train.inference.saved_model import write_saved_model
+from train.models.exports import exported_model
+from train.models.exports.saved_model import write_saved_model
 from train.publish import publishing
 from train.reports import figures
 from train.run import classification, training
 from train.run.classification import FineTuning
+from train.scoring import linear_probe
 
 TESTS = pathlib.Path(__file__).parents[1]
 PAGE = TESTS.parent / "docs" / "models.md"

@@ -18,11 +18,12 @@ from train.data.sources.splits import in_memory
 from train.evaluate import evaluation
 from train.explain import inspection
 from train.explain.report import explain
-from train.export import runtimes, sample_images
-from train.inference import linear_probe, loaded_model
+from train.export import program, sample_images
+from train.models import loaded_model
 from train.predict import classifiers
 from train.predict.prediction import predict
 from train.run import building
+from train.scoring import linear_probe
 from zoo.photos import prepare
 
 PLAIN = keras_vit.ViTConfig(
@@ -137,7 +138,7 @@ def in_export(file, photos, path, central_crop=None):
         skip_corrupt=False,
         split="all",
     )
-    return np.concatenate([*runtimes.read_images(path)]), found.about
+    return np.concatenate([*program.read_images(path)]), found.about
 
 
 @pytest.mark.parametrize("preparation", PREPARATIONS)

@@ -13,7 +13,7 @@ from absl import app, flags
 
 from train.common import command_line
 from train.data import data_flags
-from train.inference.run_directory import RunDirectory
+from train.models.run_directory import RunDirectory
 from zoo.text import printable
 
 # Checked for before anything heavy is imported, by the names that Python has.

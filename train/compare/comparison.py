@@ -8,8 +8,8 @@ from train.common.errors import RunError
 from train.common.files import make_folder, write_json, write_text
 from train.data.registry import is_same
 from train.engine.loop import explaining_full_memory
-from train.inference import loaded_model
-from train.inference.run_directory import RunDirectory
+from train.models import loaded_model
+from train.models.run_directory import RunDirectory
 from train.reports import markdown
 from train.reports.compute import multiply_adds
 from zoo.regular_files import expand_home

@@ -22,11 +22,11 @@ has the answer to every image.
 
 from absl import app, flags
 
-from train.common import command_line, runtimes
+from train.common import command_line, predictors
 from train.data import data_flags
 from train.data.finding import check as check_data
 from train.data.registry import PARTS, kind_of
-from train.inference.finding import find as check_model
+from train.models.finding import find as check_model
 
 # Checked for before anything heavy is imported, by the names that Python has.
 PACKAGES = ("tensorflow", "PIL", "jinja2", "matplotlib", "scipy", "sklearn", "yaml")
@@ -40,7 +40,7 @@ flags.DEFINE_enum(
 )
 data_flags.define_image_size()
 data_flags.define_batch_size(32, "Images at a time.")
-runtimes.define_flags()
+predictors.define_flags()
 flags.DEFINE_string(
     "real_labels",
     None,

@@ -8,20 +8,21 @@ import tensorflow as tf
 from scipy.special import log_softmax
 
 from keras_vit.structure import bits_of, preparation_of
-from train.common import runtimes
+from train.common import predictors
 from train.common.errors import RunError
 from train.common.files import read_json
 from train.data import pipeline
 from train.data.registry import kind_of, real_path, short_name
 from train.engine.loop import explaining_full_memory
 from train.evaluate import real_labels, training_images
-from train.inference import evaluation_data, finding, loaded_model
-from train.inference.classes import by_number, match_classes
-from train.inference.run_directory import RunDirectory
+from train.models import finding, loaded_model
+from train.models.classes import by_number, match_classes
+from train.models.run_directory import RunDirectory
 from train.reports.answers import answers_of
 from train.reports.classification import calibration, classification_summary
 from train.reports.ranked import joined, ranked
 from train.reports.report import write_report
+from train.scoring import evaluation_data
 from zoo.head import softmax
 from zoo.preparation import asked_for
 
@@ -96,7 +97,7 @@ def evaluate(
         names = real_labels.file_names(part, source.name, data_dir)
         correct = real_labels.of_files(real_labels.read(real_labels_file), names)
     name = f"{loaded.name}-{short_name(source.name)}-{split}"
-    name += runtimes.suffix(engine, precision)
+    name += predictors.suffix(engine, precision)
     directory, model_source = evaluation_data.report_folder(
         model, out_dir, name, "report.json", data=real_path(source.name)
     )
@@ -113,7 +114,7 @@ def evaluate(
     batches = pipeline.evaluation_batches(
         part, image_size=image_size, batch_size=batch_size, preparation=preparation
     ).map(lambda images, labels: (images, tf.gather(places, labels)))
-    predictor = runtimes.predictor(loaded.model, batch_size, engine, precision)
+    predictor = predictors.predictor(loaded.model, batch_size, engine, precision)
     with explaining_full_memory(loaded_model.LESS_MEMORY):
         # Compile first: it does not count towards the images per second.
         predictor(loaded_model.random_images(predictor))

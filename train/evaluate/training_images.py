@@ -5,12 +5,11 @@ import pathlib
 import numpy as np
 
 from train.common.errors import RunError
-from train.data import sources
-from train.inference import run_data
-from train.inference.evaluation_data import is_of_run
-from train.inference.run_directory import RunDirectory
+from train.data import run_data, sources
+from train.models.run_directory import RunDirectory
 from train.recipes import is_own
 from train.reports.classification import share
+from train.scoring.evaluation_data import is_of_run
 
 
 def in_training(loaded, model, source, part, split, data_dir, skip_corrupt):

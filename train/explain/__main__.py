@@ -29,7 +29,7 @@ from absl import app, flags
 from train.common import command_line
 from train.data import data_flags
 from train.data.finding import check_paths
-from train.inference.finding import find as check_model
+from train.models.finding import find as check_model
 from zoo.text import printable
 
 # Checked for before anything heavy is imported, by the names that Python has.

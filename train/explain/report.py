@@ -20,9 +20,9 @@ from train.engine.loop import explaining_full_memory
 from train.explain import figures, inspection
 from train.explain.page import render
 from train.explain.photos import Photos
-from train.inference import finding, loaded_model
-from train.inference.classes import classes_of
-from train.inference.loaded_model import image_shape_of
+from train.models import finding, loaded_model
+from train.models.classes import classes_of
+from train.models.loaded_model import image_shape_of
 from zoo.preparation import asked_for
 from zoo.regular_files import expand_home
 

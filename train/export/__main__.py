@@ -26,7 +26,7 @@ from train.common import command_line
 from train.data import data_flags
 from train.data.finding import check as check_data
 from train.export.formats import ALL, FORMATS, OPTIONS, select
-from train.inference.finding import find as check_model
+from train.models.finding import find as check_model
 
 __doc__ = __doc__ and __doc__.replace(
     "FORMATS", "\n".join(f"  {row.name:16} {row.help}" for row in FORMATS.values())

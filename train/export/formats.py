@@ -1,9 +1,8 @@
 """The export formats: one row each, read by flags, checks, help, report and tests.
 
 A new format is a row of `FORMATS`. A new runtime is a `Runtime` as well: a function
-that writes its files, one of its name in `train.inference.exported_model` that loads
-them, called by one in `train.export.runtimes`, and `templates/NAME.md.jinja`, which
-shows in the report how to load them.
+that writes its files, a module in `train.models.exports` that loads them, and
+`templates/NAME.md.jinja`, which shows in the report how to load them.
 """
 
 import dataclasses
@@ -32,7 +31,7 @@ SAVED_MODEL = Runtime(
     "saved_model",
     # TensorFlow Serving loads the folder with the highest number.
     file="saved_model/1",
-    writer="train.inference.saved_model:write_saved_model",
+    writer="train.models.exports.saved_model:write_saved_model",
     options=("any_size",),
 )
 TFLITE = Runtime(

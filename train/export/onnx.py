@@ -9,7 +9,7 @@ import keras
 from keras_vit.runtimes.onnx import LARGEST_FILE, OPSET, proto_of, size_of, steps_of
 from train.common import packages
 from train.common.files import whole_file
-from train.inference.model_writing import (
+from train.models.exports.writing import (
     check_class_names,
     check_one_output,
     facts_of,

@@ -16,16 +16,14 @@ _TIMED_SECONDS = 1.0
 _LAST_LINES = 5
 
 
-def run(name, runtime, path, images, *, threads, count=None):
+def run(name, path, images, *, threads, count=None):
     """Runs a model in a process of its own, on the CPU, and shows its progress.
 
-    `runtime` is a function of `train.export.runtimes` by its name, and `images` the
-    path of a file as there. Returns the outputs, float32 (images, ...), and the last
-    report of the process, see there.
+    `images` is the path of a file as in `train.export.program`. Returns the outputs,
+    float32 (images, ...), and the last report of the process, see there.
     """
     answers = f"{os.fspath(images)}-answers.npy"
     settings = {
-        "runtime": runtime,
         "path": os.fspath(path),
         "threads": threads,
         "images": os.fspath(images),
@@ -39,7 +37,7 @@ def run(name, runtime, path, images, *, threads, count=None):
         # All on the CPU, or their times could not be compared.
         "CUDA_VISIBLE_DEVICES": "-1",
     }
-    command = keras_vit_start.python("train.export.runtimes", json.dumps(settings))
+    command = keras_vit_start.python("train.export.program", json.dumps(settings))
     with (
         tempfile.TemporaryFile("w+", errors="replace") as stderr,
         progress_bar(total=count, unit="image", desc=name) as bar,

@@ -8,7 +8,7 @@ import pathlib
 
 from train.data.transforms import served_files
 from train.export.formats import FORMATS
-from train.export.runtimes import BATCH
+from train.export.program import BATCH
 from train.reports import markdown
 
 _TEMPLATE = pathlib.Path(__file__).parent / "templates" / "export.md.jinja"

@@ -23,8 +23,9 @@ from train.common.files import (
 )
 from train.export import parity, report, sample_images
 from train.export.formats import select
-from train.inference import evaluation_data, finding, loaded_model
-from train.inference.model_writing import has_head
+from train.models import finding, loaded_model
+from train.models.exports.writing import has_head
+from train.scoring import evaluation_data
 from zoo.machine import cpu_name
 from zoo.regular_files import expand_home
 from zoo.store import digest
@@ -182,7 +183,7 @@ class Reference:
     def __init__(self, loaded, samples, file, threads):
         self.samples, self.threads = samples, threads
         loaded.model.save(file)
-        self.outputs, facts = self._run("keras", "keras", file)
+        self.outputs, facts = self._run("keras", file)
         if not np.isfinite(self.outputs).all():
             raise RunError(
                 f"The model {loaded.name} has outputs that are not finite, with which "
@@ -197,14 +198,12 @@ class Reference:
 
     def compared(self, row, path):
         """Returns facts on a run of an export, and how its outputs compare."""
-        outputs, facts = self._run(row.name, row.runtime.name, path)
+        outputs, facts = self._run(row.name, path)
         return facts, self._compare(outputs)
 
-    def _run(self, name, runtime, path):
+    def _run(self, name, path):
         images, count = self.samples.path, self.samples.about["count"]
-        return parity.run(
-            name, runtime, path, images, threads=self.threads, count=count
-        )
+        return parity.run(name, path, images, threads=self.threads, count=count)
 
     def _compare(self, outputs):
         return parity.compare(

@@ -12,10 +12,11 @@ from train.data import pipeline
 from train.data.registry import kind_of
 from train.data.sources.splits import pick
 from train.data.sources.subset import spread
-from train.export.runtimes import BATCH, write_images
-from train.inference import evaluation_data, loaded_model
-from train.inference.classes import match_classes, names_of
-from train.inference.model_writing import has_head
+from train.export.program import BATCH, write_images
+from train.models import loaded_model
+from train.models.classes import match_classes, names_of
+from train.models.exports.writing import has_head
+from train.scoring import evaluation_data
 from zoo.preparation import asked_for
 
 # The default number of images: of a data set, and synthetic.
@@ -26,7 +27,7 @@ _GRIDS = (2, 4, 8, 16, 32)
 
 @dataclasses.dataclass(frozen=True)
 class SampleImages:
-    """Images to compare exports on, in a file by `train.export.runtimes.write_images`.
+    """Images to compare exports on, in a file by `train.export.program.write_images`.
 
     `about` is what the report says of them; `class_names` are in the order of the head,
     and `labels` the true classes in it, both None where unknown. `calibration` are
@@ -61,7 +62,7 @@ def read(loaded, path, count, *, calibration, central_crop, **data):
     """Returns `SampleImages` of a data set, spread evenly over the split.
 
     `calibration` is the number of images to read from the training split, or None;
-    `**data` are arguments of `train.inference.evaluation_data.load_split`.
+    `**data` are arguments of `train.scoring.evaluation_data.load_split`.
     """
     image_size = loaded_model.image_shape_of(loaded)[:2]
     preparation = asked_for(central_crop, preparation_of(loaded.model))

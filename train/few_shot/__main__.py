@@ -14,12 +14,12 @@ import sys
 
 from absl import app, flags
 
-from train.common import command_line, runtimes
+from train.common import command_line, predictors
 from train.common.flag_names import is_count
 from train.data import data_flags
 from train.data.finding import check as check_data
-from train.inference.finding import find as check_model
-from train.inference.run_directory import RunDirectory
+from train.models.finding import find as check_model
+from train.models.run_directory import RunDirectory
 from train.recipes.recipe import brings_weights
 from zoo.text import printable
 
@@ -30,7 +30,7 @@ flags.DEFINE_list("shots", ["1", "5", "10", "25"], "Training images per class.")
 flags.DEFINE_integer("seeds", 3, "Random draws of the training images.", lower_bound=1)
 data_flags.define_image_size(crops=False)
 data_flags.define_batch_size(32, "Images at a time.")
-runtimes.define_flags()
+predictors.define_flags()
 flags.DEFINE_string(
     "out_dir",
     None,
@@ -58,7 +58,7 @@ def main(argv):
     with command_line.exit_on_errors("no report was written"):
         check_model(argv[1])
         check_data(flags.FLAGS.dataset, flags.FLAGS.data_dir)
-        from train.inference import linear_probe
+        from train.scoring import linear_probe
 
         results = linear_probe.run(
             argv[1],

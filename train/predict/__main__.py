@@ -23,7 +23,7 @@ import sys
 
 from absl import app, flags
 
-from train.common import command_line, flag_help, runtimes
+from train.common import command_line, flag_help, predictors
 from train.data import data_flags
 from zoo.text import counted, named, printable
 
@@ -75,7 +75,7 @@ flags.DEFINE_bool(
     "Run a SavedModel that has other operations than those of keras-vit export: they "
     "may read and write files.",
 )
-runtimes.define_flags()
+predictors.define_flags()
 
 
 def main(argv):

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import numpy as np
 
 from train.common.errors import RunError
-from train.inference import exported_model, finding
-from train.inference.run_directory import how_to_name
+from train.models import finding
+from train.models.exports import exported_model
+from train.models.run_directory import how_to_name
 from zoo.head import NUMBERS, SEVERAL_CLASSES, Answers, numbered_names
 from zoo.preparation import asked_for
 
@@ -62,8 +63,8 @@ def load(
 
     Args:
         source: str: the path of an exported file, see
-            `train.inference.exported_model.find`, or whatever
-            `train.inference.loaded_model.load` takes.
+            `train.models.exports.exported_model.find`, or whatever
+            `train.models.loaded_model.load` takes.
         image_size: int, to which a Keras model is resized, and the images of an
             exported one for any size; by default its own.
         central_crop: bool, None for what the model was trained or saved with.
@@ -160,10 +161,10 @@ def _of_keras_model(found, image_size, batch_size, with_features, engine, precis
     import keras
 
     from keras_vit.structure import bits_of, preparation_of
-    from train.common import runtimes
-    from train.inference import loaded_model
-    from train.inference.classes import classes_of
-    from train.inference.model_writing import body_and_head
+    from train.common import predictors
+    from train.models import loaded_model
+    from train.models.classes import classes_of
+    from train.models.exports.writing import body_and_head
 
     loaded = loaded_model.load_found(found, image_size=image_size)
     shape = loaded_model.image_shape_of(loaded, channels=(1, 3))
@@ -187,7 +188,7 @@ def _of_keras_model(found, image_size, batch_size, with_features, engine, precis
                 f"{model.output_shape[1:]} per image: pass one that pools them."
             )
     batch_size = batch_size or _BATCH_SIZE
-    predictor = runtimes.predictor(model, batch_size, engine, precision)
+    predictor = predictors.predictor(model, batch_size, engine, precision)
 
     def compute(images):
         outputs = predictor(images)

@@ -16,8 +16,8 @@ from train.common import packages
 from train.common.errors import RunError, explaining_full_memory
 from train.common.files import locked
 from train.common.progress import progress_bar
-from train.inference import exported_model
-from train.inference.finding import bits_of, find
+from train.models.exports import exported_model
+from train.models.finding import bits_of, find
 from train.predict import classifiers
 from train.predict.answers import FORMATS, TOP, Answer, AnswerFile, spelled
 from train.predict.features import FeatureFile

@@ -17,7 +17,7 @@ python -m http.server --directory=registry. keras-vit zoo list shows what is in 
 from absl import app, flags
 
 from train.common import command_line
-from train.inference.run_directory import RunDirectory
+from train.models.run_directory import RunDirectory
 from zoo.store import hub
 
 # Checked for before anything heavy is imported, by the names that Python has.

@@ -15,9 +15,9 @@ from keras_vit.weights import model_arrays
 from train.common.errors import RunError
 from train.common.files import make_folder, refuse_others, whole_folder, write_json
 from train.data.registry import kind_of, short_name
-from train.inference.keras_files import load_model
-from train.inference.run_directory import RunDirectory
-from train.inference.saved_model import write_saved_model
+from train.models.exports.saved_model import write_saved_model
+from train.models.keras_files import load_model
+from train.models.run_directory import RunDirectory
 from train.reports.model_page import PICTURES, model_page
 from zoo.catalog import registry
 from zoo.files.opening import EXTENSIONS

@@ -10,7 +10,7 @@ from train.data import pipeline
 from train.engine import loop
 from train.engine.losses import count_correct
 from train.engine.metrics import MetricLog
-from train.inference.keras_files import load_model
+from train.models.keras_files import load_model
 from train.reports.answers import answers_of
 from train.reports.classification import calibration, classification_summary
 from train.reports.figures import PICTURES, draw_batch, write_predictions_picture

@@ -22,7 +22,7 @@ from train.engine.devices import alone
 from train.engine.loop import explained_device_errors
 from train.engine.metrics import MetricLog
 from train.engine.schedules import ExponentialRise
-from train.inference.run_directory import RunDirectory
+from train.models.run_directory import RunDirectory
 from train.reports import figures, markdown
 from train.run import plan, training
 from zoo.regular_files import expand_home

@@ -85,7 +85,7 @@ class Task:
         raise NotImplementedError
 
     def report(self, directory, found, command):
-        """Writes the report into a `train.inference.run_directory.RunDirectory`.
+        """Writes the report into a `train.models.run_directory.RunDirectory`.
 
         `found` has what `evaluate` returned for each name in `evaluated` that the data
         has. Returns the results, as in `report.json`, and the paths of the files.

@@ -6,12 +6,11 @@ import itertools
 
 from train.common.files import checkpoint_steps, write_text
 from train.common.progress import progress_bar
-from train.data import pipeline, sources
+from train.data import pipeline, run_data, sources
 from train.engine import reproducibility
 from train.engine.devices import alone
 from train.engine.loop import TrainingLoop, check_finite, explained_device_errors
-from train.inference import run_data
-from train.inference.run_directory import RunDirectory
+from train.models.run_directory import RunDirectory
 from train.recipes import Recipe, is_own
 from train.run import building, explained_images, micro_batches, plan
 from train.run.classification import FineTuning

@@ -13,11 +13,11 @@ from train.data.registry import short_name
 from train.data.sources import DataError
 from train.engine.devices import alone
 from train.engine.metrics import MetricLog
-from train.inference import linear_probe
-from train.inference.run_directory import RunDirectory
+from train.models.run_directory import RunDirectory
 from train.recipes import Recipe
 from train.run import training
 from train.run.classification import FineTuning
+from train.scoring import linear_probe
 from train.study.kinds import check_known
 from zoo.network import NETWORKS
 

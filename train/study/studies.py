@@ -5,7 +5,7 @@ import pathlib
 from train.common.errors import RunError
 from train.common.files import read_json, write_json, write_text
 from train.engine import reproducibility
-from train.inference.run_directory import RunDirectory
+from train.models.run_directory import RunDirectory
 from train.reports import figures, markdown
 from train.study import kinds
 from train.study.runs import Options

@@ -137,7 +137,7 @@ def test_where_all_scores_are_computed_at_once(block_size):
 
 def test_exports_have_no_loop(block_size, monkeypatch):
     from keras_vit.runtimes import litert
-    from train.inference.saved_model import _package
+    from train.models.exports.saved_model import _package
 
     seen = []
     monkeypatch.setattr(

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.skipif(
 from train.common.errors import RunError  # noqa: E402
 from train.common.files import make_folder, whole_file, whole_folder  # noqa: E402
 from train.data import finding  # noqa: E402
-from train.inference import loaded_model  # noqa: E402
-from train.inference.run_directory import RunDirectory  # noqa: E402
+from train.models import loaded_model  # noqa: E402
+from train.models.run_directory import RunDirectory  # noqa: E402
 
 
 @pytest.fixture

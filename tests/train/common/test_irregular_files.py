@@ -14,8 +14,8 @@ from train.common import files
 from train.common.errors import RunError
 from train.data.finding import DataError
 from train.data.sources.csv_source import load_csv
-from train.inference.keras_files import load_model
-from train.inference.run_directory import RunDirectory
+from train.models.keras_files import load_model
+from train.models.run_directory import RunDirectory
 from train.run import config_file
 from zoo.files import description
 

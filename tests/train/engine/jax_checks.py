@@ -35,7 +35,7 @@ from train.data.sources.splits import pick  # noqa: E402
 from train.engine import devices, loop  # noqa: E402
 from train.engine.jax_backend import JaxTrainer  # noqa: E402
 from train.engine.optimizers import MomentumSGD  # noqa: E402
-from train.inference.run_directory import RunDirectory  # noqa: E402
+from train.models.run_directory import RunDirectory  # noqa: E402
 from train.run import micro_batches, training  # noqa: E402
 from train.run.classification import FineTuning  # noqa: E402
 

@@ -12,7 +12,7 @@ from train.common.errors import RunError
 from train.engine.checkpoints import Checkpoints
 from train.engine.optimizers import MomentumSGD
 from train.engine.trainer import Trainer
-from train.inference.run_directory import RunDirectory
+from train.models.run_directory import RunDirectory
 
 
 def save(checkpoints, step, variables):

@@ -14,7 +14,7 @@ from train.engine.loop import TrainingLoop, take_steps
 from train.engine.optimizers import MomentumSGD
 from train.engine.schedules import WarmupCosine
 from train.engine.trainer import Trainer
-from train.inference.run_directory import RunDirectory
+from train.models.run_directory import RunDirectory
 from train.recipes import Recipe
 
 RECIPE = Recipe(

@@ -7,7 +7,7 @@ import pytest
 from evaluated import COLOURS
 from PIL import Image
 
-from train.inference import loaded_model
+from train.models import loaded_model
 from train.reports import figures
 from train.run import classification
 

@@ -24,10 +24,11 @@ from train import recipes
 from train.common.errors import RunError
 from train.data import pipeline, sources
 from train.evaluate import evaluation, real_labels
-from train.inference import evaluation_data, loaded_model
-from train.inference.classes import match_classes
-from train.inference.run_directory import RunDirectory
+from train.models import loaded_model
+from train.models.classes import match_classes
+from train.models.run_directory import RunDirectory
 from train.run import training
+from train.scoring import evaluation_data
 from zoo.catalog import registry
 
 tf = pytest.importorskip("tensorflow")

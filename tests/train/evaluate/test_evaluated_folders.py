@@ -12,9 +12,10 @@ from in_process import run_command
 from PIL import Image
 
 from train.common.errors import RunError
-from train.data import sources
+from train.data import run_data, sources
 from train.evaluate import evaluation, training_images
-from train.inference import evaluation_data, loaded_model, run_data
+from train.models import loaded_model
+from train.scoring import evaluation_data
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.skipif(

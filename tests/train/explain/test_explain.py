@@ -29,8 +29,8 @@ from train.data.sources.splits import DataError
 from train.explain import figures, inspection, page
 from train.explain.photos import LONGER_SIDE, Photos
 from train.explain.report import explain as write_report
-from train.inference import loaded_model
-from train.inference.classes import Classes, classes_of
+from train.models import loaded_model
+from train.models.classes import Classes, classes_of
 from zoo.network import BiTConfig
 from zoo.preparation import ModelBits
 

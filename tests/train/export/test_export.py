@@ -25,13 +25,14 @@ from train.export import (
     formats,
     onnx,
     parity,
+    program,
     report,
     run,
-    runtimes,
     sample_images,
     tflite,
 )
-from train.inference import exported_model, loaded_model, saved_model
+from train.models import loaded_model
+from train.models.exports import exported_model, saved_model, tensorflow
 from train.reports import markdown
 from train.reports.classification import interval
 
@@ -60,7 +61,7 @@ def model_file(tmp_path_factory):
 
 
 def eager(path, threads):
-    """What `runtimes.keras` does, without tracing the model, which takes longer."""
+    """What the program does, without tracing the model, which takes longer."""
     model = keras.saving.load_model(path)
     facts = {"version": "Keras", "one_by_one": False}
     return lambda images: model(images).numpy(), facts
@@ -68,11 +69,11 @@ def eager(path, threads):
 
 def run_here(monkeypatch):
     """Runs models in this process: those of their own are for test_parity."""
-    monkeypatch.setattr(exported_model, "tensorflow_on", lambda threads: tf)
+    monkeypatch.setattr(tensorflow, "tensorflow_on", lambda threads: tf)
 
-    def run(name, runtime, path, images, *, threads, count):
-        run, facts = getattr(runtimes, runtime)(str(path), threads)
-        found = [run(images) for images in runtimes.read_images(images)]
+    def run(name, path, images, *, threads, count):
+        run, facts = program.load(path, threads)
+        found = [run(images) for images in program.read_images(images)]
         facts |= {"latency": {"1": 0.001, "8": 0.008}, "peak_bytes": 1_000_000}
         assert len(np.concatenate(found)) == count
         return np.concatenate(found), facts
@@ -83,7 +84,7 @@ def run_here(monkeypatch):
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch):
     run_here(monkeypatch)
-    monkeypatch.setattr(runtimes, "keras", eager)
+    monkeypatch.setattr(program, "_keras", eager)
 
 
 def convert_once(monkeypatch, known={}):  # noqa: B006 - a cache
@@ -515,7 +516,7 @@ def test_images_that_calibrate_are_not_compared(model_file, tmp_path):
     data |= {"central_crop": False, "split": "train"}
     path = tmp_path / "images"
     samples = sample_images.read(given, path, 700, calibration=2000, **data)
-    compared = np.concatenate([*runtimes.read_images(path)])
+    compared = np.concatenate([*program.read_images(path)])
     rows = [image.tobytes() for image in compared]
     others = [image.tobytes() for image in samples.calibration]
     assert len(rows) == len(samples.labels) == 700 and len(others) == 1293 - 700
@@ -694,7 +695,6 @@ def test_help_and_docs_have_every_format():
         share = f"{row.min_agreement:.1%}".replace(".0%", "%")
         assert f"| `{row.name}` | {row.help} | {share} |\n" in page
         assert callable(pkgutil.resolve_name(row.runtime.writer))
-        assert callable(getattr(runtimes, row.runtime.name))
 
 
 def test_the_package_has_what_the_docs_name():

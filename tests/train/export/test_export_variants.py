@@ -18,7 +18,7 @@ onnxruntime = pytest.importorskip("onnxruntime")
 
 from train.export.onnx import write_onnx  # noqa: E402
 from train.export.tflite import write_tflite  # noqa: E402
-from train.inference.saved_model import write_saved_model  # noqa: E402
+from train.models.exports.saved_model import write_saved_model  # noqa: E402
 
 # Of the largest logit; the many convolutions of R50 add up more rounding.
 TOLERANCE, HYBRID_TOLERANCE = 2e-5, 1e-4

@@ -15,12 +15,13 @@ from small_models import made, shared
 from keras_vit import Predictor
 from train.common.errors import RunError
 from train.export.formats import FORMATS
-from train.inference import (
+from train.models.exports import (
+    description,
     exported_model,
     graph_sizes,
-    model_writing,
-    onnx_data,
-    tflite_sizes,
+    litert,
+    onnxruntime,
+    writing,
 )
 
 pytest.importorskip("tensorflow")
@@ -70,7 +71,7 @@ def test_an_export_says_all_that_answers_need(sigmoid):
     np.testing.assert_allclose(outputs, model(IMAGES), atol=2e-5)
     assert found.one_by_one == (kind == "tflite")
     if kind == "saved_model":
-        body, _ = model_writing.body_and_head(model)
+        body, _ = writing.body_and_head(model)
         np.testing.assert_allclose(found.features(IMAGES), body(IMAGES), atol=2e-5)
     else:
         assert found.features is None
@@ -177,7 +178,7 @@ def test_a_missing_runtime_is_named(onnx_file, monkeypatch):
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_packed_texts_of_a_tflite_file_are_bounded(tmp_path):
     path = write("tflite", made(), tmp_path / "x") / FORMATS["tflite"].file
-    for name in (exported_model.LABELS, exported_model.FACTS):
+    for name in (description.LABELS, description.FACTS):
         bomb = tmp_path / f"{name}.tflite"
         shutil.copyfile(path, bomb)
         with zipfile.ZipFile(bomb, "a", zipfile.ZIP_DEFLATED) as archive:
@@ -253,12 +254,12 @@ def test_weights_in_graphs_in_graphs_are_found(tmp_path):
     proto = onnx.helper.make_model(onnx.helper.make_graph([node], "outer", [], []))
     file = tmp_path / "model.onnx"
     onnx.save(proto, file)
-    assert onnx_data.locations(file) == set()
+    assert onnxruntime.locations(file) == set()
     options = {"location": "weights.bin", "convert_attribute": True}
     onnx.save_model(
         proto, file, save_as_external_data=True, size_threshold=0, **options
     )
-    assert onnx_data.locations(file) == {"weights.bin"}
+    assert onnxruntime.locations(file) == {"weights.bin"}
 
 
 @pytest.mark.parametrize(
@@ -427,7 +428,7 @@ def test_sizes_that_a_graph_computes_of_constants_are_bounded(
     file = tmp_path / "model.onnx"
     file.write_bytes(graph_of(onnx, nodes, constants))
     with pytest.raises(ValueError, match="it would compute .* numbers at once"):
-        onnx_data.check_sizes(file)
+        onnxruntime.check_sizes(file)
 
 
 def test_sizes_in_graphs_of_others_pass(tmp_path):
@@ -451,7 +452,7 @@ def test_sizes_in_graphs_of_others_pass(tmp_path):
     }  # fmt: skip
     file = tmp_path / "model.onnx"
     file.write_bytes(graph_of(onnx, nodes, constants))
-    onnx_data.check_sizes(file)
+    onnxruntime.check_sizes(file)
 
 
 def test_numbers_of_a_graph_do_not_grow_with_each_operation(tmp_path):
@@ -459,13 +460,13 @@ def test_numbers_of_a_graph_do_not_grow_with_each_operation(tmp_path):
     nodes = [("Mul", [f"v{i}", f"v{i}"], [f"v{i + 1}"]) for i in range(60)]
     file = tmp_path / "model.onnx"
     file.write_bytes(graph_of(onnx, nodes, {"v0": [3]}))
-    onnx_data.check_sizes(file)
+    onnxruntime.check_sizes(file)
 
 
 def test_fields_of_an_onnx_file_are_bounded(tmp_path):
     file = tmp_path / "model.onnx"
     file.write_bytes(b"\x08\x01" * (2**20 + 1))
-    for read in (onnx_data.files, onnx_data.check_sizes):
+    for read in (onnxruntime.files, onnxruntime.check_sizes):
         with pytest.raises(ValueError, match="more than 1,048,576 fields"):
             read(file)
 
@@ -474,7 +475,7 @@ def test_fields_of_an_onnx_attribute_are_counted_before_they_are_kept(
     tmp_path, monkeypatch
 ):
     """Five million of them took 440 MB."""
-    monkeypatch.setattr(onnx_data.limits, "ONNX_FIELDS", 1000)
+    monkeypatch.setattr(onnxruntime.limits, "ONNX_FIELDS", 1000)
     attribute = b"\x18\x01" * 100_000
     parts = b"\x2a" + varint(len(attribute)) + attribute
     node = b"\x0a" + varint(len(parts)) + parts
@@ -482,7 +483,7 @@ def test_fields_of_an_onnx_attribute_are_counted_before_they_are_kept(
     file.write_bytes(b"\x3a" + varint(len(node)) + node)
     tracemalloc.start()
     with pytest.raises(ValueError, match="more than 1,000 fields"):
-        onnx_data.check_sizes(file)
+        onnxruntime.check_sizes(file)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 2e6
@@ -553,7 +554,7 @@ def test_sizes_of_tflite_operations_are_refused_before_memory_is_taken(
 def test_small_sizes_of_tflite_operations_pass(tmp_path):
     path = tmp_path / "model.tflite"
     with_operation(path, "FILL", [whole(1000, 1000), np.float32(1)], declared=())
-    tflite_sizes.check_sizes(path)
+    litert.check_sizes(path)
 
 
 def test_a_huge_tensor_of_a_tflite_file_is_refused_before_memory_is_taken(
@@ -576,7 +577,7 @@ def test_damaged_files_have_no_locations(tmp_path):
     for content in (b"\x3a\xff\x01a", b"\x3a" + b"\xff" * 12, b"\x3b"):
         file.write_bytes(content)
         with pytest.raises(ValueError, match="ends too early|does not end|of type"):
-            onnx_data.locations(file)
+            onnxruntime.locations(file)
 
 
 @pytest.mark.parametrize("names", ["[1, 2, 3, 4, 5]", '[["a"], "b"]', "7", '{"a": 1}'])
@@ -595,7 +596,7 @@ def test_facts_that_are_no_texts_are_refused(facts, tmp_path):
     path = folder / FORMATS["tflite"].file
     with zipfile.ZipFile(path, "a") as archive, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a second file of this name
-        archive.writestr(exported_model.FACTS, json.dumps(facts))
+        archive.writestr(description.FACTS, json.dumps(facts))
     with pytest.raises(RunError, match="its facts are not a table of texts"):
         exported_model.load(path)
 

@@ -10,15 +10,14 @@ import pytest
 from scipy.spatial.distance import cosine
 
 from train.common.errors import RunError
-from train.export import formats, parity, runtimes
-from train.inference import exported_model
+from train.export import parity, program
+from train.models.exports import tensorflow
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "tensorflow", reason="an export needs TensorFlow"
 )
 
-TFLITE, ONNX = formats.TFLITE.name, formats.ONNX.name
 RNG = np.random.default_rng(0)
 IMAGES = RNG.uniform(-1, 1, (11, 8, 8, 3)).astype("float32")
 KERNEL = RNG.normal(size=(192, 5)).astype("float32")
@@ -34,7 +33,7 @@ def quick(monkeypatch):
 def images(tmp_path):
     """The images in a file, in batches of which the last is smaller."""
     path = tmp_path / "images"
-    assert runtimes.write_images(path, np.split(IMAGES, [8])) == 11
+    assert program.write_images(path, np.split(IMAGES, [8])) == 11
     return path
 
 
@@ -57,7 +56,7 @@ def tflite(path, *, batch=1, uint8=False):
 
 
 def test_the_images_are_read_back(images):
-    read = list(runtimes.read_images(images))
+    read = list(program.read_images(images))
     assert [len(batch) for batch in read] == [8, 3]
     np.testing.assert_array_equal(np.concatenate(read), IMAGES)
 
@@ -65,7 +64,7 @@ def test_the_images_are_read_back(images):
 def test_tflite_in_a_process_of_its_own(images, tmp_path):
     pytest.importorskip("ai_edge_litert")
     path = tflite(tmp_path / "model.tflite")
-    found, facts = parity.run("tflite", TFLITE, path, images, threads=1)
+    found, facts = parity.run("tflite", path, images, threads=1)
     np.testing.assert_allclose(found, EXPECTED, rtol=1e-5, atol=1e-5)
     assert facts["one_by_one"]
     assert re.fullmatch(r"LiteRT \d+\.\d+.*", facts["version"])
@@ -77,7 +76,7 @@ def test_tflite_in_a_process_of_its_own(images, tmp_path):
 def test_tflite_of_any_batch_size(tmp_path):
     pytest.importorskip("ai_edge_litert")
     path = tflite(tmp_path / "model.tflite", batch=None)
-    run, facts = runtimes.tflite(str(path), threads=1)
+    run, facts = program.load(path, threads=1)
     assert not facts["one_by_one"]
     for count in (11, 3):
         found = run(IMAGES[:count])
@@ -88,7 +87,7 @@ def test_uint8_in_and_out(tmp_path):
     """Within what one step of 8 bits is, in and out."""
     pytest.importorskip("ai_edge_litert")
     path = tflite(tmp_path / "model.tflite", uint8=True)
-    found = runtimes.tflite(str(path), threads=1)[0](IMAGES)
+    found = program.load(path, threads=1)[0](IMAGES)
     error = np.abs(found - EXPECTED).max()
     assert 0 < error < 0.05 * np.abs(EXPECTED).max()
     # All that it can answer lies on one lattice.
@@ -100,7 +99,7 @@ def test_uint8_in_and_out(tmp_path):
 
 def test_a_saved_model_and_its_signature(tmp_path, monkeypatch):
     # Here it has begun, and its threads are set.
-    monkeypatch.setattr(exported_model, "tensorflow_on", lambda threads: tf)
+    monkeypatch.setattr(tensorflow, "tensorflow_on", lambda threads: tf)
     module = tf.Module()
     module.kernel = tf.Variable(KERNEL)
     module.serve = tf.function(
@@ -109,7 +108,7 @@ def test_a_saved_model_and_its_signature(tmp_path, monkeypatch):
     )
     path = str(tmp_path / "saved_model")
     tf.saved_model.save(module, path, {"serving_default": module.serve})
-    run, facts = runtimes.saved_model(path, threads=1)
+    run, facts = program.load(path, threads=1)
     np.testing.assert_allclose(run(IMAGES), EXPECTED, rtol=1e-5, atol=1e-5)
     assert facts["version"] == f"TensorFlow {tf.__version__}"
 
@@ -129,7 +128,7 @@ def test_onnx(tmp_path):
     opset = [onnx.helper.make_opsetid("", 17)]
     model = onnx.helper.make_model(graph, opset_imports=opset, ir_version=8)
     onnx.save(model, tmp_path / "model.onnx")
-    run, facts = runtimes.onnx(str(tmp_path / "model.onnx"), threads=1)
+    run, facts = program.load(tmp_path / "model.onnx", threads=1)
     found = run(IMAGES)
     assert found.dtype == np.float32 and not facts["one_by_one"]
     np.testing.assert_allclose(found, EXPECTED, rtol=1e-5, atol=1e-5)
@@ -141,7 +140,7 @@ def test_a_file_that_does_not_run(images, tmp_path):
     path = tmp_path / "model.tflite"
     path.write_bytes(b"damaged " * 100)
     with pytest.raises(RunError, match="tflite-int8 does not run.*: ValueError: .*"):
-        parity.run("tflite-int8", TFLITE, path, images, threads=1)
+        parity.run("tflite-int8", path, images, threads=1)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +156,7 @@ def test_a_process_that_dies(images, tmp_path, monkeypatch, script, message):
     program.chmod(0o700)
     monkeypatch.setattr("sys.executable", str(program))
     with pytest.raises(RunError, match=f"onnx does not run.*{message}"):
-        parity.run("onnx", ONNX, "model.onnx", images, threads=1)
+        parity.run("onnx", "model.onnx", images, threads=1)
 
 
 def test_top_1_and_accuracy_by_hand():
@@ -214,6 +213,6 @@ def test_nothing_is_left_running(images, tmp_path, monkeypatch):
     program.chmod(0o700)
     monkeypatch.setattr("sys.executable", str(program))
     with pytest.raises(ValueError):
-        parity.run("onnx", ONNX, "model.onnx", images, threads=1)
+        parity.run("onnx", "model.onnx", images, threads=1)
     with pytest.raises(ProcessLookupError):
         os.kill(int(pathlib.Path(pid).read_text()), 0)

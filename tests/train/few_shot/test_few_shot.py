@@ -4,7 +4,7 @@ import keras
 import pytest
 from in_process import function_of, run_command
 
-from train.inference import linear_probe
+from train.scoring import linear_probe
 
 pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.skipif(

@@ -18,13 +18,13 @@ from scipy.special import softmax
 from small_models import SIZE, made, shared
 
 import keras_vit
-from train.common import runtimes
+from train.common import predictors
 from train.common.errors import RunError
-from train.inference import finding, loaded_model
-from train.inference.evaluation_data import num_logits
+from train.models import finding, loaded_model
 from train.predict import classifiers, prediction
 from train.predict.classifiers import Classifier
 from train.predict.prediction import predict
+from train.scoring.evaluation_data import num_logits
 from zoo.head import Answers
 from zoo.photos import prepare
 
@@ -565,6 +565,6 @@ def test_commands_say_that_a_model_is_converted(monkeypatch, tmp_path, capsys):
         "keras_vit.runtimes.automatic.conversion_seconds", lambda _: 0.0
     )
     monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path))
-    predictor = runtimes.predictor(made(), 2, "auto", "float32")
+    predictor = predictors.predictor(made(), 2, "auto", "float32")
     predictor(np.zeros((6, *SIZE, 3), "float32"))
     assert capsys.readouterr().err.startswith("converting the model for onnxruntime")

@@ -11,7 +11,7 @@ import pytest
 from train import recipes
 from train.common.errors import RunError
 from train.engine.metrics import MetricLog
-from train.inference.run_directory import RunDirectory
+from train.models.run_directory import RunDirectory
 from train.run import training
 
 # Four steps and eight; dropout and averages have states of their own.

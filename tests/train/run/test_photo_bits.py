@@ -18,9 +18,10 @@ import keras_vit
 from keras_vit import structure
 from train.common.errors import RunError
 from train.data.sources.splits import pick
-from train.inference import exported_model, finding, loaded_model
-from train.inference.keras_files import load_model
-from train.inference.run_directory import RunDirectory
+from train.models import finding, loaded_model
+from train.models.exports import exported_model
+from train.models.keras_files import load_model
+from train.models.run_directory import RunDirectory
 from train.recipes import recipe
 from zoo import photos
 from zoo.preparation import ModelBits

@@ -13,7 +13,7 @@ import two_devices
 from train import recipes
 from train.common.errors import RunError
 from train.engine.metrics import MetricLog
-from train.inference.run_directory import RunDirectory
+from train.models.run_directory import RunDirectory
 from train.recipes import Recipe
 from train.run import config_file, training
 from train.run.classification import FineTuning

@@ -13,8 +13,8 @@ from train.common.files import whole_file
 from train.export.formats import TFLITE
 from train.export.tflite.metadata import add_metadata, append_files
 from train.export.tflite.quantization import products, quantize
-from train.inference import model_writing
-from train.inference.model_writing import body_and_head, has_head
+from train.models.exports import writing
+from train.models.exports.writing import body_and_head, has_head
 
 PRECISIONS = ("float32", "float16", "dynamic", "int8")
 
@@ -80,7 +80,7 @@ def write_tflite(
         >>> write_tflite(model, "model.tflite", class_names=["cat", "dog"])
         {'float32': 74}
     """
-    model_writing.check_one_output(model)
+    writing.check_one_output(model)
     output = "logits" if has_head(model) else "features"
     _check(
         model,
@@ -108,7 +108,7 @@ def write_tflite(
     content = add_metadata(content, model, precision, kinds, output, has_names)
     with whole_file(path, "--out") as temporary:
         temporary.write_bytes(content)
-        append_files(temporary, model_writing.facts_of(model), class_names)
+        append_files(temporary, writing.facts_of(model), class_names)
     return kinds
 
 
@@ -141,7 +141,7 @@ def _check(model, output, precision, calibration, min_agreement, class_names, ui
             "pass keras_vit.at_image_size(model, (height, width))."
         )
     if class_names is not None:
-        model_writing.check_class_names(class_names, model)
+        writing.check_class_names(class_names, model)
     if precision != "int8" and min_agreement is None:
         return
     if calibration is None or len(calibration) == 0:

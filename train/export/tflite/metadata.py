@@ -10,7 +10,7 @@ import zipfile
 import flatbuffers
 import numpy as np
 
-from train.inference.exported_model import FACTS, LABELS
+from train.models.exports.description import FACTS, LABELS
 
 _NAME = b"TFLITE_METADATA"
 # Members of the schema's unions and enumerations.
@@ -83,7 +83,7 @@ def add_metadata(content, model, precision, kinds, output, labels):
 def append_files(path, facts, class_names=None):
     """Packs facts and class names into a TFLite file, then a zip archive as well.
 
-    `facts` are those of `train.inference.model_writing.facts_of`.
+    `facts` are those of `train.models.exports.writing.facts_of`.
     """
     with zipfile.ZipFile(path, "a") as archive:
         if class_names is not None:

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from train.inference.keras_files import load_model
+from train.models.keras_files import load_model
 from train.reports.compute import multiply_adds
 from train.run.building import config_of
 from train.study import accuracies

@@ -13,7 +13,7 @@ import keras
 
 import keras_vit  # noqa: F401 - whose layers the files name
 from train.common.errors import RunError, first_line
-from train.inference.run_directory import RunDirectory
+from train.models.run_directory import RunDirectory
 from zoo import limits
 from zoo.files.archive import BUGS, CheckpointError
 from zoo.files.h5 import MAGIC, arrays_of

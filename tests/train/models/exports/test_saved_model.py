@@ -25,10 +25,10 @@ from keras_vit.runtimes.precision import in_precision
 from train.common.errors import RunError
 from train.common.files import whole_folder
 from train.data.transforms.preprocessing import squash, to_model_range
-from train.inference import saved_model, saved_operations
-from train.inference.saved_model import add_version, write_saved_model
+from train.models.exports import operations, saved_model
+from train.models.exports.saved_model import add_version, write_saved_model
 
-ROOT = pathlib.Path(__file__).parents[3]
+ROOT = pathlib.Path(__file__).parents[4]
 NO_HUB = 'pip install tensorflow-hub "setuptools<82"'
 NAMES = ("tench", "goldfish", "white shark", "müßig", "")
 
@@ -675,7 +675,7 @@ def test_photos_are_prepared_as_the_model_says(preparation, tmp_path):
     """They were squashed, whatever the model said."""
     model = made(preparation=preparation)
     write_saved_model(model, tmp_path / "saved")
-    saved_operations.check(tmp_path / "saved")
+    operations.check(tmp_path / "saved")
     loaded = tf.saved_model.load(tmp_path / "saved")
     image = photo(83, 57)
     inputs = zoo.photos.prepare(image, SIZE, preparation)

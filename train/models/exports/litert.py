@@ -1,10 +1,16 @@
-"""What a TFLite file says of sizes, before its runtime takes memory."""
+"""LiteRT: loads TFLite files, whose sizes are checked before it takes memory."""
 
+import importlib.metadata
+import json
 import mmap
+import zipfile
 
 import numpy as np
 
-from train.inference import graph_sizes
+from train.models.exports import graph_sizes
+from train.models.exports.description import FACTS, LABELS, ExportedModel, known
+from zoo import limits
+from zoo.limits import check_image_size
 from zoo.regular_files import open_regular
 
 # Bytes of a tensor whose values are read.
@@ -18,6 +24,75 @@ _NAMES = {
     "RESIZE_BILINEAR": "Resize", "RESIZE_NEAREST_NEIGHBOR": "Resize",
     "SQRT": "Sqrt", "SQUEEZE": "Squeeze", "TILE": "Tile",
 }  # fmt: skip
+
+
+def load(path, threads=None):
+    """Loads a TFLite file; one of a fixed batch size gets the images one by one."""
+    from ai_edge_litert.interpreter import Interpreter
+
+    interpreter = Interpreter(model_path=path, num_threads=threads)
+    # Before memory is taken for tensors of the sizes that the file declares.
+    check_sizes(path)
+    for one in interpreter.get_input_details():
+        check_image_size(int(side) for side in one["shape"][1:3])
+    interpreter.allocate_tensors()
+    [source] = interpreter.get_input_details()
+    [target] = interpreter.get_output_details()
+    one_by_one = int(source["shape_signature"][0]) != -1
+
+    def of_batch(images):
+        if tuple(interpreter.get_input_details()[0]["shape"]) != images.shape:
+            interpreter.resize_tensor_input(source["index"], images.shape)
+            interpreter.allocate_tensors()
+        if source["dtype"] == np.uint8:
+            scale, zero = source["quantization"]
+            images = np.clip(np.round(images / scale) + zero, 0, 255).astype("uint8")
+        interpreter.set_tensor(source["index"], images)
+        interpreter.invoke()
+        answers = interpreter.get_tensor(target["index"])
+        if target["dtype"] == np.uint8:
+            scale, zero = map(np.float32, target["quantization"])
+            answers = (answers.astype("float32") - zero) * scale
+        return answers
+
+    def run(images):
+        if not one_by_one:
+            return of_batch(images)
+        return np.concatenate([of_batch(image[None]) for image in images])
+
+    [signature] = interpreter.get_signature_list().values() or [{"outputs": [""]}]
+    names, facts = None, {}
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            if LABELS in archive.namelist():
+                names = _lines(_unpacked(archive, LABELS, limits.TEXT_BYTES))
+            if FACTS in archive.namelist():
+                facts = known(json.loads(_unpacked(archive, FACTS, limits.NOTE_BYTES)))
+    version = importlib.metadata.version("ai-edge-litert")
+    return ExportedModel(
+        run,
+        f"LiteRT {version}",
+        image_shape=tuple(map(int, source["shape"][1:])),
+        output_shape=tuple(map(int, target["shape"])),
+        output=signature["outputs"][0],
+        one_by_one=one_by_one,
+        class_names=names,
+        **facts,
+    )
+
+
+def _unpacked(archive, name, most):
+    """Returns the bytes of a text in a zip archive, of at most `most`."""
+    with archive.open(name) as member:
+        content = member.read(most + 1)
+    if len(content) > most:
+        raise ValueError(f"its {name} has more than {most:,} bytes")
+    return content
+
+
+def _lines(content):
+    # An editor may drop the last line break, or add a byte order mark.
+    return tuple(content.decode("utf-8-sig").removesuffix("\n").split("\n"))
 
 
 def check_sizes(path):

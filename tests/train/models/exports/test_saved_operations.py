@@ -9,7 +9,7 @@ from small_models import HYBRID, PLAIN, made, of
 
 import keras_vit
 from train.common.errors import RunError
-from train.inference import exported_model, saved_operations
+from train.models.exports import exported_model, operations
 
 tf = pytest.importorskip("tensorflow")
 if keras.backend.backend() != "tensorflow":
@@ -17,7 +17,7 @@ if keras.backend.backend() != "tensorflow":
 
 from tensorflow.core.protobuf import saved_model_pb2  # noqa: E402
 
-from train.inference.saved_model import write_saved_model  # noqa: E402
+from train.models.exports.saved_model import write_saved_model  # noqa: E402
 
 IMAGES = tf.TensorSpec((None, 32, 48, 3))
 # As TensorFlow calls the function that saves variables.
@@ -319,10 +319,10 @@ def test_a_function_of_the_name_of_an_operation_is_no_excuse_for_it(tmp_path):
 @pytest.mark.parametrize("kind", OURS)
 def test_operations_of_our_saved_models_are_known(kind, tmp_path):
     write_saved_model(OURS[kind](), tmp_path / "own")
-    assert len(saved_operations.read(tmp_path / "own")) > 30
-    saved_operations.check(tmp_path / "own")
+    assert len(operations.read(tmp_path / "own")) > 30
+    operations.check(tmp_path / "own")
 
 
 def test_operations_of_a_saved_model_of_keras_are_known(tmp_path):
     made().export(tmp_path / "own", verbose=False)
-    saved_operations.check(tmp_path / "own")
+    operations.check(tmp_path / "own")

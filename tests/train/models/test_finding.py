@@ -6,7 +6,7 @@ import os
 import pytest
 
 from train.common.errors import RunError
-from train.inference import finding
+from train.models import finding
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,14 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.structure import bits_of, preparation_of
-from train.common import runtimes
+from train.common import predictors
 from train.common.files import write_json, write_text
 from train.data import pipeline, sources
 from train.data.registry import short_name
 from train.data.sources.splits import pick
-from train.inference import finding, loaded_model
-from train.inference.evaluation_data import report_folder
+from train.models import finding, loaded_model
 from train.reports import markdown
+from train.scoring.evaluation_data import report_folder
 
 L2 = 2.0**10
 # To 256 for 224, as big_vision's evaluator.
@@ -63,10 +63,10 @@ def run(
     image_size = loaded_model.image_shape_of(loaded)[:2]
     source = sources.load(dataset, data_dir, skip_corrupt=skip_corrupt, bits=bits)
     name = f"{loaded.name}-{short_name(source.name)}-few-shot"
-    name += runtimes.suffix(engine, precision)
+    name += predictors.suffix(engine, precision)
     directory, model_source = report_folder(model, out_dir, name, "few_shot.json")
 
-    predictor = runtimes.predictor(loaded.model, batch_size, engine, precision)
+    predictor = predictors.predictor(loaded.model, batch_size, engine, precision)
     train_labels = source.train.labels()
     draws = {
         count: [draw(train_labels, count, seed) for seed in range(seeds)]

@@ -8,8 +8,9 @@ import pytest
 
 import zoo
 from train.common.errors import RunError
-from train.inference import exported_model, finding
-from train.inference.run_directory import RunDirectory
+from train.models import finding
+from train.models.exports import exported_model
+from train.models.run_directory import RunDirectory
 from zoo.files import opening
 
 HEADER = b'{"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}'
@@ -164,7 +165,7 @@ def test_the_model_of_a_run_is_meant_beside_its_exports(tmp_path):
 
 
 def test_every_ending_of_an_export_has_a_loader():
-    assert {*opening.EXPORTS, ""} == exported_model._LOADERS.keys()
+    assert {*opening.EXPORTS, ""} == exported_model.RUNTIMES.keys()
 
 
 def test_weights_of_a_library_beside_the_model_of_a_run_are_refused(tmp_path):

@@ -23,9 +23,9 @@ from train.common.files import make_folder, refuse_others, whole_folder
 from train.data.transforms.decoding import decode_in_graph
 from train.data.transforms.graph_fitting import fitted_in_graph
 from train.data.transforms.preprocessing import to_model_range
-from train.inference import model_writing
-from train.inference.exported_model import FACTS
-from train.inference.model_writing import body_and_head
+from train.models.exports import writing
+from train.models.exports.description import FACTS
+from train.models.exports.writing import body_and_head
 from zoo.head import NUMBERS, SEVERAL_CLASSES
 
 # The last layers of models of keras_vit, with their head and without.
@@ -109,7 +109,7 @@ def write_saved_model(model, folder, *, class_names=None):
     _check_model(model)
     if class_names is not None:
         class_names = tuple(class_names)
-        model_writing.check_class_names(class_names, model)
+        writing.check_class_names(class_names, model)
     folder = pathlib.Path(folder)
     is_other = folder.is_file() or (folder.is_dir() and any(folder.iterdir()))
     if is_other and not (folder / "saved_model.pb").exists():
@@ -136,7 +136,7 @@ def write_saved_model(model, folder, *, class_names=None):
         # The folder for what other libraries add.
         extra = temporary / "assets.extra"
         extra.mkdir()
-        facts = json.dumps(model_writing.facts_of(model))
+        facts = json.dumps(writing.facts_of(model))
         (extra / FACTS).write_text(facts, encoding="utf-8")
 
 
@@ -181,7 +181,7 @@ def add_version(saved_model, folder):
 
 
 def _check_model(model):
-    model_writing.check_one_output(model)
+    writing.check_one_output(model)
     if len(model.output_shape) != 2:
         raise ValueError(
             f"{model.name} returns all tokens, {model.output_shape}, but signatures of "

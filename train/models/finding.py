@@ -4,8 +4,8 @@ import pathlib
 from typing import NamedTuple
 
 from train.common.errors import RunError
-from train.inference import exported_model
-from train.inference.run_directory import RunDirectory
+from train.models.exports import exported_model
+from train.models.run_directory import RunDirectory
 from zoo import regular_files
 from zoo.catalog.locate import check, named
 from zoo.preparation import ModelBits, check_bits
@@ -30,7 +30,7 @@ class FoundModel(NamedTuple):
 
 
 def find(source, exports=False):
-    """Returns the `FoundModel` that `train.inference.loaded_model.load` then loads.
+    """Returns the `FoundModel` that `train.models.loaded_model.load` then loads.
 
     Args:
         source: str, what `load` takes.

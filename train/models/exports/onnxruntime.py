@@ -1,10 +1,11 @@
-"""What an ONNX file says of sizes, and of other files in which its weights lie.
+"""ONNX Runtime: loads ONNX files.
 
-Both are found in its bytes, before a runtime takes memory or opens these files: running
-an ONNX file does not need the package onnx.
+What a file says of sizes, and of other files in which its weights lie, is found in its
+bytes before the runtime takes memory or opens these: the package onnx is not needed.
 """
 
 import itertools
+import json
 import math
 import mmap
 import pathlib
@@ -12,7 +13,8 @@ import pathlib
 import numpy as np
 
 from train.common.errors import RunError
-from train.inference import graph_sizes
+from train.models.exports import graph_sizes
+from train.models.exports.description import ExportedModel, known, texts
 from zoo import limits
 from zoo.regular_files import check, open_regular
 
@@ -45,6 +47,38 @@ _PACKED_INTEGERS = (5, 7)
 _MOST_AXES = 16
 # Bytes of a field by its type, where that says it.
 _FIXED = {1: 8, 5: 4}
+
+
+def load(path, threads=None):
+    """Loads an ONNX file."""
+    import onnxruntime
+
+    files(path)  # refuses those outside of its folder
+    check_sizes(path)
+    # On some systems it writes files of what it is used for.
+    onnxruntime.disable_telemetry_events()
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads or 0
+    session = onnxruntime.InferenceSession(
+        path, options, providers=["CPUExecutionProvider"]
+    )
+    [source], [target] = session.get_inputs(), session.get_outputs()
+    metadata = session.get_modelmeta().custom_metadata_map
+
+    def run(images):
+        [answers] = session.run(None, {source.name: images})
+        return answers
+
+    names, facts = metadata.get("class_names"), known(metadata)
+    return ExportedModel(
+        run,
+        f"ONNX Runtime {onnxruntime.__version__}",
+        (*facts.pop("image_size", source.shape[1:3]), *source.shape[3:]),
+        tuple(target.shape),
+        target.name,
+        class_names=None if names is None else texts(json.loads(names)),
+        **facts,
+    )
 
 
 def locations(path):

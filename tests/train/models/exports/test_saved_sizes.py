@@ -3,7 +3,7 @@
 import pytest
 
 from train.common.errors import RunError
-from train.inference import exported_model, graph_sizes, saved_sizes
+from train.models.exports import exported_model, graph_sizes, tensorflow
 
 tf = pytest.importorskip("tensorflow")
 
@@ -49,7 +49,7 @@ def test_sizes_that_a_saved_model_computes_of_constants_are_bounded(name):
     nodes = model.meta_graphs[0].graph_def.node
     for _ in range(2):
         with pytest.raises(ValueError, match="it would compute .* numbers at once"):
-            saved_sizes.check(model)
+            tensorflow.check_sizes(model)
         # Nodes may be in any order.
         turned = [*reversed(nodes)]
         del nodes[:]
@@ -61,7 +61,7 @@ def test_small_sizes_of_a_saved_model_pass():
         images = tf.image.resize(tf.zeros([1, 2, 2, 3]), [500, 500])
         return tf.tile(tf.pad(images, [[0, 0], [9, 9], [9, 9], [0, 0]]), [8, 1, 1, 1])
 
-    saved_sizes.check(model_of(small))
+    tensorflow.check_sizes(model_of(small))
 
 
 @pytest.mark.parametrize("kind", [tf.resource.as_datatype_enum, 777])
@@ -70,7 +70,7 @@ def test_constants_without_numbers_are_left_to_tensorflow(kind):
     constants = (n for n in model.meta_graphs[0].graph_def.node if n.op == "Const")
     for node in constants:
         node.attr["value"].tensor.dtype = kind
-    saved_sizes.check(model)
+    tensorflow.check_sizes(model)
 
 
 @pytest.mark.parametrize("kind", ["Const", "VarHandleOp"])

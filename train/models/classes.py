@@ -12,7 +12,7 @@ import keras_vit
 import zoo
 from keras_vit.structure import head_activation, problem_type_of
 from train.common.errors import RunError
-from train.inference.run_directory import how_to_name
+from train.models.run_directory import how_to_name
 from zoo.head import NUMBERS, PROBABILITIES, Answers, numbered_names
 from zoo.text import named
 

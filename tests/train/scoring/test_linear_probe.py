@@ -9,7 +9,7 @@ from sklearn.linear_model import Ridge
 
 import keras_vit
 from train.common.errors import RunError
-from train.inference import linear_probe
+from train.scoring import linear_probe
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.skipif(
@@ -165,7 +165,7 @@ def test_the_features_are_those_that_go_into_the_head(weights, monkeypatch):
     from train.data import sources
     from train.data.sources.splits import pick
     from train.data.transforms.preprocessing import squash
-    from train.inference import loaded_model
+    from train.models import loaded_model
 
     split = pick(sources.load("digits").test, [3, 5, 8])
     images = np.stack(

@@ -12,7 +12,7 @@ from train.common.errors import RunError
 from train.common.files import make_folder, whole_file, whole_folder
 from train.data import sources
 from train.engine.devices import alone
-from train.inference.run_directory import RunDirectory
+from train.models.run_directory import RunDirectory
 from train.run import training
 
 SETTINGS = {"dataset": "digits", "steps": 10, "image_size": (32, 48), "weights": None}

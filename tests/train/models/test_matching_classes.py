@@ -4,7 +4,7 @@ import pytest
 
 from keras_vit import VisionTransformer, ViTConfig
 from train.common.errors import RunError
-from train.inference import classes, loaded_model
+from train.models import classes, loaded_model
 
 CONFIG = ViTConfig(hidden_size=16, num_layers=1, num_heads=2, mlp_dim=16, patch_size=16)
 NAMES = ("red hot", "green", "blue")

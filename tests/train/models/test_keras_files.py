@@ -14,8 +14,8 @@ import pytest
 
 import keras_vit
 from train.common.errors import RunError
-from train.inference import loaded_model
-from train.inference.keras_files import load_model
+from train.models import loaded_model
+from train.models.keras_files import load_model
 
 CONFIG = keras_vit.ViTConfig(
     hidden_size=32, num_layers=1, num_heads=2, mlp_dim=32, patch_size=8

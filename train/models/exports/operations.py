@@ -8,14 +8,14 @@ import pathlib
 import re
 
 from train.common.errors import RunError, first_line
-from train.inference import saved_sizes
+from train.models.exports import tensorflow
 from zoo.limits import GRAPH_BYTES
 from zoo.regular_files import read_bytes, read_text
 from zoo.text import named
 
 # Those of the exports of the models of tests/small_models.py and others that compute
 # numbers alone, one per line.
-_FILE = pathlib.Path(__file__).with_name("saved_operations.txt")
+_FILE = pathlib.Path(__file__).with_name("operations.txt")
 # Allowed in TensorFlow's own functions that save and restore the variables.
 _SAVING = {"MergeV2Checkpoints", "RestoreV2", "SaveV2", "ShardedFilename"}
 _SAVER = re.compile(r"__inference_(_traced_(?:save|restore))_\d+")
@@ -40,7 +40,7 @@ def check(folder):
             "made it, pass trust=True."
         )
     try:
-        saved_sizes.check(model)
+        tensorflow.check_sizes(model)
     except ValueError as error:
         raise RunError(
             f"The SavedModel {folder} cannot be used ({first_line(error)}): export it "

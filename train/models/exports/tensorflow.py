@@ -1,8 +1,14 @@
-"""What a SavedModel says of sizes, before TensorFlow takes memory."""
+"""TensorFlow: loads SavedModels, whose sizes are checked before it takes memory."""
 
 import graphlib
+import json
+import pathlib
 
-from train.inference import graph_sizes
+from train.models.exports import graph_sizes
+from train.models.exports.description import FACTS, ExportedModel, known
+from train.models.run_directory import read_names
+from zoo import limits
+from zoo.regular_files import read_text
 
 # Numbers of a constant whose values are read.
 _SMALL = 64
@@ -19,7 +25,54 @@ _NAMES = {
 }  # fmt: skip
 
 
-def check(model):
+def load(path, threads=None):
+    """Loads a SavedModel."""
+    tensorflow = tensorflow_on(threads)
+    loaded = tensorflow.saved_model.load(path)
+
+    def function(name):
+        signature = loaded.signatures[name]
+        [argument] = signature.structured_input_signature[1]
+
+        def run(images):
+            given = {argument: tensorflow.constant(images)}
+            [answers] = signature(**given).values()
+            return answers.numpy()
+
+        run.model = loaded  # the signature alone does not keep it alive
+        return run
+
+    signature = loaded.signatures["serving_default"]
+    [source] = signature.structured_input_signature[1].values()
+    [(output, target)] = signature.structured_outputs.items()
+    has_features = output != "features" and "features" in loaded.signatures
+    names = pathlib.Path(path, "assets", "class_names.txt")
+    facts = pathlib.Path(path, "assets.extra", FACTS)
+    facts = json.loads(read_text(facts, limits.NOTE_BYTES)) if facts.exists() else {}
+    facts = known(facts)
+    return ExportedModel(
+        function("serving_default"),
+        f"TensorFlow {tensorflow.__version__}",
+        (*facts.pop("image_size", source.shape[1:3]), *source.shape[3:]),
+        tuple(target.shape),
+        output,
+        class_names=read_names(names) if names.exists() else None,
+        features=function("features") if has_features else None,
+        **facts,
+    )
+
+
+def tensorflow_on(threads):
+    """Imports TensorFlow, and sets its threads unless they are None."""
+    import tensorflow
+
+    if threads is not None:
+        tensorflow.config.threading.set_intra_op_parallelism_threads(threads)
+        tensorflow.config.threading.set_inter_op_parallelism_threads(threads)
+    return tensorflow
+
+
+def check_sizes(model):
     """Refuses tensors of far more numbers than any model has.
 
     Known are the sizes that a SavedModel declares, and those of what operations fill,

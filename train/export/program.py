@@ -2,24 +2,19 @@
 
 `train.export.parity` starts it with one JSON object:
 
-    {"runtime": name, "path": ..., "threads": ..., "images": ..., "answers": ...,
-     "seconds": ...}
+    {"path": ..., "threads": ..., "images": ..., "answers": ..., "seconds": ...}
 
-"runtime" is a function of this module, and "images" a file of arrays, one batch each,
-read one at a time: the peak memory is that of the model, not of the data. The outputs
+"images" is a file of arrays, one batch each, read one at a time: the peak memory is
+that of the model, not of the data. The outputs
 go to the file "answers". Lines of JSON go to stdout: {"done": images} after each batch,
 and at the end {"error"}, or the runtime's "version", "one_by_one", "latency", the
 median seconds of a batch of "1" and of "8", and "peak_bytes", the largest memory of the
 process.
-
-The function of a runtime takes a path and a number of threads. It returns a function
-from float32 images (batch, height, width, channels) to float32 outputs, and a dict of
-`version` and `one_by_one`, whether the model takes no batches, so that 8 images are 8
-calls. It imports its own runtime alone: others would count in its memory.
 """
 
 import json
 import os
+import pathlib
 import statistics
 import sys
 import timeit
@@ -27,7 +22,8 @@ import timeit
 import numpy as np
 
 from train.common.errors import first_line
-from train.inference import exported_model
+from train.models.exports import exported_model
+from train.models.exports.tensorflow import tensorflow_on
 from zoo.machine import peak_bytes
 
 BATCH = 8
@@ -53,7 +49,6 @@ def main():
 
 
 def _measured(settings, report):
-    load = globals()[settings["runtime"]]
     run, facts = load(settings["path"], settings["threads"])
     answers, timed = [], None
     for images in read_images(settings["images"]):
@@ -86,39 +81,33 @@ def read_images(path):
             yield np.load(file)
 
 
-def keras(path, threads):
-    """Loads a `.keras` file."""
-    tensorflow = exported_model.tensorflow_on(threads)
+def load(path, threads):
+    """Loads a `.keras` or an exported file.
+
+    No runtime but its own is imported: others would count in its memory.
+
+    Returns:
+        A function from float32 images (batch, height, width, channels) to float32
+        outputs, and a dict of `version` and `one_by_one`, whether the model takes no
+        batches, so that 8 images are 8 calls.
+    """
+    path = pathlib.Path(path)
+    if path.suffix == ".keras":
+        return _keras(path, threads)
+    loaded = exported_model.in_its_runtime(path, threads)
+    return loaded.run, {"version": loaded.version, "one_by_one": loaded.one_by_one}
+
+
+def _keras(path, threads):
+    tensorflow = tensorflow_on(threads)
     import keras
 
     import keras_vit
 
     model = keras.saving.load_model(path, compile=False)
     version = f"Keras {keras.__version__} on TensorFlow {tensorflow.__version__}"
-    return keras_vit.Predictor(model, BATCH, engine="keras"), {
-        "version": version,
-        "one_by_one": False,
-    }
-
-
-def saved_model(path, threads):
-    """Loads a SavedModel."""
-    return _run_and_facts(exported_model.saved_model(path, threads))
-
-
-def tflite(path, threads):
-    """Loads a TFLite file; one of a fixed batch size gets the images one by one."""
-    return _run_and_facts(exported_model.tflite(path, threads))
-
-
-def onnx(path, threads):
-    """Loads an ONNX file."""
-    return _run_and_facts(exported_model.onnx(path, threads))
-
-
-def _run_and_facts(loaded):
-    facts = {"version": loaded.version, "one_by_one": loaded.one_by_one}
-    return loaded.run, facts
+    predictor = keras_vit.Predictor(model, BATCH, engine="keras")
+    return predictor, {"version": version, "one_by_one": False}
 
 
 def _seconds(run, images, seconds):

@@ -27,9 +27,9 @@ from keras_vit.structure import (
 from keras_vit.weights.loading import read_weights
 from train.common.errors import RunError, explaining_full_memory
 from train.common.progress import progress_bar
-from train.inference.finding import find
-from train.inference.keras_files import load_model
-from train.inference.run_directory import RunDirectory
+from train.models.finding import find
+from train.models.keras_files import load_model
+from train.models.run_directory import RunDirectory
 from zoo.catalog.locate import published
 from zoo.network import pair
 from zoo.regular_files import expand_home
@@ -84,7 +84,7 @@ def load(source, *, image_size=None, features=False):
 
 
 def load_found(found, *, image_size=None, features=False):
-    """Returns `load` of what `train.inference.finding.find` has found."""
+    """Returns `load` of what `train.models.finding.find` has found."""
     try:
         if found.keras_file is None:
             return _of_weights(found.source, image_size, features)

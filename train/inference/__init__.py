@@ -1,1 +1,0 @@
-"""A trained model, its class names, and where it is stored."""

@@ -1,0 +1,1 @@
+"""Files of trained models: found by their names, bounded, loaded."""

@@ -1,0 +1,1 @@
+"""Exported files: a file per runtime that loads them, without Keras."""

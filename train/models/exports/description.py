@@ -1,0 +1,84 @@
+"""What an exported file says of its model, besides the shapes, in its metadata.
+
+These are the class names, how photos come to its size, and what its head ends in.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+from zoo.head import ONE_CLASS
+from zoo.limits import check_image_size
+from zoo.preparation import check_bits
+
+# In the zip archive that a TFLite file is as well. The facts are in `assets.extra` of a
+# SavedModel, too, and the metadata of an ONNX file have their keys.
+FACTS, LABELS = "keras_vit.json", "labels.txt"
+
+
+@dataclasses.dataclass(frozen=True)
+class ExportedModel:
+    """A model in the runtime of its format.
+
+    Args:
+        run: function from float32 images (batch, height, width, channels) in [-1, 1]
+            to float32 outputs (batch, ...).
+        version: str, of the runtime.
+        image_shape: (height, width, channels); of a file for images of any size those
+            that photos are brought to.
+        output_shape: tuple, that of the outputs of some images, (None, classes).
+        output: str, what the outputs are called: by our writers "logits",
+            "probabilities" or "features".
+        one_by_one: bool, whether it takes no batches, so that 8 images are 8 calls.
+        class_names: tuple of str in the order of the outputs, None where unknown.
+        activation: str, of the head: "linear", "softmax" or "sigmoid".
+        preparation: str, see `zoo.photos.prepare`.
+        problem_type: str, what the outputs answer, one of `zoo.head.PROBLEM_TYPES`.
+        bits: int or None, of photos in files of 16 bits, see `zoo.photos.decode`.
+        size_step: (height, width) that the sides of images are multiples of, None of a
+            file for images of one size.
+        features: function like `run` to the input of the head, None without one.
+    """
+
+    run: Callable
+    version: str
+    image_shape: tuple[int, ...]
+    output_shape: tuple
+    output: str
+    one_by_one: bool = False
+    class_names: tuple[str, ...] | None = None
+    activation: str = "linear"
+    preparation: str = "squash"
+    problem_type: str = ONE_CLASS
+    bits: int | None = None
+    size_step: tuple[int, int] | None = None
+    features: Callable | None = None
+
+    @property
+    def size(self):
+        """The length of an output."""
+        return self.output_shape[-1]
+
+
+def texts(names):
+    """Returns names of classes in metadata as a tuple of str."""
+    if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
+        raise ValueError("its class_names are not a list of texts")
+    return tuple(names)
+
+
+def known(facts):
+    """Returns the facts in metadata as arguments of `ExportedModel`, all checked."""
+    known = ("activation", "preparation", "problem_type")
+    if not isinstance(facts, dict) or not all(
+        isinstance(facts.get(key, ""), str)
+        for key in (*known, "bits", "image_size", "size_step")
+    ):
+        raise ValueError("its facts are not a table of texts")
+    found = {key: facts[key] for key in known if key in facts}
+    if "bits" in facts:
+        found["bits"] = int(facts["bits"])
+        check_bits(found["bits"])
+    for key in {"image_size", "size_step"} & facts.keys():
+        height, width = map(int, facts[key].split(","))
+        found[key] = check_image_size((height, width))
+    return found

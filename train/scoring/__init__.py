@@ -1,0 +1,1 @@
+"""Data that models are judged on, and linear probes of their features."""
