@@ -147,29 +147,17 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
 
     if image_size is not None:
         image_size = arguments.size_of(image_size)
-    if weights is None:
-        checkpoint, stated = None, Head()
-        config = config.completed()
-    else:
-        _check_positions_of_files(config)
-        checkpoint = read_weights(weights, variant, config.num_heads)
-        stated = checkpoint.head
-        config = config.completed(checkpoint.config, checkpoint.path)
-        if include_top:
-            classes, new_head = _classes(checkpoint, classes, new_head)
-        if include_top and not new_head:
-            representation_size = representation_size or checkpoint.representation_size
-            _check_new_bias(head_bias_init, checkpoint)
-    head = None
+    config, checkpoint = _read(config, weights, variant)
+    stated = checkpoint.head if checkpoint else Head()
     if include_top:
-        kept = Head() if new_head else stated
-        head = {
-            "units": 1000 if classes is None else classes,
-            "class_names": class_names or kept.class_names,
-            "problem_type": kept.problem_type or ONE_CLASS,
-            "activation": classifier_activation,
-            "bias_initializer": keras.initializers.Constant(head_bias_init),
-        }
+        classes, new_head = _classes(checkpoint, classes, new_head)
+    if checkpoint and include_top and not new_head:
+        representation_size = representation_size or checkpoint.representation_size
+        _check_new_bias(head_bias_init, checkpoint)
+    head = _head(Head() if new_head else stated, classes, class_names) | {
+        "activation": classifier_activation,
+        "bias_initializer": keras.initializers.Constant(head_bias_init),
+    }
     if pooling == "distilled" and not config.distillation_token:
         raise ValueError(
             f'pooling="distilled" needs a distillation token, which {name} has not: '
@@ -185,9 +173,11 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
             channels=channels,
             class_token=_has_class_token(checkpoint, pooling),
             pooling=pooled,
-            pooling_options=_pooling_options(checkpoint, pooled, head and not new_head),
+            pooling_options=_pooling_options(
+                checkpoint, pooled, include_top and not new_head
+            ),
             representation_size=representation_size,
-            head=head,
+            head=head if include_top else None,
             preparation=preparation or stated.preparation or "squash",
             bits=stated.bits,
             dropout_rate=dropout_rate,
@@ -199,11 +189,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
         model = at_image_size(model, ANY_SIZE, position_embedding_method)
     if checkpoint is not None:
         assign(model, checkpoint, new_head, position_embedding_method)
-    if pooled != pooling:
-        description = dataclasses.replace(model.description, pooling=pooling)
-        all_tokens = model.get_layer("pooling").input
-        return Model(model.input, all_tokens, name=name, description=description)
-    return model
+    return model if pooled == pooling else _without_pooling(model)
 
 
 def load_model(weights, *, patch_size=None, **options):
@@ -278,7 +264,10 @@ def _check_choices(pooling, preparation, position_embedding_method):
         )
 
 
-def _check_positions_of_files(config):
+def _read(config, weights, variant):
+    """Returns the config with nothing left to a file, and its `Checkpoint` or None."""
+    if weights is None:
+        return config.completed(), None
     if not config.has_released_positions:
         raise ValueError(
             "The weights of files go with learned position embeddings added at the "
@@ -286,10 +275,14 @@ def _check_positions_of_files(config):
             f"{config.position_embedding!r} and position_embedding_at="
             f"{config.position_embedding_at!r}: leave these out, or pass weights=None."
         )
+    checkpoint = read_weights(weights, variant, config.num_heads)
+    return config.completed(checkpoint.config, checkpoint.path), checkpoint
 
 
 def _classes(checkpoint, classes, new_head):
-    """Returns how many classes the head of a file's model has, and if it is new."""
+    """Returns how many classes the head has, and whether it is new beside a file's."""
+    if checkpoint is None:
+        return classes or 1000, new_head
     if classes is None:
         classes = checkpoint.classes
     if classes is None:
@@ -298,6 +291,21 @@ def _classes(checkpoint, classes, new_head):
             "include_top=False."
         )
     return classes, new_head or classes != checkpoint.classes
+
+
+def _head(stated, classes, class_names):
+    """Returns what arguments and a file say of the head's answers, a dict."""
+    return {
+        "units": classes,
+        "class_names": class_names or stated.class_names,
+        "problem_type": stated.problem_type or ONE_CLASS,
+    }
+
+
+def _without_pooling(model):
+    description = dataclasses.replace(model.description, pooling=None)
+    all_tokens = model.get_layer("pooling").input
+    return Model(model.input, all_tokens, name=model.name, description=description)
 
 
 def _check_new_bias(head_bias_init, checkpoint):
