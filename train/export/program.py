@@ -22,8 +22,7 @@ import timeit
 import numpy as np
 
 from train.common.errors import first_line
-from train.models.exports import exported_model
-from train.models.exports.tensorflow import tensorflow_on
+from train.models.exports import exported_model, tensorflow
 from zoo.machine import peak_bytes
 
 BATCH = 8
@@ -99,13 +98,13 @@ def load(path, threads):
 
 
 def _keras(path, threads):
-    tensorflow = tensorflow_on(threads)
+    tf = tensorflow.tensorflow_on(threads)
     import keras
 
     import keras_vit
 
     model = keras.saving.load_model(path, compile=False)
-    version = f"Keras {keras.__version__} on TensorFlow {tensorflow.__version__}"
+    version = f"Keras {keras.__version__} on TensorFlow {tf.__version__}"
     predictor = keras_vit.Predictor(model, BATCH, engine="keras")
     return predictor, {"version": version, "one_by_one": False}
 
