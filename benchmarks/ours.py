@@ -15,7 +15,7 @@ INFERENCE = {}
 
 # Steps as `train.finetune` computes them.
 TRAINING = {}
-_TRAINER = ("tensorflow", "keras_vit", "train.engine.trainer")
+_TRAINER = ("tensorflow", "keras_vit", "train.engine.tensorflow_backend")
 
 
 def random_images(batch, image_size):
@@ -135,15 +135,15 @@ def keras_predict(sizes, image_size, batch, family=None):
 def training_step(
     sizes, image_size, batch, micro_batches, remat, family=None, dtype="float32"
 ):
-    """`train.engine.trainer.Trainer.step`, set up as `train.finetune` does."""
+    """A step of `TensorFlowTrainer`, set up as `train.finetune` does."""
     import tensorflow as tf
 
     from train.engine import tensorflow_backend
     from train.engine.optimizers import MomentumSGD
-    from train.engine.trainer import Trainer
+    from train.engine.tensorflow_backend import TensorFlowTrainer
 
     tensorflow_backend.start("one")
-    trainer = Trainer(
+    trainer = TensorFlowTrainer(
         build(sizes, image_size, family, remat=remat, dtype=dtype),
         MomentumSGD(1e-3),
         micro_batches=micro_batches,

@@ -13,7 +13,7 @@ _IMPORTS = (
     "tensorflow",
     "keras_vit",
     "train.engine.loop",
-    "train.engine.trainer",
+    "train.engine.tensorflow_backend",
     "train.data.pipeline",
 )
 
@@ -42,7 +42,7 @@ def training(folder, image_size, batch, sizes, waits, steps, in_memory):
     from train.engine.callbacks import NullLog
     from train.engine.loop import take_steps
     from train.engine.optimizers import MomentumSGD
-    from train.engine.trainer import Trainer
+    from train.engine.tensorflow_backend import TensorFlowTrainer
 
     tensorflow_backend.start("one")
     split = sources.load(folder).train
@@ -52,7 +52,7 @@ def training(folder, image_size, batch, sizes, waits, steps, in_memory):
     if in_memory:
         batches = itertools.repeat(next(iter(batches)))
     waiting = _Waiting(pipeline.explained(batches, split))
-    trainer = Trainer(build(sizes, image_size), MomentumSGD(1e-3))
+    trainer = TensorFlowTrainer(build(sizes, image_size), MomentumSGD(1e-3))
     firsts = itertools.count(0, steps)
 
     def step():

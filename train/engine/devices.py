@@ -1,7 +1,6 @@
 """Starts the devices of a run, on the backend that Keras has."""
 
 import keras
-import tensorflow as tf
 
 from train.engine import tensorflow_backend
 
@@ -9,10 +8,8 @@ from train.engine import tensorflow_backend
 def start(name="auto"):
     """Gets the devices ready; call it before anything runs on TensorFlow or JAX.
 
-    `name` is the flag `--strategy`. Returns
-    `train.engine.tensorflow_backend.Devices`, under the JAX backend
-    `train.engine.jax_backend.JaxDevices`; raises a `RunError` where there are no such
-    devices, or they do not answer.
+    `name` is the flag `--strategy`. Returns `train.engine.step.Devices` of the backend;
+    raises a `RunError` where there are no such devices, or they do not answer.
     """
     if keras.backend.backend() != "jax":
         return tensorflow_backend.start(name)
@@ -25,6 +22,4 @@ def start(name="auto"):
 
 def alone():
     """Returns one device, the default of programs."""
-    if keras.backend.backend() == "jax":
-        return start("one")
-    return tensorflow_backend.Devices(tf.distribute.get_strategy())
+    return start("one")

@@ -1,4 +1,4 @@
-"""Devices and the training step under the JAX backend."""
+"""The training step and the devices of a run on JAX."""
 
 import collections
 import functools
@@ -13,8 +13,8 @@ from keras import ops
 
 from train.common.errors import RunError
 from train.data.pipeline import Share
-from train.engine.tensorflow_backend import Devices, of_accelerators
-from train.engine.trainer import Trainer, one_behind
+from train.engine import bfloat16
+from train.engine.step import Devices, Trainer, one_behind
 
 
 class JaxTrainer(Trainer):
@@ -219,12 +219,12 @@ class JaxDevices(Devices):
         ]
         # NVIDIA's are such as 9.0, AMD's such as gfx942.
         matches = [re.fullmatch(r"([0-9]+)\.([0-9]+)", name) for name in names]
-        return of_accelerators(
+        return bfloat16.of_accelerators(
             [match and (int(match[1]), int(match[2])) for match in matches]
         )
 
     def trainer(self, model, optimizer, **settings):
-        """Returns a `JaxTrainer` of a model that was made in the strategy's scope."""
+        """Returns the trainer of a model that was made in the strategy's scope."""
         if self.is_cpu and model.compute_dtype == "float16":
             raise RunError(
                 "JAX has no float16 attention on processors: pass "

@@ -12,7 +12,7 @@ from train.data.pipeline import NO_LABEL
 from train.engine.callbacks import NullLog, RunLog, SignalHandler
 from train.engine.checkpoints import Checkpoints
 from train.engine.metrics import MetricLog
-from train.engine.trainer import one_behind
+from train.engine.step import one_behind
 from zoo.head import softmax
 
 # Metrics are fetched from the devices so often, and after so many steps at most.

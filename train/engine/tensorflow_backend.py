@@ -1,47 +1,205 @@
-"""The devices of a run under TensorFlow, and how they share a batch."""
+"""The training step and the devices of a run on TensorFlow."""
 
 import contextlib
-import dataclasses
 import json
 import os
-import time
 
 import tensorflow as tf
 
 from train.common.errors import RunError
 from train.data.pipeline import Share
-from train.engine.trainer import Trainer
-from zoo import machine
+from train.engine import bfloat16
+from train.engine.step import Devices, Trainer
 
 # What TensorFlow raises on the hosts that are left.
 _LOST = (
     *(tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError),
     *(tf.errors.DeadlineExceededError, tf.errors.InternalError),
 )
-# A step is products for the most part, and casts what is not.
-_GAIN = 1.2
+# Gradients are summed over devices in a few pieces.
+_PIECES = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=50 * 2**20)
+# Any number but 0: each device draws from a stream of its own.
+_SEEDS_APART = 1_000_003
 _EXAMPLE = (
     """'{"cluster": {"worker": ["host0:2222", "host1:2222"]}, """
     """"task": {"type": "worker", "index": 0}}'"""
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Devices:
-    """The devices of a run under TensorFlow; `host` numbers the run's processes."""
+class TensorFlowTrainer(Trainer):
+    """The step on TensorFlow; with `jit_compile` XLA compiles model and gradients."""
 
-    strategy: tf.distribute.Strategy
-    host: int = 0
+    def __init__(
+        self, model, optimizer, *, strategy=None, jit_compile=None, **settings
+    ):
+        strategy = strategy or tf.distribute.get_strategy()
+        super().__init__(model, optimizer, strategy=strategy, **settings)
+        self._compiled = tf.function(jit_compile=jit_compile, autograph=False)
+
+    def spread_seeds(self):
+        """Gives each device random numbers of its own; the first keeps its state."""
+        if self.strategy.num_replicas_in_sync == 1:
+            return
+        states = [
+            variable
+            for variable in self.model.non_trainable_variables
+            if variable.path.endswith("seed_generator_state")
+        ]
+
+        def spread():
+            context = tf.distribute.get_replica_context()
+            number = tf.cast(context.replica_id_in_sync_group, "int64")
+            for state in states:
+                offset = tf.stack([_SEEDS_APART * number, 0])
+                state.assign(state + tf.cast(offset, state.dtype))
+
+        self.strategy.run(spread)
+
+    # No control flow for AutoGraph, whose conversion takes a second of each start.
+    @tf.function(autograph=False)
+    def step(self, inputs, labels):
+        """Takes one step on tensors (batch, ...), or on distributed ones."""
+        # The same on every device.
+        return self.first_device(self.strategy.run(self._step, (inputs, labels)))
+
+    def fetch(self, metrics):
+        """Returns the dicts of several steps with floats, in one transfer."""
+        values = tf.stack([value for one in metrics for value in one.values()])
+        rows = tf.reshape(values, (len(metrics), -1)).numpy().tolist()
+        return [
+            dict(zip(one, row, strict=True))
+            for one, row in zip(metrics, rows, strict=True)
+        ]
+
+    def first_device(self, values):
+        """Returns what the first device of this host has of distributed values."""
+        return tf.nest.map_structure(
+            lambda value: self.strategy.experimental_local_results(value)[0], values
+        )
+
+    def _step(self, inputs, labels):
+        """The step on each device."""
+        context = tf.distribute.get_replica_context()
+        batch_size = _batch_size(inputs) * context.num_replicas_in_sync
+        sums = self._compiled(self._accumulate)(inputs, labels, batch_size)
+        if context.num_replicas_in_sync > 1:
+            flat = tf.nest.flatten(sums)
+            flat = context.all_reduce(tf.distribute.ReduceOp.SUM, flat, _PIECES)
+            sums = tf.nest.pack_sequence_as(sums, flat)
+        gradients, is_finite, metrics = self._finish(sums)
+        context.merge_call(self._update, (gradients, is_finite))
+        return metrics
+
+    def _clip(self, gradients):
+        norm = tf.linalg.global_norm(gradients)
+        if self.clip_norm is not None:
+            gradients, _ = tf.clip_by_global_norm(gradients, self.clip_norm, norm)
+        return gradients, norm
+
+    def _update(self, strategy, gradients, is_finite):
+        """Updates the variables of all devices; `Optimizer.apply` would sum again."""
+        rate, variables = self.optimizer.learning_rate, self.model.trainable_variables
+        averages = self.averages or [None] * len(variables)
+        for variable, gradient, scale, average in zip(
+            variables, gradients, self.rate_scales, averages, strict=True
+        ):
+            arguments = (gradient, rate * scale, is_finite, average)
+            strategy.extended.update(
+                variable.value, self._update_one, arguments, group=False
+            )
+        if self.loss_scale:
+            one = strategy.experimental_local_results(is_finite)[0]
+            self.loss_scale.update(one)
+            self.optimizer.iterations.assign_add(tf.cast(one, "int32"))
+        else:
+            self.optimizer.iterations.assign_add(1)
+
+    def _update_one(self, weight, gradient, rate, is_finite, average):
+        def update():
+            self.optimizer.update_step(gradient, weight, rate)
+            if average is not None:
+                average.value.assign_sub((1.0 - self._decay()) * (average - weight))
+
+        if self.loss_scale:
+            tf.cond(is_finite, update, lambda: None)
+        else:
+            update()
+
+    def _accumulate(self, inputs, labels, batch_size):
+        if self.micro_batches == 1:
+            return self._shares(inputs, labels, batch_size)
+        parts = tf.nest.map_structure(self._parts, (inputs, labels))
+
+        def add(index, sums):
+            taken = tf.nest.map_structure(lambda whole: whole[index], parts)
+            more = self._shares(*taken, batch_size)
+            return index + 1, tf.nest.map_structure(tf.add, sums, more)
+
+        variables = self.model.trainable_variables
+        zeros = [tf.zeros(variable.shape) for variable in variables], 0.0, 0.0
+        # One at a time, or all of their activations are alive at once.
+        _, sums = tf.while_loop(
+            lambda index, _: index < self.micro_batches,
+            add,
+            (0, zeros),
+            parallel_iterations=1,
+        )
+        return sums
+
+    def _parts(self, whole):
+        rows = whole.shape[0] // self.micro_batches
+        return tf.reshape(whole, [self.micro_batches, rows, *whole.shape[1:]])
+
+    def _shares(self, inputs, labels, batch_size):
+        """Returns what these examples add to the gradients, loss and accuracy."""
+        count = tf.cast(batch_size, "float32")
+        with tf.GradientTape() as tape:
+            logits = self.model(inputs, training=True)
+            losses = self.loss(logits, labels)
+            # Divided here, not in each gradient, which would copy them all.
+            loss = tf.reduce_sum(losses) / count
+            target = self.loss_scale.scaled(loss) if self.loss_scale else loss
+        gradients = tape.gradient(
+            target,
+            [variable.value for variable in self.model.trainable_variables],
+            # Of variables that the loss does not use, as JAX has it.
+            unconnected_gradients=tf.UnconnectedGradients.ZERO,
+        )
+        return gradients, loss, tf.reduce_sum(self.accuracy(logits, labels)) / count
+
+    @tf.function(autograph=False, reduce_retracing=True)
+    def answers(self, inputs, labels):
+        """Returns labels, float32 logits and losses per example, of all hosts."""
+
+        def answers(inputs, labels):
+            logits = self.model(inputs, training=False)
+            return labels, logits, self._losses(logits, labels)
+
+        found = self.strategy.run(self._compiled(answers), (inputs, labels))
+        return tuple(map(self._gathered, found))
+
+    def gather(self, values):
+        """Returns distributed values of all hosts as one NumPy array (batch, ...)."""
+        return self._gathered(values).numpy()
+
+    @tf.function(autograph=False, reduce_retracing=True)
+    def _gathered(self, values):
+        if self.strategy.num_replicas_in_sync > 1:
+            values = self.strategy.gather(values, axis=0)
+        return values
+
+
+def _batch_size(inputs):
+    return tf.shape(tf.nest.flatten(inputs)[0])[0]
+
+
+class TensorFlowDevices(Devices):
+    """The devices of a run under TensorFlow, and how they share a batch."""
 
     @property
     def count(self):
         """How many devices compute side by side, on all hosts."""
         return self.strategy.num_replicas_in_sync
-
-    @property
-    def is_chief(self):
-        """Whether this process writes the files of the run and prints."""
-        return self.host == 0
 
     @property
     def has_hosts(self):
@@ -56,30 +214,17 @@ class Devices:
     def bfloat16(self):
         """Returns whether the devices multiply in bfloat16, and why so, in words."""
         if self.is_cpu:
-            name = machine.cpu_name()
-            if not machine.computes_bfloat16():
-                return False, f"as this {name} has no instructions for bfloat16"
-            # Some have them, and take longer than in float32.
-            gain = bfloat16_gain()
-            return gain >= _GAIN, (
-                f"as this {name} multiplies in bfloat16 at {gain:.2f} times the speed "
-                f"of float32 (bfloat16 from {_GAIN} on)"
-            )
+            return bfloat16.of_processor()
         gpus = map(
             tf.config.experimental.get_device_details,
             tf.config.list_physical_devices("GPU"),
         )
-        return of_accelerators([gpu.get("compute_capability") for gpu in gpus])
-
-    def print(self, line):
-        """Prints a line on the first host."""
-        if self.is_chief:
-            print(line)
+        return bfloat16.of_accelerators([gpu.get("compute_capability") for gpu in gpus])
 
     def trainer(self, model, optimizer, **settings):
-        """Returns a `Trainer` of a model that was made in the strategy's scope."""
+        """Returns the trainer of a model that was made in the strategy's scope."""
         # XLA makes a step slower on processors, and compiles on TPUs anyway.
-        return Trainer(
+        return TensorFlowTrainer(
             model,
             optimizer,
             strategy=self.strategy,
@@ -90,7 +235,7 @@ class Devices:
     def all_gather(self, value):
         """Returns the int of every device's host, a list, from that of this host."""
         if not self.has_hosts:
-            return [value] * self.count
+            return super().all_gather(value)
         return self._all_gathered(tf.constant([value])).numpy().tolist()
 
     @tf.function(autograph=False)
@@ -110,20 +255,6 @@ class Devices:
                 f"({error.message}): start the command again on each of them, it goes "
                 "on from the last checkpoint."
             ) from error
-
-    def micro_batches(self, batch_size, parts):
-        """Returns the micro-batches per device for so many `parts` of the whole batch.
-
-        Raises a `RunError` where the batch cannot be shared equally.
-        """
-        count = -(-parts // self.count)
-        if batch_size % (self.count * count):
-            raise RunError(
-                f"A batch of {batch_size} cannot be shared equally by {self.count} "
-                f"devices in {count} parts each: pass a --batch_size that is a "
-                f"multiple of {self.count * count}."
-            )
-        return count
 
     def batches(self, make):
         """Returns batches distributed over the devices.
@@ -148,44 +279,8 @@ class Devices:
         return batches
 
 
-def bfloat16_gain():
-    """Returns how much faster a product is in bfloat16, in half a second."""
-    times = {tf.float32: [], tf.bfloat16: []}
-    multiply = tf.function(tf.matmul, autograph=False)
-    # The first product of an MLP of ViT-B/16 on images of five.
-    factors = tf.ones((985, 768)), tf.ones((768, 3072))
-    for turn in range(6):
-        for dtype, found in times.items():
-            left, right = (tf.cast(factor, dtype) for factor in factors)
-            started = time.perf_counter()
-            # What is fetched has been computed.
-            multiply(left, right)[0, 0].numpy()
-            if turn:
-                found.append(time.perf_counter() - started)
-    return min(times[tf.float32]) / min(times[tf.bfloat16])
-
-
 def _has_gpu():
     return bool(tf.config.list_logical_devices("GPU"))
-
-
-def of_accelerators(capabilities):
-    """Returns what `Devices.bfloat16` does.
-
-    `capabilities` are those of GPUs, (major, minor) or None of other makers' GPUs; of
-    TPUs there are none.
-
-    Source: NVIDIA, CUDA C++ Programming Guide, compute capabilities.
-    """
-    if not capabilities:
-        return True, "as TPUs multiply in it"
-    if None in capabilities:
-        return False, "as it is not known whether these GPUs multiply in bfloat16"
-    major, minor = min(capabilities)
-    reason = f"as GPUs of compute capability {major}.{minor}"
-    if major >= 8:
-        return True, f"{reason} multiply in it"
-    return False, f"{reason} do not multiply in bfloat16, which 8.0 does"
 
 
 def start(name="auto"):
@@ -197,7 +292,7 @@ def start(name="auto"):
     if name == "auto":
         name = _detected()
     if name == "one":
-        return Devices(tf.distribute.get_strategy())
+        return TensorFlowDevices(tf.distribute.get_strategy())
     starts = {"mirrored": _mirrored, "multiworker": _multiworker, "tpu": _tpu}
     return starts[name]()
 
@@ -224,7 +319,7 @@ def _mirrored():
             f"{devices[0]} alone: check the driver and CUDA_VISIBLE_DEVICES, or pass "
             "--strategy=one."
         )
-    return Devices(tf.distribute.MirroredStrategy(devices))
+    return TensorFlowDevices(tf.distribute.MirroredStrategy(devices))
 
 
 def _multiworker():
@@ -242,7 +337,7 @@ def _multiworker():
             "the same command on each of them, with a TF_CONFIG such as "
             f"{_EXAMPLE}."
         ) from error
-    return Devices(strategy, host)
+    return TensorFlowDevices(strategy, host)
 
 
 def _tpu():
@@ -257,7 +352,7 @@ def _tpu():
             f"No TPU answers ({error}): set TPU_NAME to its name, or to local on a "
             "machine that has one."
         ) from error
-    return Devices(tf.distribute.TPUStrategy(resolver))
+    return TensorFlowDevices(tf.distribute.TPUStrategy(resolver))
 
 
 def _count_local_devices():

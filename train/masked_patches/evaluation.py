@@ -5,7 +5,7 @@ from keras import ops
 
 from train.data import pipeline
 from train.data.pipeline import NO_LABEL
-from train.engine.trainer import one_behind
+from train.engine.step import one_behind
 from train.masked_patches.patches import COLOURS, colour_classes, mean_colours
 
 # Training images whose colours are counted.

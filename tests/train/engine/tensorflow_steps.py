@@ -22,7 +22,7 @@ from train.data.sources.splits import pick
 from train.engine.loop import evaluate, take_steps
 from train.engine.optimizers import MomentumSGD
 from train.engine.schedules import WarmupCosine
-from train.engine.tensorflow_backend import Devices, start
+from train.engine.tensorflow_backend import TensorFlowDevices, start
 
 BATCH = 16
 STEPS = 5
@@ -39,7 +39,7 @@ def main(folder, kind):
     configurations = [tf.config.LogicalDeviceConfiguration()] * int(kind)
     tf.config.set_logical_device_configuration(cpu, configurations)
     several = start("mirrored")
-    one = Devices(tf.distribute.get_strategy())
+    one = TensorFlowDevices(tf.distribute.get_strategy())
     for devices, parts in ((one, 1), (several, 1), (several, 2)):
         save_steps(devices, parts, f"{folder}/0-{devices.count}-{parts}.npz")
     np.savez(f"{folder}/seeds.npz", seed_states=seed_states(several))

@@ -11,7 +11,7 @@ import keras_vit
 from train.common.errors import RunError
 from train.engine.checkpoints import Checkpoints
 from train.engine.optimizers import MomentumSGD
-from train.engine.trainer import Trainer
+from train.engine.tensorflow_backend import TensorFlowTrainer
 from train.models.run_directory import RunDirectory
 
 
@@ -49,7 +49,7 @@ def trainer_of(seed=0, hidden_size=8):
     model.get_layer("head").kernel.assign_add(
         np.random.default_rng(0).normal(size=(hidden_size, 3))
     )
-    return Trainer(model, MomentumSGD(0.1), micro_batches=2)
+    return TensorFlowTrainer(model, MomentumSGD(0.1), micro_batches=2)
 
 
 def train(trainer, steps, seed):

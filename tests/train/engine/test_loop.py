@@ -13,7 +13,7 @@ from train.engine.devices import alone
 from train.engine.loop import TrainingLoop, take_steps
 from train.engine.optimizers import MomentumSGD
 from train.engine.schedules import WarmupCosine
-from train.engine.trainer import Trainer
+from train.engine.tensorflow_backend import TensorFlowTrainer
 from train.models.run_directory import RunDirectory
 from train.recipes import Recipe
 
@@ -194,7 +194,7 @@ def logged(*args, **settings):
 def test_the_steps_that_are_left():
     schedule = WarmupCosine(0.1, 6, 2)
     optimizer = MomentumSGD(schedule)
-    trainer = Trainer(two_matrices(), optimizer)
+    trainer = TensorFlowTrainer(two_matrices(), optimizer)
     optimizer.iterations.assign(3)
     told = logged(trainer, batches_of(3, 8, 2), start_step=3, steps=6)
     assert [step for step, _ in told] == [4, 5, 6]
@@ -214,7 +214,7 @@ def test_the_steps_that_are_left():
 def test_seconds_are_wall_time(monkeypatch):
     clock = [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
-    trainer = Trainer(two_matrices(), MomentumSGD(0.1))
+    trainer = TensorFlowTrainer(two_matrices(), MomentumSGD(0.1))
     taken = []
 
     def slow_batches():
@@ -235,12 +235,12 @@ def test_numbers_that_are_not_finite_end_the_run():
         def __call__(self, step):
             return keras.ops.cast(np.inf, "float32")
 
-    trainer = Trainer(two_matrices(), MomentumSGD(Broken()))
+    trainer = TensorFlowTrainer(two_matrices(), MomentumSGD(Broken()))
     batches = batches_of(3, 8, 2)
     with pytest.raises(RunError, match="The learning_rate of step 1 is inf: lower"):
         logged(trainer, batches, start_step=0, steps=1)
 
-    trainer = Trainer(two_matrices(), MomentumSGD(0.1))
+    trainer = TensorFlowTrainer(two_matrices(), MomentumSGD(0.1))
     batches[1] = batches[1][0] * np.nan, batches[1][1]
     told = []
     # What would save or log does not see the step.
@@ -253,7 +253,7 @@ def test_numbers_that_are_not_finite_end_the_run():
 
 
 def test_a_loss_whose_gradients_always_overflow_ends_the_run():
-    trainer = Trainer(two_matrices(), MomentumSGD(0.1))
+    trainer = TensorFlowTrainer(two_matrices(), MomentumSGD(0.1))
     trainer.step = lambda images, labels: {"loss": 1.0, "loss_scale": 0.5}
     with pytest.raises(RunError, match="step 1 gradients overflow.*mixed_bfloat16"):
         logged(trainer, batches_of(1, 8, 2), start_step=0, steps=1)
@@ -264,7 +264,7 @@ def test_metrics_are_fetched_together_and_before_what_a_step_is_followed_by(
 ):
     clock = [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
-    trainer = Trainer(two_matrices(), MomentumSGD(0.1))
+    trainer = TensorFlowTrainer(two_matrices(), MomentumSGD(0.1))
     events, fetch = [], trainer.fetch
 
     def recorded(pending):

@@ -14,9 +14,9 @@ import keras_vit
 def trained(**arguments):
     import tensorflow as tf
     from train.engine.optimizers import MomentumSGD
-    from train.engine.trainer import Trainer
+    from train.engine.tensorflow_backend import TensorFlowTrainer
     model = keras_vit.ViT_Ti16(image_size=32, classes=3, weights=None, **arguments)
-    trainer = Trainer(model, MomentumSGD(1e-2))
+    trainer = TensorFlowTrainer(model, MomentumSGD(1e-2))
     images, labels = tf.ones((4, 32, 32, 3)), tf.constant([0, 1, 2, 0])
     for _ in range(2):
         trainer.step(images, labels)

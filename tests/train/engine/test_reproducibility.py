@@ -66,11 +66,11 @@ def test_layers_add_no_three_tensors_at_once(remat):
     import tensorflow as tf
 
     from train.engine.optimizers import MomentumSGD
-    from train.engine.trainer import Trainer
+    from train.engine.tensorflow_backend import TensorFlowTrainer
 
     config = keras_vit.ViTConfig(8, 2, 2, 16, 8)
     model = keras_vit.VisionTransformer(config, image_size=16, classes=3, remat=remat)
-    trainer = Trainer(model, MomentumSGD(0.1))
+    trainer = TensorFlowTrainer(model, MomentumSGD(0.1))
     images, labels = tf.zeros((2, 16, 16, 3)), tf.zeros(2, "int32")
     found = sums(trainer.step.get_concrete_function(images, labels).graph)
     assert found

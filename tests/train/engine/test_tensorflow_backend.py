@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from train.common.errors import RunError
 from train.engine import tensorflow_backend
-from train.engine.tensorflow_backend import Devices
+from train.engine.tensorflow_backend import TensorFlowDevices
 
 ROOT = pathlib.Path(__file__).parents[3]
 STEPS = pathlib.Path(__file__).with_name("tensorflow_steps.py")
@@ -260,7 +260,7 @@ def test_no_tpu(monkeypatch, error):
         tensorflow_backend.start("tpu")
 
 
-class FourDevices(Devices):
+class FourDevices(TensorFlowDevices):
     count = 4
 
 

@@ -5,7 +5,7 @@ import pytest
 import small_models
 
 from train.engine.optimizers import MomentumSGD
-from train.engine.trainer import Trainer
+from train.engine.tensorflow_backend import TensorFlowTrainer
 from train.export.onnx import write_onnx
 
 tf = pytest.importorskip("tensorflow")
@@ -18,7 +18,7 @@ def seen(monkeypatch):
 
 @pytest.mark.parametrize("micro_batches", [1, 2])
 def test_training(seen, micro_batches):
-    trainer = Trainer(
+    trainer = TensorFlowTrainer(
         small_models.made(), MomentumSGD(0.1), micro_batches=micro_batches
     )
     images = np.zeros((2, 32, 48, 3), "float32")

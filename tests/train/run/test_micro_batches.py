@@ -10,8 +10,7 @@ import tensorflow as tf
 
 from train import recipes
 from train.common.errors import RunError
-from train.engine.tensorflow_backend import Devices
-from train.engine.trainer import Trainer
+from train.engine.tensorflow_backend import TensorFlowDevices, TensorFlowTrainer
 from train.recipes.recipe import AUTO
 from train.run import micro_batches, recipe_flags, training
 from train.run.classification import FineTuning
@@ -45,15 +44,15 @@ def test_sizes_cut_the_images_equally(images, expected):
 
 def filled_above(monkeypatch, images):
     """Pretends that an accelerator computes, which has memory for so many images."""
-    accumulate = Trainer._accumulate
+    accumulate = TensorFlowTrainer._accumulate
 
     def checked(self, inputs, labels, batch_size):
         if inputs.shape[0] // self.micro_batches > images:
             raise tf.errors.ResourceExhaustedError(None, None, "OOM")
         return accumulate(self, inputs, labels, batch_size)
 
-    monkeypatch.setattr(Devices, "is_cpu", False)
-    monkeypatch.setattr(Trainer, "_accumulate", checked)
+    monkeypatch.setattr(TensorFlowDevices, "is_cpu", False)
+    monkeypatch.setattr(TensorFlowTrainer, "_accumulate", checked)
 
 
 def test_an_accelerator_is_tried_and_the_run_is_as_if_the_number_was_given(
@@ -207,6 +206,6 @@ def test_several_machines_and_devices():
     with pytest.raises(RunError, match="one machine, .*--micro_batches as a number"):
         micro_batches.check(recipe(micro_batches=AUTO), one)
     # A batch that devices cannot share is refused before the data are loaded.
-    devices = Devices(types.SimpleNamespace(num_replicas_in_sync=3))
+    devices = TensorFlowDevices(types.SimpleNamespace(num_replicas_in_sync=3))
     with pytest.raises(RunError, match="batch of 16 cannot be shared equally by 3"):
         micro_batches.check(recipe(micro_batches=AUTO), devices)

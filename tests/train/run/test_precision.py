@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from train import recipes
 from train.common.errors import RunError
-from train.engine import tensorflow_backend
-from train.engine.tensorflow_backend import of_accelerators
+from train.engine import bfloat16
+from train.engine.bfloat16 import of_accelerators
 from train.run import training
 from zoo import machine
 
@@ -22,9 +22,7 @@ def recipe(**changes):
 @pytest.mark.parametrize("has_it", [True, False])
 def test_a_run_keeps_what_it_began_with(has_it, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(machine, "computes_bfloat16", lambda: True)
-    monkeypatch.setattr(
-        tensorflow_backend, "bfloat16_gain", lambda: 1.8 if has_it else 0.6
-    )
+    monkeypatch.setattr(bfloat16, "bfloat16_gain", lambda: 1.8 if has_it else 0.6)
     wanted = "mixed_bfloat16" if has_it else "float32"
     training.run(recipe(), run_dir=tmp_path)
     assert f"precision {wanted}, as this " in capsys.readouterr().out
@@ -33,7 +31,7 @@ def test_a_run_keeps_what_it_began_with(has_it, tmp_path, monkeypatch, capsys):
     assert model.get_layer("encoder_block_0").dtype_policy.name == wanted
 
     # On a machine that has another answer it goes on as it began.
-    monkeypatch.setattr(tensorflow_backend, "bfloat16_gain", lambda: 1.0)
+    monkeypatch.setattr(bfloat16, "bfloat16_gain", lambda: 1.0)
     monkeypatch.setattr(machine, "computes_bfloat16", lambda: not has_it)
     training.run(recipe(steps=12, warmup_steps=2), run_dir=tmp_path, extend=True)
     assert f"precision {wanted}, with which the run began" in capsys.readouterr().out
@@ -54,8 +52,8 @@ def test_the_gain_is_of_both_products(monkeypatch):
         return multiply(left[:2], right[:, :2])
 
     monkeypatch.setattr(tf, "function", lambda function, **_: slow)
-    monkeypatch.setattr(tensorflow_backend.time, "perf_counter", lambda: now[0])
-    assert tensorflow_backend.bfloat16_gain() == 0.1
+    monkeypatch.setattr(bfloat16.time, "perf_counter", lambda: now[0])
+    assert bfloat16.bfloat16_gain() == 0.1
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 import keras_vit
 from train.common.errors import RunError
 from train.engine.optimizers import MomentumSGD
-from train.engine.trainer import Trainer
+from train.engine.tensorflow_backend import TensorFlowTrainer
 from train.run.tuning import choose_trainable, count_parameters, layer_rates
 
 CONFIG = keras_vit.ViTConfig(
@@ -24,7 +24,7 @@ def vit():
 
 
 def steps_of(model, count=3):
-    trainer = Trainer(model, MomentumSGD(0.1))
+    trainer = TensorFlowTrainer(model, MomentumSGD(0.1))
     rng = np.random.default_rng(0)
     for _ in range(count):
         images = rng.uniform(-1, 1, (4, 8, 8, 3)).astype("float32")

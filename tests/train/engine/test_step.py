@@ -10,7 +10,7 @@ from train.engine.loop import evaluate
 from train.engine.losses import sigmoid_cross_entropy, softmax_cross_entropy
 from train.engine.optimizers import MomentumSGD
 from train.engine.schedules import WarmupCosine
-from train.engine.trainer import Trainer
+from train.engine.tensorflow_backend import TensorFlowTrainer
 
 CLASSES = 3
 TINY = keras_vit.ViTConfig(
@@ -92,7 +92,7 @@ def step_by_hand(weights, velocities, images, labels, rate, clip_norm):
 def test_steps_equal_those_by_hand(micro_batches):
     model = two_matrices()
     clip_norm = 1.0
-    trainer = Trainer(
+    trainer = TensorFlowTrainer(
         model,
         MomentumSGD(WarmupCosine(0.5, 6, 2)),
         micro_batches=micro_batches,
@@ -118,15 +118,15 @@ def test_steps_equal_those_by_hand(micro_batches):
 
 def test_settings_that_would_be_left_out_are_refused():
     with pytest.raises(ValueError, match="optimizer's weight_decay.*build it without"):
-        Trainer(two_matrices(), MomentumSGD(0.1, weight_decay=0.1))
+        TensorFlowTrainer(two_matrices(), MomentumSGD(0.1, weight_decay=0.1))
     with pytest.raises(ValueError, match="optimizer's global_clipnorm"):
-        Trainer(two_matrices(), MomentumSGD(0.1, global_clipnorm=1.0))
+        TensorFlowTrainer(two_matrices(), MomentumSGD(0.1, global_clipnorm=1.0))
 
 
 def test_micro_batches_give_the_same_weights():
     results = {}
     for micro_batches in (1, 4):
-        trainer = Trainer(
+        trainer = TensorFlowTrainer(
             tiny_vit(), MomentumSGD(0.1), micro_batches=micro_batches, clip_norm=1.0
         )
         for images, labels in batches_of(2, 8, 8):
@@ -155,7 +155,7 @@ class Unused(keras.layers.Layer):
 def test_a_variable_that_the_loss_does_not_use_stays(micro_batches):
     inner, unused = two_matrices(), Unused()
     model = keras.Model(inner.inputs, unused(inner.output))
-    trainer = Trainer(model, MomentumSGD(0.1), micro_batches=micro_batches)
+    trainer = TensorFlowTrainer(model, MomentumSGD(0.1), micro_batches=micro_batches)
     before = inner.get_weights()
     trainer.step(*batches_of(1, 4, 2)[0])
     np.testing.assert_array_equal(unused.extra.numpy(), [1, 1])
@@ -168,7 +168,7 @@ def test_a_zero_head_moves_alone_until_it_is_not_zero():
     # warm-up's first update has rate zero. Adding a constant to all keys changes no
     # attention, so the keys' bias has no gradient at all.
     model = tiny_vit(zero_head=True)
-    trainer = Trainer(model, MomentumSGD(WarmupCosine(0.1, 10, 2)))
+    trainer = TensorFlowTrainer(model, MomentumSGD(WarmupCosine(0.1, 10, 2)))
     moved = []
     for images, labels in batches_of(3, 8, 8):
         before = {v.path: v.numpy() for v in model.trainable_variables}
@@ -210,7 +210,7 @@ def softmax_loss_by_hand(logits, labels):
 def test_evaluation_has_the_loss_that_is_optimized(loss, by_hand):
     model = two_matrices()
     loss = functools.partial(loss, label_smoothing=0.3, class_weights=(0.5, 1.0, 4.0))
-    trainer = Trainer(model, MomentumSGD(0.1), loss=loss)
+    trainer = TensorFlowTrainer(model, MomentumSGD(0.1), loss=loss)
     (images, labels), *_ = batches_of(1, 10, 2)
     batches = tf.data.Dataset.from_tensor_slices((images, labels)).batch(4)
     weights = [weight.numpy().astype("float64") for weight in model.weights]
@@ -230,7 +230,7 @@ def test_evaluation_has_the_loss_that_is_optimized(loss, by_hand):
 
 def test_dropout_is_on_in_steps_and_off_in_evaluation():
     model = tiny_vit(dropout_rate=0.5)
-    trainer = Trainer(model, MomentumSGD(0.0))
+    trainer = TensorFlowTrainer(model, MomentumSGD(0.0))
     batches = batches_of(1, 8, 8)
     once, again = (
         evaluate(trainer, batches, lambda labels, found: found)[0] for _ in range(2)
@@ -254,7 +254,7 @@ def test_half_precision_takes_nearly_the_steps_of_float32():
     weights, losses = {}, {}
     for policy in ("float32", "mixed_bfloat16", "mixed_float16"):
         model = made_in(policy, tiny_vit)
-        trainer = Trainer(model, MomentumSGD(0.1), micro_batches=2)
+        trainer = TensorFlowTrainer(model, MomentumSGD(0.1), micro_batches=2)
         if trainer.loss_scale:
             trainer.loss_scale.scale.assign(2.0**10)
         told = [trainer.step(*batch) for batch in batches]
@@ -276,7 +276,7 @@ def test_half_precision_takes_nearly_the_steps_of_float32():
 def test_an_overflow_changes_nothing_but_the_scale_of_the_loss():
     batch = batches_of(1, 8, 2)[0]
     model = made_in("mixed_float16", two_matrices)
-    trainer = Trainer(model, MomentumSGD(0.1), average_decay=0.9)
+    trainer = TensorFlowTrainer(model, MomentumSGD(0.1), average_decay=0.9)
     trainer.loss_scale.scale.assign(2.0**40)
     before = [v.numpy() for v in trainer.variables[:-2]]
     told = trainer.step(*batch)
@@ -294,7 +294,7 @@ def test_an_overflow_changes_nothing_but_the_scale_of_the_loss():
 
 
 def test_averages_follow_the_weights():
-    trainer = Trainer(two_matrices(), MomentumSGD(0.1), average_decay=0.3)
+    trainer = TensorFlowTrainer(two_matrices(), MomentumSGD(0.1), average_decay=0.3)
     expected = [v.numpy() for v in trainer.model.trainable_variables]
     for step, batch in enumerate(batches_of(6, 8, 2)):
         trainer.step(*batch)
@@ -326,7 +326,7 @@ def test_rates_of_single_variables():
     starts = [v.numpy() for v in models[0].trainable_variables]
     scales = {v.path: 0.5 for v in models[1].trainable_variables[:2]}
     for model, factors in zip(models, (None, scales), strict=True):
-        trainer = Trainer(model, MomentumSGD(0.1), rate_scales=factors)
+        trainer = TensorFlowTrainer(model, MomentumSGD(0.1), rate_scales=factors)
         trainer.step(*batch)
     for index, start in enumerate(starts):
         one, other = (m.trainable_variables[index].numpy() - start for m in models)
@@ -340,7 +340,7 @@ def test_xla_computes_the_same_steps_and_logits():
     found = []
     for compiled in (None, True):
         model = tiny_vit()
-        trainer = Trainer(
+        trainer = TensorFlowTrainer(
             model, MomentumSGD(0.1), micro_batches=2, jit_compile=compiled
         )
         batches = batches_of(3, 8, 8)

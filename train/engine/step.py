@@ -1,0 +1,191 @@
+"""What the training step is on every backend: its parts, metrics and averages."""
+
+import contextlib
+import dataclasses
+import itertools
+
+import keras
+from keras import ops
+
+from train.common.errors import RunError
+from train.data.pipeline import NO_LABEL
+from train.engine.loss_scale import LossScale
+from train.engine.losses import count_correct, softmax_cross_entropy
+
+# Settings of an optimizer that only its `apply` applies, which is not called here.
+_OF_APPLY = (
+    *("weight_decay", "clipnorm", "clipvalue", "global_clipnorm", "use_ema"),
+    *("loss_scale_factor", "gradient_accumulation_steps"),
+)
+
+
+class Trainer:
+    """Steps of gradient descent on batches cut into micro-batches.
+
+    A step adds up the gradients of the micro-batches on each device, then those of all
+    devices, clips the norm of the sum and updates. The model is made in the scope of
+    the strategy. `micro_batches` are the parts of a device's share of a batch; `loss`
+    and `accuracy` take logits and labels, and return one number per example;
+    `rate_scales` maps paths of variables to factors of their learning rate;
+    `average_decay` is what averages of the weights keep at a step, 0 for no averages.
+
+    A backend adds:
+
+    - `step(inputs, labels)` takes one step on tensors (batch, ...) of its devices, and
+      returns a dict of float32 scalars on the device: `loss`, `accuracy`,
+      `gradient_norm` (before the clip), `learning_rate`; in float16 also `loss_scale`,
+      where a step whose gradients overflow changes nothing and has norm 0.
+    - `fetch(metrics)` returns the dicts of several steps with floats, in one transfer.
+    - `answers(inputs, labels)` returns labels, float32 logits and losses per example,
+      of all hosts. They are on the device, and not waited for; the loss of `NO_LABEL`
+      is that of label 0.
+    - `gather(values)` returns distributed values of all hosts as one NumPy array.
+    - `first_device(values)` returns what the first device of this host has of them.
+    - `spread_seeds()` gives each device random numbers of its own.
+    """
+
+    # Steps that run while `fetch` returns those before; without any it waits for all.
+    ahead = 0
+
+    def __init__(
+        self,
+        model,
+        optimizer,
+        *,
+        micro_batches=1,
+        clip_norm=1.0,
+        loss=softmax_cross_entropy,
+        accuracy=count_correct,
+        rate_scales=None,
+        average_decay=0.0,
+        strategy,
+    ):
+        for name in _OF_APPLY:
+            if getattr(optimizer, name, None):
+                raise ValueError(
+                    f"The trainer would ignore the optimizer's {name}, which only its "
+                    "apply() applies: build it without."
+                )
+        self.model = model
+        self.optimizer = optimizer
+        self.micro_batches = micro_batches
+        self.clip_norm = clip_norm
+        self.loss = loss
+        self.accuracy = accuracy
+        self.average_decay = average_decay
+        self.strategy = strategy
+        trained = model.trainable_variables
+        scales = rate_scales or {}
+        self.rate_scales = [scales.get(variable.path, 1.0) for variable in trained]
+        with self.strategy.scope():
+            optimizer.build(trained)
+            self.averages = [
+                keras.Variable(
+                    ops.convert_to_numpy(variable),
+                    trainable=False,
+                    name=f"{variable.path.replace('/', '_')}_average",
+                )
+                for variable in (trained if average_decay else ())
+            ]
+            is_half = model.compute_dtype == "float16"
+            self.loss_scale = LossScale() if is_half else None
+
+    @property
+    def variables(self):
+        """All variables of a checkpoint, in an order that stays the same."""
+        scale = self.loss_scale.variables if self.loss_scale else []
+        return self.model.variables + self.optimizer.variables + self.averages + scale
+
+    @contextlib.contextmanager
+    def averaged(self):
+        """Gives the model the averages of its weights, if any, within the context."""
+        self._exchange_averages()
+        try:
+            yield
+        finally:
+            self._exchange_averages()
+
+    def _exchange_averages(self):
+        trained = self.model.trainable_variables
+        for average, weight in zip(self.averages, trained, strict=False):
+            kept = ops.convert_to_numpy(weight)
+            weight.assign(ops.convert_to_numpy(average))
+            average.assign(kept)
+
+    def _finish(self, sums):
+        """Returns clipped gradients, whether they are finite, and the metrics."""
+        gradients, loss, accuracy = sums
+        metrics = {"loss": loss, "accuracy": accuracy}
+        if self.loss_scale:
+            gradients = self.loss_scale.unscaled(gradients)
+        gradients, norm = self._clip(gradients)
+        is_finite = ops.isfinite(norm)
+        if self.loss_scale:
+            metrics["loss_scale"] = self.loss_scale.scaled(1.0)
+            norm = ops.where(is_finite, norm, 0.0)
+        metrics["gradient_norm"] = norm
+        metrics["learning_rate"] = ops.cast(self.optimizer.learning_rate, "float32")
+        return gradients, is_finite, metrics
+
+    def _decay(self):
+        """Returns the decay of the averages at this step."""
+        # A smaller one at first, or the initial weights would dominate.
+        steps = ops.cast(self.optimizer.iterations, "float32")
+        return ops.minimum(self.average_decay, (1.0 + steps) / (10.0 + steps))
+
+    def _losses(self, logits, labels):
+        return self.loss(logits, ops.where(labels == NO_LABEL, 0, labels))
+
+
+@dataclasses.dataclass(frozen=True)
+class Devices:
+    """The devices of a run; `host` numbers the run's processes.
+
+    A backend adds `count`, `is_cpu`, `bfloat16`, `trainer` and `batches`.
+    """
+
+    strategy: object
+    host: int = 0
+
+    @property
+    def is_chief(self):
+        """Whether this process writes the files of the run and prints."""
+        return self.host == 0
+
+    @property
+    def has_hosts(self):
+        """Whether other processes take part."""
+        return False
+
+    def print(self, line):
+        """Prints a line on the first host."""
+        if self.is_chief:
+            print(line)
+
+    def all_gather(self, value):
+        """Returns the int of every device's host, a list, from that of this host."""
+        return [value] * self.count
+
+    def explain_lost_worker(self):
+        """Raises a `RunError` where another process of the run ended."""
+        return contextlib.nullcontext()
+
+    def micro_batches(self, batch_size, parts):
+        """Returns the micro-batches per device for so many `parts` of the whole batch.
+
+        Raises a `RunError` where the batch cannot be shared equally.
+        """
+        count = -(-parts // self.count)
+        if batch_size % (self.count * count):
+            raise RunError(
+                f"A batch of {batch_size} cannot be shared equally by {self.count} "
+                f"devices in {count} parts each: pass a --batch_size that is a "
+                f"multiple of {self.count * count}."
+            )
+        return count
+
+
+def one_behind(items):
+    """Yields items, each once the next is made: devices work on that meanwhile."""
+    for item, _ in itertools.pairwise(itertools.chain(items, [None])):
+        yield item
