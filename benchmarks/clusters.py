@@ -62,7 +62,7 @@ HEADER = [
 
 def row(model, cluster):
     """Returns what a cluster does for a model, as the cells of a row."""
-    config = zoo.ARCHITECTURES[model]
+    config = zoo.VARIANTS[model]
     size = 4 * config.count_parameters(IMAGE_SIZE, CLASSES)
     operations = 6 * multiply_adds(config, IMAGE_SIZE, CLASSES) * BATCH
     alone = operations / (_UTILIZATION * cluster.operations)

@@ -118,7 +118,7 @@ def describe(model, image_size, batch):
     }
     parameters = None
     if not config.is_hybrid:
-        parameters = zoo.ARCHITECTURES[model].count_parameters(image_size, CLASSES)
+        parameters = zoo.VARIANTS[model].count_parameters(image_size, CLASSES)
     count = multiply_adds(config, image_size, CLASSES)
     return Setting(ours, parameters, 2 * count * batch)
 

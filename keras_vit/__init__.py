@@ -42,8 +42,7 @@ from keras_vit.weights.released_files import (
     load_released_weights,
     save_released_weights,
 )
-from zoo import ARCHITECTURES as VARIANTS
-from zoo import ViTConfig
+from zoo import VARIANTS, ViTConfig
 
 __all__ = [
     "VARIANTS", "AddPositionEmbs", "ClassToken", "PatchEncoder", "Predictor",

@@ -9,7 +9,7 @@ import os
 import pytest
 
 from zoo import store
-from zoo.network import ARCHITECTURES
+from zoo.network import VARIANTS
 
 # With it in the environment, commands of a `ForkServer` have small variants.
 ENVIRONMENT = {"SMALL_VARIANTS": "1"}
@@ -19,14 +19,14 @@ SMALL = {
         num_layers=2,
         resnet_stages=row.resnet_stages and (1,) * len(row.resnet_stages),
     )
-    for name, row in ARCHITECTURES.items()
+    for name, row in VARIANTS.items()
 }
 
 
 def shrink(patch):
     """Makes the variants small, and lets their files be, until the patch is undone."""
     for name, row in SMALL.items():
-        patch.setitem(ARCHITECTURES, name, row)
+        patch.setitem(VARIANTS, name, row)
     patch.setattr(store, "_SIZE_TOLERANCE", 1.0)
 
 

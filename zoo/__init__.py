@@ -13,7 +13,7 @@ from zoo.catalog.families import HubModel
 from zoo.catalog.labels import LABEL_FILES, class_names
 from zoo.catalog.registry import PublishedModel
 from zoo.files.checkpoint import Checkpoint, CheckpointError, read, write
-from zoo.network import ARCHITECTURES, ViTConfig
+from zoo.network import VARIANTS, ViTConfig
 from zoo.position_embedding import resize
 from zoo.store import StoreError, fetch, verify
 
@@ -25,7 +25,7 @@ from zoo.catalog.model_card import (  # isort: skip
 )  # fmt: skip
 
 __all__ = [
-    "ARCHITECTURES", "LABEL_FILES", "Accuracy", "CatalogError",
+    "VARIANTS", "LABEL_FILES", "Accuracy", "CatalogError",
     "Checkpoint", "CheckpointError", "Citation", "HubModel", "Inference",
     "ModelCard", "PublishedModel", "StoreError", "ViTConfig", "augreg", "class_names",
     "default_classifier", "default_release", "fetch", "find", "get", "list_models",

@@ -405,7 +405,7 @@ class ViTConfig:
                 here nor there.
 
         Example:
-            >>> ARCHITECTURES["ViT-B_16"].completed().activation
+            >>> VARIANTS["ViT-B_16"].completed().activation
             'gelu_tanh'
         """
         known = ViTConfig(**RELEASED, **FAMILIES) if of_file is None else of_file
@@ -443,7 +443,7 @@ class ViTConfig:
             ValueError: the image cannot be cut into whole patches.
 
         Example:
-            >>> ARCHITECTURES["ViT-B_16"].grid_size(224)
+            >>> VARIANTS["ViT-B_16"].grid_size(224)
             (14, 14)
         """
         height, width = pair(image_size, "image_size")
@@ -477,7 +477,7 @@ class ViTConfig:
             class_token: whether there is a class token.
 
         Example:
-            >>> ARCHITECTURES["ViT-B_16"].count_parameters(224, classes=1000)
+            >>> VARIANTS["ViT-B_16"].count_parameters(224, classes=1000)
             86567656
         """
         return released_names.count(
@@ -542,7 +542,7 @@ _B = {"hidden_size": 768, "num_layers": 12, "num_heads": 12, "mlp_dim": 3072}
 _L = {"hidden_size": 1024, "num_layers": 24, "num_heads": 16, "mlp_dim": 4096}
 _H = {"hidden_size": 1280, "num_layers": 32, "num_heads": 16, "mlp_dim": 5120}
 
-ARCHITECTURES = {
+VARIANTS = {
     "ViT-Ti_16": ViTConfig(**_TI, patch_size=16),
     "ViT-S_16": ViTConfig(**_S, patch_size=16),
     "ViT-S_32": ViTConfig(**_S, patch_size=32),
@@ -601,7 +601,7 @@ class ResNetV2Config:
     """The network of `keras.applications.ResNet50V2`, which Keras has."""
 
 
-# The networks that runs build by their names, those of `ARCHITECTURES` first.
+# The networks that runs build by their names, those of `VARIANTS` first.
 NETWORKS = collections.ChainMap(
-    {"ResNet50V2": ResNetV2Config()}, BIT_VARIANTS, ARCHITECTURES
+    {"ResNet50V2": ResNetV2Config()}, BIT_VARIANTS, VARIANTS
 )

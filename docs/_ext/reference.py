@@ -42,7 +42,7 @@ class Variants(_Written):
 
         columns = ("Function", "Layers", "Hidden size", "MLP", "Heads", "Parameters")
         rows, signatures = [], []
-        for variant, sizes in zoo.ARCHITECTURES.items():
+        for variant, sizes in zoo.VARIANTS.items():
             function = _function_of(keras_vit, variant)
             rows.append(
                 (

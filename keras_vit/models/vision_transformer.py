@@ -237,16 +237,16 @@ def _network_of(config):
     if not isinstance(config, str):
         raise ValueError(
             f"config must be a ViTConfig or the name of a variant, got {brief(config)}:"
-            f" pass one of {', '.join(zoo.ARCHITECTURES)}."
+            f" pass one of {', '.join(zoo.VARIANTS)}."
         )
-    if config not in zoo.ARCHITECTURES:
-        near = similar_variants(config, zoo.ARCHITECTURES)
+    if config not in zoo.VARIANTS:
+        near = similar_variants(config, zoo.VARIANTS)
         hint = f"did you mean {' or '.join(near)}? Choose" if near else "choose"
         raise ValueError(
             f"Unknown variant {config!r}: {hint} one of "
-            f"{', '.join(zoo.ARCHITECTURES)}, or pass a ViTConfig."
+            f"{', '.join(zoo.VARIANTS)}, or pass a ViTConfig."
         )
-    return zoo.ARCHITECTURES[config], config
+    return zoo.VARIANTS[config], config
 
 
 def _check_choices(pooling, preparation, position_embedding_method):

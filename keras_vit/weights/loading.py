@@ -190,7 +190,7 @@ def _in_model(model, targets):
 
 def _variant(config):
     # The released one of these sizes, or None.
-    rows = zoo.ARCHITECTURES.items()
+    rows = zoo.VARIANTS.items()
     return next((name for name, row in rows if row.sizes == config.sizes), None)
 
 

@@ -98,10 +98,10 @@ def test_headers_are_those_of_the_versions_before():
 
 
 def test_sizes_are_what_published_models_write():
-    assert tuple(zoo.ARCHITECTURES["R50+ViT-B_16"].sizes) == SIZES
-    sizes = zoo.ARCHITECTURES["R50+ViT-B_16"].sizes
+    assert tuple(zoo.VARIANTS["R50+ViT-B_16"].sizes) == SIZES
+    sizes = zoo.VARIANTS["R50+ViT-B_16"].sizes
     assert zoo.ViTConfig(**json.loads(json.dumps(sizes))).sizes == sizes
-    assert zoo.ViTConfig(**sizes) == zoo.ARCHITECTURES["R50+ViT-B_16"]
+    assert zoo.ViTConfig(**sizes) == zoo.VARIANTS["R50+ViT-B_16"]
 
 
 def test_parameters_of_images_that_are_not_square():
@@ -114,7 +114,7 @@ def test_parameters_of_images_that_are_not_square():
 
 def test_parameters_of_relative_positions():
     beit = dataclasses.replace(
-        zoo.ARCHITECTURES["ViT-B_16"],
+        zoo.VARIANTS["ViT-B_16"],
         layer_scale=True,
         qkv_bias="query and value",
         norm_after_pooling=True,

@@ -160,8 +160,8 @@ def _write_model(folder, run, trained, *, report, name, licence, class_names):
     config = report["config"]
     architecture, variant, base = config["model"], None, config.get("weights")
     if isinstance(architecture, str):
-        variant = architecture if architecture in zoo.ARCHITECTURES else None
-        known = zoo.ARCHITECTURES.get(variant) or zoo.read(folder / weights).config
+        variant = architecture if architecture in zoo.VARIANTS else None
+        known = zoo.VARIANTS.get(variant) or zoo.read(folder / weights).config
         architecture = known.sizes
     try:
         card = zoo.PublishedModel(

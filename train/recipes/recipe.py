@@ -20,7 +20,7 @@ from train.common.setting import (
 )
 from train.data.registry import CROPS, Augmentation, augmentations, kind_of
 from train.engine.choices import LOSSES, OPTIMIZERS, PRECISIONS, SCHEDULES
-from zoo import ARCHITECTURES, ViTConfig
+from zoo import VARIANTS, ViTConfig
 from zoo.catalog.locate import check, named
 from zoo.catalog.similar import similar_variants
 from zoo.files.opening import EXTENSIONS
@@ -333,7 +333,7 @@ class Recipe(Augmentation):
             name = model if isinstance(model, str) else "This model"
             config.grid_size(self.image_size, name)
         if self.weights is not None and not is_other:
-            check(self.weights, model if model in ARCHITECTURES else None)
+            check(self.weights, model if model in VARIANTS else None)
 
     def override(self, **values):
         """Returns the recipe with other values.
@@ -411,7 +411,7 @@ class Recipe(Augmentation):
                 f"--smoke trains a tiny model of random weights, and {self.model} has "
                 "its own: pass a variant such as ViT-B_16 as --model."
             )
-        config = ARCHITECTURES.get(self.model, self.model)
+        config = VARIANTS.get(self.model, self.model)
         image_size = 64
         if isinstance(config, ViTConfig):
             tiny = {"hidden_size": 32, "num_layers": 2, "num_heads": 2, "mlp_dim": 64}

@@ -12,7 +12,7 @@ import urllib.parse
 
 from zoo.catalog.model_card import BUCKET, Accuracy, Citation, Inference, ModelCard
 from zoo.head import CLASS_LISTS
-from zoo.network import ARCHITECTURES
+from zoo.network import VARIANTS
 
 # The outputs of the released heads, by data set.
 CLASSES = {
@@ -55,7 +55,7 @@ def _card(row):
     data_sets = ("imagenet2012",) if is_sam else tuple(trained_on.split("+"))
     # Their heads are all zeros, and behind a pre_logits layer.
     is_original = release == "imagenet21k"
-    width = ARCHITECTURES[variant].hidden_size if is_original else None
+    width = VARIANTS[variant].hidden_size if is_original else None
     slug = variant.lower().replace("_", "").replace("+", "-")
     notes = (note.split(": ", 1) for note in row["inferred"].split(" | ") if note)
     return ModelCard(

@@ -5,7 +5,7 @@ import urllib.parse
 from typing import NamedTuple
 
 from zoo.head import CLASS_LISTS
-from zoo.network import ARCHITECTURES, ViTConfig
+from zoo.network import VARIANTS, ViTConfig
 from zoo.text import PrintableError
 
 BUCKET = "https://storage.googleapis.com/vit_models"
@@ -156,7 +156,7 @@ class ModelCard:
     @property
     def architecture(self) -> ViTConfig:
         """The sizes of the encoder."""
-        return ARCHITECTURES[self.variant.removesuffix(GAP_SUFFIX)]
+        return VARIANTS[self.variant.removesuffix(GAP_SUFFIX)]
 
     @property
     def input_range(self) -> tuple[float, float]:

@@ -12,7 +12,7 @@ from zoo.files import description, keras_hub, names, original, timm, transformer
 from zoo.files.archive import CheckpointError
 from zoo.files.comparison import BIASES, Shown
 from zoo.files.description import Description
-from zoo.network import ARCHITECTURES
+from zoo.network import VARIANTS
 from zoo.released_names import POSITION_EMBEDDING
 from zoo.text import brief
 
@@ -22,7 +22,7 @@ LIBRARIES = {
 WRITTEN = ("timm", "transformers")
 _PAPERS_HEADS = {
     (row.hidden_size, row.num_layers, row.mlp_dim): row.num_heads
-    for row in ARCHITECTURES.values()
+    for row in VARIANTS.values()
 }
 _WITHOUT_BIAS = (
     tuple(released_names.EMBEDDING_ARRAYS),

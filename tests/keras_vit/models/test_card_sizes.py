@@ -32,9 +32,3 @@ def test_a_card_counts_the_parameters_of_its_model(handle):
         )
         assert model.count_params() == card.parameters
     keras.utils.clear_session(free_memory=False)
-
-
-def test_variants_are_the_released_ones():
-    assert keras_vit.VARIANTS.keys() == zoo.ARCHITECTURES.keys()
-    for variant, config in keras_vit.VARIANTS.items():
-        assert config is zoo.ARCHITECTURES[variant]

@@ -98,7 +98,7 @@ def test_parameters_of_the_variants(variant, without_memory, monkeypatch):
 
 def test_tables_are_whole():
     assert keras_vit.ViTConfig is zoo.ViTConfig
-    assert VARIANTS is zoo.ARCHITECTURES
+    assert VARIANTS is zoo.VARIANTS
     assert VARIANTS.keys() == PARAMETERS.keys() == FUNCTIONS.keys()
     functions = {function.__name__ for function in FUNCTIONS.values()}
     assert functions < set(keras_vit.__all__)

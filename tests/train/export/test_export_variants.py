@@ -55,7 +55,7 @@ def test_every_writer_writes_it(variant, narrower, tmp_path, monkeypatch):
 @pytest.mark.soak
 def test_every_variant_at_full_width(tmp_path, monkeypatch):
     seen = small_models.seen_by(monkeypatch)
-    for variant in zoo.ARCHITECTURES:
+    for variant in zoo.VARIANTS:
         check(variant, tmp_path, seen)
 
 
@@ -64,7 +64,7 @@ def check(variant, tmp_path, seen, **changes):
 
     `seen` grows as `small_models.seen_by` says: no writer computes unused tokens.
     """
-    sizes = dataclasses.asdict(zoo.ARCHITECTURES[variant])
+    sizes = dataclasses.asdict(zoo.VARIANTS[variant])
     config = ViTConfig(**sizes | {"num_layers": 1} | changes)
     side = smallest(config)
     model = VisionTransformer(config, image_size=side, classes=3)

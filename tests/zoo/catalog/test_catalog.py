@@ -69,7 +69,7 @@ def test_handles_and_urls_are_unique_and_complete():
     assert len({card.handle for card in CARDS}) == len(CARDS)
     assert len({card.url for card in CARDS}) == len(CARDS)
     assert {card.variant for card in CARDS if card.pooling == "token"} == VARIANTS
-    assert list(zoo.ARCHITECTURES) == list(PARAMETERS)
+    assert list(zoo.VARIANTS) == list(PARAMETERS)
     for card in CARDS:
         assert zoo.get(card.handle) is card
         assert zoo.find(card.variant, card.release) is card
@@ -85,7 +85,7 @@ def test_handles_and_urls_are_unique_and_complete():
 def test_parameters_are_those_of_the_released_code(card):
     variant = card.variant.removesuffix("-gap-norep")
     parameters, hidden_size, side = PARAMETERS[variant]
-    architecture = zoo.ARCHITECTURES[variant]
+    architecture = zoo.VARIANTS[variant]
     assert architecture.count_parameters(224, 1000) == parameters
     assert architecture.hidden_size == hidden_size
     assert architecture.stride == (224 // side, 224 // side)

@@ -26,14 +26,14 @@ RELEASES = zoo.releases("ViT-B_16")
     ],
 )
 def test_variants(name, variant):
-    assert similar_variants(name, zoo.ARCHITECTURES)[0] == variant
+    assert similar_variants(name, zoo.VARIANTS)[0] == variant
 
 
 def test_every_variant_is_its_own_and_other_words_are_none():
-    for variant in zoo.ARCHITECTURES:
-        assert similar_variants(variant, zoo.ARCHITECTURES) == [variant]
+    for variant in zoo.VARIANTS:
+        assert similar_variants(variant, zoo.VARIANTS) == [variant]
     for other in ("efficientnet", "ViT-G_14", "vit_small_patch8_224"):
-        assert similar_variants(other, zoo.ARCHITECTURES) == []
+        assert similar_variants(other, zoo.VARIANTS) == []
 
 
 @pytest.mark.parametrize(

@@ -431,7 +431,7 @@ class TestSettings:
     def test_heads_that_only_the_name_tells(self, tmp_path, architecture, heads):
         config = {"architecture": architecture}
         (tmp_path / "config.json").write_text(json.dumps(config))
-        base = zoo.ARCHITECTURES["ViT-B_16"]
+        base = zoo.VARIANTS["ViT-B_16"]
         features = {"positions", "query_and_value_bias", "key_bias"}
         features |= set() if "gap" in architecture else {"class_token"}
         layout = released_names.layout(12, None, features)
