@@ -1,5 +1,6 @@
 """What the reference says of variants, recipes and commands, read from the package."""
 
+import dataclasses
 import importlib
 import inspect
 import os
@@ -148,6 +149,14 @@ def _head_examples(app, what, name, thing, options, lines):
     lines[:] = [".. rubric:: Example" if x == "Example:" else x for x in lines]
 
 
+def _describe_settings(app, what, name, thing, options, lines):
+    """Adds the help of each field to a class whose fields are settings."""
+    fields = dataclasses.fields(thing) if dataclasses.is_dataclass(thing) else ()
+    for field in fields if what == "class" else ():
+        if usage := field.metadata.get("usage"):
+            lines.append(f":param {field.name}: {usage}")
+
+
 def _by_last_part(app, env, node, contnode):
     """Finds the `RunError` of a docstring, which its module imports from another."""
     if node["refdomain"] != "py":
@@ -175,6 +184,7 @@ def setup(app):
     app.add_directive("recipes", Recipes)
     app.add_directive("help", Help)
     app.connect("autodoc-process-docstring", _head_examples)
+    app.connect("autodoc-process-docstring", _describe_settings)
     app.connect("missing-reference", _by_last_part)
     app.connect("source-read", _write_sections)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -26,14 +26,16 @@ def setting(default=MISSING, usage="", *limits, group="", choices=(), **more):
 
     Args:
         default: the value where none is given.
-        usage: the help of its flag; without any it is no flag, or is defined elsewhere.
+        usage: its help, in `--help` and the reference.
         *limits: pairs of what a value must be and a function of the value to whether it
             is. None is allowed where the type has it.
-        group: the heading that its flag has in `train.common.flag_help.GROUPS`.
+        group: the heading of its flag in `train.common.flag_help.GROUPS`; without one
+            it is no flag, or is one of other commands too.
         choices: the values, where there are a few; a dict has a `title` for each, which
             completes the help.
         **more: what else others read. `example` says how to write a flag of several
-            values; `takes_auto`, that the flag of a number takes "auto".
+            values; `takes_auto`, that the flag of a number takes "auto"; `otherwise` is
+            the attribute that holds where the value is None.
 
     Example:
         >>> @dataclasses.dataclass

@@ -86,24 +86,10 @@ _data, _model, _optimization, _augmentation, _run, _devices = (
 class Recipe(Augmentation):
     """A run of training, from released weights or from scratch.
 
-    The fields are the flags of `keras-vit finetune`, whose `--help` describes them; in
-    addition, or differently:
-
-    Args:
-        model: also a `ViTConfig`.
-        weights: None for random ones; those of a model that brings its own, as
-            `"dinov2-s14/lvd142m"` does, are named as it is.
-        micro_batches: a number, or `"auto"`, see `train.run.micro_batches`.
-        learning_rates: those that the source of the recipe tried.
-        momentum: with `"momentum"`.
-        clip_norm: the largest norm of the whole gradient, or None for any.
-        pre_logits: whether there is a tanh layer before the head.
-        dropout_rate: None for the released code's.
-        test_examples: how many are tested and validated at most, None for all.
-        bits: of values in files of 16 bits, see `zoo.photos.decode`.
-        eval_every: None for steps / 20, at least 10.
-        checkpoint_every: None for steps / 10, at least 10.
-        published: the accuracy to expect and its source.
+    The fields are settings with their help, limits and choices; those with a group are
+    flags of `keras-vit finetune`. `model` may also be a `ViTConfig`. `weights` are None
+    for random ones; those of a model that brings its own, as `"dinov2-s14/lvd142m"`
+    does, are named as it is. Where a setting is None, what its `otherwise` names holds.
 
     Raises:
         ValueError: a value is out of range or not finite, or does not fit the others.
@@ -113,7 +99,7 @@ class Recipe(Augmentation):
         0.0
     """
 
-    dataset: str = setting()
+    dataset: str = setting(MISSING, "The name or path of the data.")
     model: str | ViTConfig = _model(
         MISSING,
         "A released variant such as ViT-B_16 or R50+ViT-B_16; what brings its weights, "
@@ -150,7 +136,7 @@ class Recipe(Augmentation):
     learning_rate: float = _optimization(0.03, "The highest learning rate.", ABOVE_0)
     learning_rates: tuple[float, ...] = setting(
         (0.001, 0.003, 0.01, 0.03),
-        "",
+        "The learning rates that the source of the recipe tried.",
         each(ABOVE_0),
         example="numbers such as 0.001,0.003,0.01",
         changes=OUTPUT,
@@ -164,8 +150,10 @@ class Recipe(Augmentation):
     weight_decay: float = _optimization(
         0.0, "Decay of kernels, times the rate; with adam.", AT_LEAST_0
     )
-    momentum: float = setting(0.9, "", BELOW_1)
-    clip_norm: float | None = setting(1.0, "", ABOVE_0)
+    momentum: float = setting(0.9, "That of the optimizer momentum.", BELOW_1)
+    clip_norm: float | None = setting(
+        1.0, "The largest norm of the whole gradient, None for any.", ABOVE_0
+    )
     layer_decay: float = _optimization(
         1.0,
         "Factor of the learning rate from each block to the one before it.",
@@ -196,7 +184,9 @@ class Recipe(Augmentation):
     train_examples: int | None = _data(
         None, "Train on so many images only, chosen at random.", AT_LEAST_1
     )
-    test_examples: int | None = setting(None, "", AT_LEAST_1)
+    test_examples: int | None = setting(
+        None, "How many are tested and validated at most, None for all.", AT_LEAST_1
+    )
     validation_fraction: float = _data(
         0.02, "Part of train held out for validation; 0 for none.", BELOW_1
     )
@@ -209,14 +199,16 @@ class Recipe(Augmentation):
         ),
         example="balanced, or one number per class",
     )
-    bits: int | None = setting(None)
-    dropout_rate: float | None = _model(None, "Dropout.", BELOW_1)
+    bits: int | None = setting(
+        None, "Bits of the values in files of 16 bits, see `zoo.photos.decode`."
+    )
+    dropout_rate: float | None = _model(None, "Dropout.", BELOW_1, otherwise="dropout")
     stochastic_depth_rate: float = _model(
         0.0,
         "The rate at which the last block is dropped; earlier blocks less often.",
         BELOW_1,
     )
-    pre_logits: bool = setting(False)
+    pre_logits: bool = setting(False, "Whether a tanh layer is before the head.")
     head_bias: float = _model(0.0, "Initial value of the head's bias.")
     frozen: bool = _model(False, "Train the head alone: a linear probe.")
     lora_rank: int = _model(
@@ -239,10 +231,18 @@ class Recipe(Augmentation):
         changes=NOISE,
     )
     eval_every: int | None = _run(
-        None, "Steps between validations.", AT_LEAST_1, changes=OUTPUT
+        None,
+        "Steps between validations.",
+        AT_LEAST_1,
+        changes=OUTPUT,
+        otherwise="eval_interval",
     )
     checkpoint_every: int | None = _run(
-        None, "Steps between checkpoints.", AT_LEAST_1, changes=OUTPUT
+        None,
+        "Steps between checkpoints.",
+        AT_LEAST_1,
+        changes=OUTPUT,
+        otherwise="checkpoint_interval",
     )
     explained_images: int = _run(
         0,
@@ -262,7 +262,9 @@ class Recipe(Augmentation):
         "Recompute the blocks' activations for the gradient, to need less memory.",
         changes=NOISE,
     )
-    published: str = setting("", changes=OUTPUT)
+    published: str = setting(
+        "", "The accuracy to expect and its source.", changes=OUTPUT
+    )
 
     def __post_init__(self):
         check_limits(self)
@@ -380,6 +382,14 @@ class Recipe(Augmentation):
         # The augmentations, which are inherited, come last.
         last = augmentations()
         return sorted(dataclasses.fields(cls), key=lambda field: field.name in last)
+
+    def in_use(self):
+        """Returns the values that hold for settings of None, by their names."""
+        return {
+            field.name: getattr(self, field.metadata["otherwise"])
+            for field in dataclasses.fields(self)
+            if "otherwise" in field.metadata and getattr(self, field.name) is None
+        }
 
     def as_dict(self):
         """Returns the settings by name, in the order of `settings`."""

@@ -44,7 +44,7 @@ def _value(recipe, name):
     """Returns the value of a setting as a flag takes it."""
     value = getattr(recipe, name)
     if value is None:
-        value = settings.in_use(recipe).get(name)
+        value = recipe.in_use().get(name)
     if isinstance(value, ViTConfig):
         sizes = ("hidden_size", "num_layers", "num_heads", "mlp_dim", "patch_size")
         return ", ".join(f"{name} {getattr(value, name)}" for name in sizes)

@@ -60,9 +60,9 @@ _DEFINITIONS = {
 
 
 def define_settings(recipe_class, flag_values=flags.FLAGS):
-    """Defines a flag for each setting of a class of recipes that has a usage."""
+    """Defines a flag for each setting of a class of recipes that has a group."""
     for field in recipe_class.settings():
-        if not field.metadata["usage"]:
+        if not field.metadata["group"]:
             continue
         flag_help.add_setting(field.name, field.metadata["group"])
         described = {"help": field.metadata["usage"], "flag_values": flag_values}

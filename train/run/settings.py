@@ -83,15 +83,6 @@ def _note(before, after, origin, origins):
             origins[field.name] = origin if origin == OF_SMOKE else f"follows {origin}"
 
 
-def in_use(recipe):
-    """Returns what a recipe takes for settings of None, by their names."""
-    return {
-        "dropout_rate": recipe.dropout,
-        "eval_every": recipe.eval_interval,
-        "checkpoint_every": recipe.checkpoint_interval,
-    }
-
-
 def page(settings, others):
     """Returns all settings with their origins, YAML that `--config` takes.
 
@@ -99,13 +90,13 @@ def page(settings, others):
     a recipe; they become comments.
     """
     recipe = settings.recipe
-    used = in_use(recipe)
+    used = recipe.in_use()
     rows = []
     for name, value in {"recipe": settings.recipe_name, **recipe.as_dict()}.items():
         if name in config_file.NOT_IN_FILES:
             continue
         origin = settings.origins[name]
-        if value is None and name in used:
+        if name in used:
             origin += f": {used[name]:g}"
         if isinstance(value, dict):
             value = {key: one for key, one in value.items() if one is not None}

@@ -131,10 +131,8 @@ class Task:
     def written_settings(self, directory):
         """Returns the settings for the report, with what was chosen for those open."""
         recipe = self.recipe
-        settings = recipe.as_dict()
+        settings = recipe.as_dict() | recipe.in_use()
         settings["micro_batches"] = self.micro_batches
-        settings["eval_every"] = recipe.eval_interval
-        settings["checkpoint_every"] = recipe.checkpoint_interval
         if directory.extensions(recipe.steps):
             # Not a run of the recipe, whose rates were others.
             settings["published"] = ""

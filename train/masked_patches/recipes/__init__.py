@@ -14,11 +14,7 @@ from train.common.setting import setting
 class MaskingRecipe(recipes.Recipe):
     """A run of masked patch prediction.
 
-    Args:
-        *args: those of `train.recipes.Recipe`.
-        corrupted_fraction: float in (0, 1], of the patches of each image. The paper
-            found 0.15 slightly worse than 0.5.
-        **kwargs: those of `train.recipes.Recipe`.
+    The paper found a `corrupted_fraction` of 0.15 slightly worse than 0.5.
 
     Raises:
         ValueError: a value is out of range, or does not fit the others.
