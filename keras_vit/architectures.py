@@ -60,13 +60,18 @@ def named(name: str) -> Architecture:
 
 def of_config(config: object) -> Architecture:
     """Returns the architecture that a config is of."""
-    found = [one for one in _ARCHITECTURES.values() if type(config) is one.config]
-    if not found:
+    if (architecture := _with_config(config)) is None:
         raise ValueError(
             f"{type(config).__name__} is the config of no architecture: pass one of "
             f"{', '.join(one.config.__name__ for one in _ARCHITECTURES.values())}."
         )
-    return found[0]
+    return architecture
+
+
+def _with_config(config):
+    # Users' own models may have a config of any kind.
+    known = _ARCHITECTURES.values()
+    return next((one for one in known if type(config) is one.config), None)
 
 
 def of_model(model: keras.Model) -> Architecture:
@@ -74,9 +79,8 @@ def of_model(model: keras.Model) -> Architecture:
 
     A model that users compose of layers is taken for a Vision Transformer.
     """
-    config = getattr(model, "config", None)
-    if config is not None:
-        return of_config(config)
+    if (own := _with_config(getattr(model, "config", None))) is not None:
+        return own
     names = {layer.name for layer in model.layers}
     with_files = (one for one in _ARCHITECTURES.values() if one.files is not None)
     begun = [one for one in with_files if one.files.places.required[0] in names]
@@ -113,13 +117,12 @@ def files_of(model):
 
 def check_one_grid(model: keras.Model) -> None:
     """Raises a ValueError if a model, or one in it, has several grids of patches."""
-    if getattr(model, "config", None) is not None:
-        architecture = of_config(model.config)
-        if not architecture.one_grid:
-            raise ValueError(
-                f"The model {model.name} is a {architecture.name}, whose layers do not "
-                "share one grid of patches: pass a Vision Transformer."
-            )
+    architecture = _with_config(getattr(model, "config", None))
+    if architecture is not None and not architecture.one_grid:
+        raise ValueError(
+            f"The model {model.name} is a {architecture.name}, whose layers do not "
+            "share one grid of patches: pass a Vision Transformer."
+        )
     for layer in model.layers:
         if isinstance(layer, keras.Model):
             check_one_grid(layer)

@@ -104,7 +104,7 @@ class Recipe(Augmentation):
         MISSING,
         "A released variant such as ViT-B_16 or R50+ViT-B_16; what brings its weights, "
         "such as dinov2-s14/lvd142m, hf://org/name or the path of a file; or to "
-        "compare with, BiT-R50x1 or ResNet50V2.",
+        "compare with, a ResNet such as BiT-R50x1 or ResNet50V2.",
     )
     weights: str | None = _model(
         MISSING,

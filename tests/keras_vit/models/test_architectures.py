@@ -120,6 +120,13 @@ def test_a_model_without_config_is_known_by_its_first_layer(name, kind):
     assert architectures.of_model(own).name == kind
 
 
+def test_a_model_of_a_user_may_have_a_config_of_any_kind():
+    own = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
+    own.config = {"size": 3}
+    assert architectures.of_model(own).name == "Vision Transformer"
+    architectures.check_one_grid(own)
+
+
 def test_what_is_not_registered_is_refused():
     with pytest.raises(ValueError, match="int is the config of no architecture: pass"):
         architectures.of_config(3)
