@@ -41,6 +41,11 @@ class Shown:
     flat_patches: bool = False
 
     @functools.cached_property
+    def families(self) -> dict[str, object]:
+        """{field of `ViTConfig`: value} of what arrays show of a family."""
+        return released_names.families(self.shapes)
+
+    @functools.cached_property
     def facts(self) -> dict[str, object]:
         """{name of what settings may state: what it is by the arrays}."""
         features = released_names.features(self.shapes)
@@ -48,7 +53,7 @@ class Shown:
         return {
             "num_layers": released_names.count_blocks(self.shapes),
             **self.sizes,
-            **released_names.families(self.shapes),
+            **self.families,
             "final_norm": "norm_after_pooling" in features or not no_norm,
             "class_token": "class_token" in features,
             "gates": released_names.SWIGLU in features,
@@ -88,9 +93,8 @@ class Shown:
 
     def check_plain(self, folder, library: str) -> None:
         """Refuses arrays of another family where no settings name the network."""
-        plain = {name: FAMILIES[name] for name in self.facts if name in FAMILIES}
-        # A norm that is missing is reported by its name.
-        stated = {**plain, "final_norm": None, "attention_pooling": False}
+        plain = {name: FAMILIES[name] for name in self.families}
+        stated = {**plain, "attention_pooling": False}
         if found := differences(stated, self.facts):
             raise CheckpointError(
                 f"{folder} has no settings of {library} that name its network, and a "

@@ -304,7 +304,7 @@ def _check_arrays(file, architecture, said, network, shown):
     # timm's SigLIP of a mean leaves the pooling of a file out.
     any_pooling = said["global_pool"] == "map" or "siglip" in architecture
     stated = {
-        **{name: network[name] for name in network if name in shown.facts},
+        **{name: network[name] for name in shown.families},
         "final_norm": None if network["final_norm"] else False,
         "gates": network["activation"] == "swiglu",
         # timm's NaFlex takes a plain network's file, too.

@@ -7,6 +7,7 @@ too, and `configuration_fields.csv` what all types have (`fields.py`).
 import dataclasses
 import pathlib
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from zoo.files.description import Description
 from zoo.files.names import flat_patches
 from zoo.files.timm import may_be_joined
 from zoo.head import Head
-from zoo.network import ROTARY_BASES, ViTConfig
+from zoo.network import FAMILIES, RESIZING, ROTARY_BASES, ViTConfig
 from zoo.text import brief
 
 COLUMN = "transformers"
@@ -77,15 +78,97 @@ REASONS = {
 }
 
 
+def _of_dinov2(checkpoint):
+    gated = _is_gated(checkpoint)
+    return {
+        "mlp_ratio": _mlp_ratio(checkpoint, gated),
+        "use_swiglu_ffn": gated,
+        "layerscale_value": 1.0,
+    }
+
+
+def _with_registers(checkpoint):
+    registers = checkpoint.config.num_registers
+    return _of_dinov2(checkpoint) | {"num_register_tokens": registers}
+
+
+def _of_dinov3(checkpoint):
+    config, gated = checkpoint.config, _is_gated(checkpoint)
+    return {
+        "use_gated_mlp": gated,
+        "hidden_act": "silu" if gated else _WRITTEN[config.activation],
+        "num_register_tokens": config.num_registers,
+        "query_bias": config.qkv_bias is not False,
+        "key_bias": config.qkv_bias is True,
+        "value_bias": config.qkv_bias is not False,
+        "layerscale_value": 1.0,
+        "rope_theta": config.rotary_base or ROTARY_BASES["dinov3"],
+    }
+
+
+def _of_siglip(checkpoint):
+    return {"vision_use_head": checkpoint.pooling_heads is not None}
+
+
+def _of_naflex(checkpoint):
+    size = {"image_size": None, "num_patches": checkpoint.num_positions}
+    return _of_siglip(checkpoint) | size
+
+
+def _of_clip(checkpoint):
+    projects = checkpoint.classes is not None and checkpoint.pooling == "token"
+    return {"projection_dim": checkpoint.classes} if projects else {}
+
+
+def _of_beit(checkpoint):
+    config = checkpoint.config
+    return {
+        "qkv_bias": None,
+        "use_mask_token": False,
+        "use_absolute_position_embeddings": config.tokens_with_positions == "all",
+        "use_relative_position_bias": True,
+        "use_shared_relative_position_bias": False,
+        "layer_scale_init_value": 0.1 if config.layer_scale else 0.0,
+        "use_mean_pooling": checkpoint.pooling == "gap",
+    }
+
+
+def _is_gated(checkpoint):
+    return checkpoint.config.activation == "swiglu"
+
+
+def _mlp_size(width, ratio, gated):
+    """Returns the size of DINOv2's MLP, whose gates take a third of it."""
+    found = int(width * ratio)
+    return (int(found * 2 / 3) + 7) // 8 * 8 if gated else found
+
+
+def _mlp_ratio(checkpoint, gated):
+    """Returns the ratio from which DINOv2's classes find the size of the MLP."""
+    size, width = checkpoint.mlp_dim, checkpoint.hidden_size
+    # A whole number where there is one, which its classes insist on.
+    for ratio in range(1, 2 + 2 * size // width):
+        if _mlp_size(width, ratio, gated) == size:
+            return ratio
+    return (3 * size // 2 if gated else size) / width
+
+
 class _Type(NamedTuple):
-    """What a `model_type` implies: the defaults of its classes, and its names."""
+    """What a `model_type` implies: the defaults of its classes, and its names.
+
+    Fields with names of `ViTConfig` mean the same, the activation in their words.
+    """
 
     prefix: str
+    # The names of its classes without and with a head, where it is written.
+    classes: tuple[str | None, str | None] = (None, None)
+    # What the head reads.
+    reads: tuple[str, ...] = ("token",)
     activation: str = "gelu"
-    epsilon: float = 1e-12
-    heads: int = 12
+    layer_norm_epsilon: float = 1e-12
+    num_heads: int = 12
     class_token: bool = True
-    registers: int = 0
+    num_registers: int = 0
     layer_scale: bool = False
     distillation_token: bool = False
     tokens_with_positions: str = "all"
@@ -99,16 +182,22 @@ class _Type(NamedTuple):
     norm_before_blocks: bool = False
     rotary: str = "none"
     relative_position_resizing: str | None = None
+    # Returns what its settings have besides those of all types.
+    settings: Callable[[object], dict] = lambda checkpoint: {}
     column: str = COLUMN
 
 
+_VIT = _Type("vit.", classes=("ViTModel", "ViTForImageClassification"))
 _DINOV2_NORMS = (
     (".norm1.", ".layernorm_before."),
     (".norm2.", ".layernorm_after."),
 )
 _DINOV2 = _Type(
     "dinov2.",
-    epsilon=1e-6,
+    classes=("Dinov2Model", "Dinov2ForImageClassification"),
+    reads=("token_and_gap",),
+    settings=_of_dinov2,
+    layer_norm_epsilon=1e-6,
     layer_scale=True,
     inputs="clip",
     processor="Bit",
@@ -125,7 +214,9 @@ _DINOV2 = _Type(
 )
 _TIPSV2 = _DINOV2._replace(
     prefix="vision_encoder.",
-    registers=1,
+    classes=("Tipsv2VisionModel", None),
+    settings=_with_registers,
+    num_registers=1,
     tokens_with_positions="class token and patches",
     position_resizing="bilinear",
     inputs="unit",
@@ -144,8 +235,11 @@ _TIPSV2 = _DINOV2._replace(
 )
 _SIGLIP = _Type(
     "vision_model.",
+    classes=("SiglipVisionModel", "SiglipForImageClassification"),
+    reads=("gap",),
+    settings=_of_siglip,
     activation="gelu_pytorch_tanh",
-    epsilon=1e-6,
+    layer_norm_epsilon=1e-6,
     class_token=False,
     processor="Siglip",
     renamed=(
@@ -166,10 +260,19 @@ _SIGLIP = _Type(
     ),
 )
 # Of any number of patches, which it has flattened.
-_NAFLEX = _SIGLIP._replace(position_resizing="bilinear", processor="Siglip2")
+_NAFLEX = _SIGLIP._replace(
+    classes=("Siglip2VisionModel", None),
+    position_resizing="bilinear",
+    processor="Siglip2",
+    settings=_of_naflex,
+)
 _CLIP = _SIGLIP._replace(
+    classes=("CLIPVisionModel", "CLIPVisionModelWithProjection"),
+    # Its projection, and its classifier.
+    reads=("token", "gap"),
+    settings=_of_clip,
     activation="quick_gelu",
-    epsilon=1e-5,
+    layer_norm_epsilon=1e-5,
     class_token=True,
     norm_before_blocks=True,
     inputs="clip",
@@ -178,8 +281,10 @@ _CLIP = _SIGLIP._replace(
 )
 _DINOV3 = _DINOV2._replace(
     prefix="",
-    epsilon=1e-5,
-    heads=6,
+    classes=("DINOv3ViTModel", None),
+    settings=_of_dinov3,
+    layer_norm_epsilon=1e-5,
+    num_heads=6,
     tokens_with_positions="none",
     rotary="dinov3",
     inputs="imagenet",
@@ -200,6 +305,9 @@ _DINOV3 = _DINOV2._replace(
 )
 _BEIT = _Type(
     "beit.",
+    classes=("BeitModel", "BeitForImageClassification"),
+    reads=("token", "gap"),
+    settings=_of_beit,
     layer_scale=True,
     processor="Beit",
     tokens_with_positions="none",
@@ -209,19 +317,37 @@ _BEIT = _Type(
         (".lambda_2", ".layer_scale2.lambda1"),
     ),
 )
-_DATA2VEC = _BEIT._replace(prefix="data2vec_vision.")
+_DATA2VEC = _BEIT._replace(
+    prefix="data2vec_vision.", classes=("Data2VecVisionModel", None)
+)
 # Its gates, and the values behind them, are one array elsewhere.
 _GATE, _VALUES = ".mlp.gate_proj.", ".intermediate.dense."
 _TYPES = {
-    "vit": _Type("vit."),
-    "deit": _Type("deit.", distillation_token=True, processor="DeiT"),
-    "vit_mae": _Type("vit."),
-    "vit_msn": _Type("vit.", epsilon=1e-6),
-    "ijepa": _Type("ijepa.", class_token=False),
+    "vit": _VIT,
+    "deit": _VIT._replace(
+        prefix="deit.",
+        classes=("DeiTModel", "DeiTForImageClassification"),
+        reads=("token", "distilled"),
+        distillation_token=True,
+        processor="DeiT",
+    ),
+    "vit_mae": _VIT,
+    "vit_msn": _VIT._replace(layer_norm_epsilon=1e-6),
+    "ijepa": _VIT._replace(
+        prefix="ijepa.",
+        classes=("IJepaModel", "IJepaForImageClassification"),
+        reads=("gap",),
+        class_token=False,
+    ),
     "dinov2": _DINOV2,
     "dinov2_with_registers": _DINOV2._replace(
         prefix="dinov2_with_registers.",
-        registers=4,
+        classes=(
+            "Dinov2WithRegistersModel",
+            "Dinov2WithRegistersForImageClassification",
+        ),
+        settings=_with_registers,
+        num_registers=4,
         tokens_with_positions="class token and patches",
         position_resizing="bicubic",
         inputs="imagenet",
@@ -248,6 +374,17 @@ _POOLER = re.compile(r"(^|\.)pooler\.layernorm\.weight$")
 _ROPE = {"rope_type": "default", "rope_theta": 0}
 _TWO_TOWERS = re.compile(r"(CLIP|MetaClip2|AltCLIP|ChineseCLIP)Model")
 _BEIT_KEYS = re.compile(r"\.lambda_[12]$|relative_position_bias_table$")
+# Fields of `ViTConfig` that a type implies, and those that settings say alone.
+_IMPLIED = (
+    "num_heads", "layer_norm_epsilon", "layer_scale", "num_registers",
+    "distillation_token", "norm_before_blocks", "rotary", "tokens_with_positions",
+    "position_resizing", "relative_position_resizing",
+)  # fmt: skip
+_ARGUMENTS = {
+    "num_attention_heads": "num_heads",
+    "layer_norm_eps": "layer_norm_epsilon",
+    "num_register_tokens": "num_registers",
+}
 # Their names of sizes, and ours.
 _SIZES = {
     "hidden_size": "hidden_size",
@@ -363,73 +500,25 @@ def describe(folder: pathlib.Path, shown: Shown) -> Description:
         name, width = "mlp_ratio times hidden_size", shown.facts["hidden_size"]
         stated = {name: _mlp_size(width, config["mlp_ratio"], gated)}
         shown.check_sizes(file, stated, {name: "mlp_dim"})
-    activation = config.get("hidden_act", kind.activation)
-    # DINOv3's gates have the activation of the settings, those of DINOv2 always SiLU.
-    is_gate = gated and kind is _DINOV3
-    if is_gate and activation == "silu":
-        activation = kind.activation
-    elif is_gate:
-        raise CheckpointError(
-            f"{file} has gates of hidden_act {brief(activation)}: only silu is "
-            "supported."
-        )
-    if activation not in _ACTIVATIONS:
-        raise CheckpointError(
-            f"{file} has hidden_act {activation!r}: only "
-            f"{', '.join(_ACTIVATIONS)} are supported."
-        )
     inputs = image_processors.read(folder, INPUTS[kind.inputs], kind.processor)
-    network = ViTConfig.released(
-        num_heads=config.get("num_attention_heads", kind.heads if config else None),
-        activation="swiglu" if gated else _ACTIVATIONS[activation],
-        layer_norm_epsilon=config.get("layer_norm_eps", kind.epsilon),
-        input_mean=inputs.mean,
-        input_std=inputs.std,
-    )
-    families = {
-        "layer_scale": kind.layer_scale,
-        "num_registers": config.get("num_register_tokens", kind.registers),
-        "distillation_token": kind.distillation_token,
-        "qkv_bias": _biases(file, config)
-        if kind is _DINOV3
-        else config.get("qkv_bias", True),
-        "norm_before_blocks": kind.norm_before_blocks,
-        "norm_after_pooling": False,
-        "attention_norm_inside": False,
-        "mlp_norm_inside": False,
-        "relative_position_bias": False,
-    }
-    covered = "all"
-    if families["num_registers"] or kind is _DINOV3:
-        covered = kind.tokens_with_positions
-    pooling = None
-    biases = BIASES[False, False]
-    if kind in _BEITS:
-        own, covered, pooling, biases = _of_beit(file, config, shown.keys)
-        families |= own
-    if kind is _CLIP and "classifier.weight" in shown.keys:
-        families["final_norm"], pooling = False, "gap"
+    network, pooling = network_of(file, kind, config, shown.keys)
     if model_type is not None:
         stated = {
-            **families,
+            **{name: network[name] for name in shown.families},
             **heads,
+            "final_norm": None if network["final_norm"] else False,
             "class_token": kind.class_token,
             "gates": gated,
             "flat_patches": kind is _NAFLEX,
-            "relative position biases": biases,
+            "attention_pooling": config.get("vision_use_head", True) and None,
+            "relative position biases": BIASES[
+                config.get("use_relative_position_bias", False),
+                config.get("use_shared_relative_position_bias", False),
+            ],
         }
-        if config.get("vision_use_head") is False:
-            stated["attention_pooling"] = False
         shown.check(file, f"a model of type {model_type!r}", stated)
-    network = dataclasses.replace(
-        network,
-        **families,
-        rotary=kind.rotary,
-        rotary_base=_rotary_base(file, config),
-        tokens_with_positions=covered,
-        position_resizing=kind.position_resizing,
-        relative_position_resizing=kind.relative_position_resizing,
-    )
+    if model_type is None:
+        network["num_heads"] = None
     grid = description.grid_of(config.get("image_size"), config.get("patch_size"))
     if kind in _BEITS and grid is not None and grid[0] != grid[1]:
         raise CheckpointError(
@@ -438,7 +527,61 @@ def describe(folder: pathlib.Path, shown: Shown) -> Description:
             "and columns: only square ones are read."
         )
     head = dataclasses.replace(head, preparation=inputs.preparation)
-    return Description(network, grid, pooling, head=head)
+    said = ViTConfig.released(input_mean=inputs.mean, input_std=inputs.std)
+    return Description(dataclasses.replace(said, **network), grid, pooling, head=head)
+
+
+def network_of(file, kind: _Type, config: dict, keys) -> tuple[dict, str | None]:
+    """Returns the fields of `ViTConfig` that settings say, and what a head reads.
+
+    Args:
+        file: the settings, for messages.
+        kind: what their type implies.
+        config: what they say.
+        keys: the names of the arrays, by which two of its classes differ.
+    """
+    found = {name: getattr(kind, name) for name in _IMPLIED}
+    found |= {ours: config[name] for name, ours in _ARGUMENTS.items() if name in config}
+    if found["num_registers"] == 0 and kind is not _DINOV3:
+        found["tokens_with_positions"] = "all"
+    found |= {
+        "activation": _activation(file, kind, config),
+        "qkv_bias": _biases(file, config)
+        if kind is _DINOV3
+        else config.get("qkv_bias", True),
+        "rotary_base": _rotary_base(file, config),
+        "final_norm": True,
+        "norm_after_pooling": False,
+        "attention_norm_inside": False,
+        "mlp_norm_inside": False,
+        "relative_position_bias": False,
+    }
+    pooling = None
+    if kind in _BEITS:
+        own, pooling = _network_of_beit(file, config, keys)
+        found |= own
+    if kind is _CLIP and "classifier.weight" in keys:
+        found["final_norm"], pooling = False, "gap"
+    return found, pooling
+
+
+def _activation(file, kind, config):
+    """Returns the activation of settings in our words."""
+    gated = config.get("use_swiglu_ffn", config.get("use_gated_mlp", False))
+    activation = config.get("hidden_act", kind.activation)
+    # DINOv3's gates have the activation of the settings, those of DINOv2 always SiLU.
+    is_gate = gated and kind is _DINOV3
+    if is_gate and activation != "silu":
+        raise CheckpointError(
+            f"{file} has gates of hidden_act {brief(activation)}: only silu is "
+            "supported."
+        )
+    if not is_gate and activation not in _ACTIVATIONS:
+        raise CheckpointError(
+            f"{file} has hidden_act {activation!r}: only "
+            f"{', '.join(_ACTIVATIONS)} are supported."
+        )
+    return "swiglu" if gated else _ACTIVATIONS[activation]
 
 
 def head_of(folder: pathlib.Path, shown: Shown) -> Head:
@@ -479,8 +622,8 @@ def _heads_of(config):
     return {"head": projects or classifies, "second_head": teacher}
 
 
-def _of_beit(file, config, keys):
-    """Returns families, tokens with positions, pooling and biases of a BEiT."""
+def _network_of_beit(file, config, keys):
+    """Returns the fields of a BEiT's network, and what its head reads."""
     by_default = {
         "use_relative_position_bias": False,
         "use_shared_relative_position_bias": False,
@@ -505,9 +648,9 @@ def _of_beit(file, config, keys):
         "norm_after_pooling": mean and not (masked or bare),
         "final_norm": not (mean and bare),
         "relative_position_bias": own or shared,
+        "tokens_with_positions": "all" if absolute else "none",
     }
-    covered, pooling = "all" if absolute else "none", "gap" if mean else "token"
-    return families, covered, pooling, BIASES[own, shared]
+    return families, "gap" if mean else "token"
 
 
 def _check_names(file, config, kind, keys):
@@ -558,8 +701,8 @@ def _check_twice(file, kind, tower, again):
         return
     by_default = {
         "hidden_act": kind.activation,
-        "layer_norm_eps": kind.epsilon,
-        "num_attention_heads": kind.heads,
+        "layer_norm_eps": kind.layer_norm_epsilon,
+        "num_attention_heads": kind.num_heads,
     }
     wrong = [
         name
@@ -619,220 +762,104 @@ def _rotary_base(file, config):
     return bases[0] if bases else None
 
 
-# Of each type, the classes without and with a head.
-_CLASSES = {
-    "vit": ("ViTModel", "ViTForImageClassification"),
-    "deit": ("DeiTModel", "DeiTForImageClassification"),
-    "ijepa": ("IJepaModel", "IJepaForImageClassification"),
-    "dinov2": ("Dinov2Model", "Dinov2ForImageClassification"),
-    "dinov2_with_registers": (
-        "Dinov2WithRegistersModel",
-        "Dinov2WithRegistersForImageClassification",
-    ),
-    "tipsv2_vision_model": ("Tipsv2VisionModel", None),
-    "siglip_vision_model": ("SiglipVisionModel", "SiglipForImageClassification"),
-    "siglip2_vision_model": ("Siglip2VisionModel", None),
-    "clip_vision_model": ("CLIPVisionModel", "CLIPVisionModelWithProjection"),
-    "dinov3_vit": ("DINOv3ViTModel", None),
-    "beit": ("BeitModel", "BeitForImageClassification"),
-    "data2vec-vision": ("Data2VecVisionModel", None),
-}
-# What the head of each class reads, where it is not the class token alone.
-_HEADS = {
-    "deit": ("token", "distilled"),
-    "ijepa": ("gap",),
-    "dinov2": ("token_and_gap",),
-    "dinov2_with_registers": ("token_and_gap",),
-    "siglip_vision_model": ("gap",),
-    # Its projection, and its classifier.
-    "clip_vision_model": ("token", "gap"),
-    "beit": ("token", "gap"),
-}
+# The types that `settings` writes: the first whose network is a checkpoint's.
+_TYPES_WRITTEN = (
+    "vit", "deit", "siglip_vision_model", "siglip2_vision_model", "ijepa",
+    "clip_vision_model", "dinov2", "dinov2_with_registers", "tipsv2_vision_model",
+    "dinov3_vit", "beit", "data2vec-vision",
+)  # fmt: skip
 
 
-def _type_of(checkpoint):
-    """Returns the `model_type` that a checkpoint is written as."""
-    config = checkpoint.config
-    if config.rotary == "dinov3":
-        name = "dinov3_vit"
-    elif config.relative_position_bias:
-        # Without a norm behind the mean, of which Data2Vec's class has none.
-        bare = not config.final_norm and checkpoint.pooling == "gap"
-        name = "data2vec-vision" if bare else "beit"
-    elif config.layer_scale:
-        name = "dinov2"
-        if config.num_registers:
-            tipsv2 = config.position_resizing == "bilinear"
-            name = "tipsv2_vision_model" if tipsv2 else "dinov2_with_registers"
-    elif config.distillation_token:
-        name = "deit"
-    elif config.norm_before_blocks:
-        name = "clip_vision_model"
-    elif checkpoint.pooling_heads or (
-        not checkpoint.class_token and config.activation == "gelu_tanh"
-    ):
-        naflex = config.position_resizing == "bilinear"
-        name = "siglip2_vision_model" if naflex else "siglip_vision_model"
-    else:
-        name = "vit" if checkpoint.class_token else "ijepa"
-    kind, (_, classifier) = _TYPES[name], _CLASSES[name]
-    head = checkpoint.classes is not None
-    bare = name == "data2vec-vision" or _is_classifier_of_clip(name, checkpoint)
-    wanted = {
-        "a class token": (kind.class_token, checkpoint.class_token),
-        "registers": (
-            bool(config.num_registers) if kind is _DINOV3 else bool(kind.registers),
-            bool(config.num_registers),
-        ),
-        "other rotary positions": (kind.rotary != "none", config.rotary != "none"),
-        "norms elsewhere": (
-            False,
-            config.attention_norm_inside
-            or config.mlp_norm_inside
-            or config.norm_after_branches,
-        ),
-        "a distillation token": (kind.distillation_token, config.distillation_token),
-        "a norm before the blocks": (
-            kind.norm_before_blocks,
-            config.norm_before_blocks,
-        ),
-        "a final norm": (not bare, config.final_norm),
-        "a norm after the pooling": (
-            kind is _BEIT and checkpoint.pooling == "gap",
-            config.norm_after_pooling,
-        ),
-        "biases of keys": (
-            kind not in _BEITS and config.qkv_bias is True,
-            config.qkv_bias is True,
-        ),
-        "a head": (head and classifier is not None, head),
-        "gates in its MLPs": (
-            kind not in _BEITS and kind.layer_scale and config.activation == "swiglu",
-            config.activation == "swiglu",
-        ),
-    }
-    for what, (has, needs) in wanted.items():
-        if has != needs:
-            raise ValueError(
-                f"transformers' nearest network, {name!r}, is one "
-                f"{'with' if has else 'without'} {what}"
-            )
-    reads = _HEADS.get(name, ("token",))
-    if head and checkpoint.pooling not in reads:
-        raise ValueError(
-            f"transformers' nearest network, {name!r}, has a head on "
-            f"{' or '.join(reads)}, and this one reads {checkpoint.pooling}"
-        )
-    if kind in _BEITS:
-        _check_beit(checkpoint)
-        return name
-    there = kind.registers or kind is _DINOV3
-    expected = kind.tokens_with_positions if there else "all"
-    if config.tokens_with_positions != expected:
-        raise ValueError(
-            f"transformers' {name!r} has positions of {expected} tokens, and this of "
-            f"{config.tokens_with_positions}"
-        )
-    return name
-
-
-def _is_classifier_of_clip(name, checkpoint):
-    """Returns whether a head reads the mean of patches, as CLIP's classifiers do."""
-    clip = name == "clip_vision_model" and checkpoint.pooling == "gap"
-    return clip and checkpoint.classes is not None
-
-
-def _check_beit(checkpoint):
-    """Makes sure that a network is one that transformers' BEiT can be."""
-    config, grid = checkpoint.config, checkpoint.grid_size
-    if config.qkv_bias != "query and value":
-        raise ValueError("transformers' BEiT has biases of queries and values")
-    if config.tokens_with_positions not in ("all", "none"):
-        raise ValueError("transformers' BEiT has positions of all tokens, or none")
-    if grid[0] != grid[1]:
-        raise ValueError(
-            f"transformers' BEiT confuses rows and columns of a grid of {grid[0]}x"
-            f"{grid[1]} patches: take a model of square images"
-        )
-
-
-def settings(checkpoint) -> dict[str, dict]:
-    """Returns {name: table} of the files that `from_pretrained` needs."""
+def _written_as(checkpoint):
+    """Returns the `model_type` that a checkpoint is written as, and its settings."""
     if checkpoint.resnet_stages is not None:
         raise ValueError("transformers has no hybrid models")
-    name = _type_of(checkpoint)
-    kind, (encoder, classifier) = _TYPES[name], _CLASSES[name]
-    if checkpoint.pooling == "distilled":
-        classifier = "DeiTForImageClassificationWithTeacher"
-    classes, semantics = checkpoint.classes, checkpoint.semantics
-    gated = semantics.activation == "swiglu"
-    if classes is not None and checkpoint.representation_size is not None:
+    if checkpoint.classes is not None and checkpoint.representation_size is not None:
         raise ValueError(
             "transformers has no model with pre_logits before its head: leave the "
             "arrays of one of them out"
         )
+    found = {name: _differences(name, checkpoint) for name in _TYPES_WRITTEN}
+    for name, (config, wrong) in found.items():
+        if not wrong:
+            return name, config
+    nearest = min(found, key=lambda name: len(found[name][1]))
+    raise ValueError(
+        f"transformers has no network like this: its nearest one, {nearest!r}, has "
+        f"{', '.join(found[nearest][1])}"
+    )
+
+
+def _differences(name, checkpoint):
+    """Returns the settings of a type, and what of its network is another."""
+    kind, network = _TYPES[name], checkpoint.config
     height, width = checkpoint.image_size
+    encoder, classifier = kind.classes
+    if checkpoint.pooling == "distilled":
+        classifier = "DeiTForImageClassificationWithTeacher"
+    elif kind is _CLIP and checkpoint.pooling == "gap":
+        classifier = "CLIPForImageClassification"
+    has_head = checkpoint.classes is not None
+    gated = _is_gated(checkpoint)
     config = {
-        "architectures": [encoder if classes is None else classifier],
+        "architectures": [classifier if has_head and classifier else encoder],
         "model_type": name,
         "hidden_size": checkpoint.hidden_size,
         "num_hidden_layers": checkpoint.num_layers,
         "num_attention_heads": checkpoint.num_heads,
         "intermediate_size": checkpoint.mlp_dim,
-        "hidden_act": "gelu" if gated else _WRITTEN[semantics.activation],
+        "hidden_act": "gelu" if gated else _WRITTEN[network.activation],
         "hidden_dropout_prob": 0.0,
         "attention_probs_dropout_prob": 0.0,
         "initializer_range": 0.02,
-        "layer_norm_eps": semantics.layer_norm_epsilon,
+        "layer_norm_eps": network.layer_norm_epsilon,
         "image_size": height if height == width else [height, width],
-        "patch_size": checkpoint.config.patch_size,
+        "patch_size": network.patch_size,
         "num_channels": checkpoint.channels,
-        "qkv_bias": semantics.qkv_bias is not False,
+        "qkv_bias": network.qkv_bias is not False,
     }
-    if kind is _NAFLEX:
-        del config["image_size"]
-        config["num_patches"] = checkpoint.num_positions
-    if kind in (_SIGLIP, _NAFLEX):
-        config["vision_use_head"] = checkpoint.pooling_heads is not None
-    of_two = name == "siglip_vision_model" and classes is not None
-    if _is_classifier_of_clip(name, checkpoint):
-        of_two, config["architectures"] = True, ["CLIPForImageClassification"]
-    elif name == "clip_vision_model" and classes is not None:
-        config["projection_dim"] = classes
-    if kind is _DINOV3:
-        has = semantics.qkv_bias
-        config |= {
-            "use_gated_mlp": gated,
-            "hidden_act": "silu" if gated else _WRITTEN[semantics.activation],
-            "num_register_tokens": checkpoint.config.num_registers,
-            "query_bias": has is not False,
-            "key_bias": has is True,
-            "value_bias": has is not False,
-            "layerscale_value": 1.0,
-            "rope_theta": checkpoint.config.rotary_base or ROTARY_BASES["dinov3"],
-        }
-    elif kind in _BEITS:
-        del config["qkv_bias"]
-        config |= {
-            "use_mask_token": False,
-            "use_absolute_position_embeddings": (
-                checkpoint.config.tokens_with_positions == "all"
-            ),
-            "use_relative_position_bias": True,
-            "use_shared_relative_position_bias": False,
-            "layer_scale_init_value": float(
-                0.1 if checkpoint.config.layer_scale else 0
-            ),
-            "use_mean_pooling": checkpoint.pooling == "gap",
-        }
-    elif kind.layer_scale:
-        config |= {
-            "mlp_ratio": _mlp_ratio(checkpoint, gated),
-            "use_swiglu_ffn": gated,
-            "layerscale_value": 1.0,
-        }
-        if kind.registers:
-            config["num_register_tokens"] = checkpoint.config.num_registers
+    config |= kind.settings(checkpoint)
+    config = {key: value for key, value in config.items() if value is not None}
+    keys = {"classifier.weight"} if has_head and checkpoint.pooling == "gap" else set()
+    keys |= {"pooler.layernorm.weight"} if kind is _BEIT else set()
+    theirs, _ = network_of(name, kind, config, keys)
+    theirs = dataclasses.replace(network, **{**FAMILIES, **theirs})
+    wrong = {
+        field: values
+        for field, values in theirs.differences(network).items()
+        if field not in RESIZING
+    }
+    is_siglip = kind in (_SIGLIP, _NAFLEX)
+    is_tanh = network.activation == "gelu_tanh" and not checkpoint.class_token
+    if is_siglip or kind.num_registers:
+        # Two types of one network, for images of one size and of any.
+        sizes = kind.position_resizing, network.position_resizing
+        wrong["position_resizing"] = tuple(size == "bilinear" for size in sizes)
+    if "mlp_ratio" in config:
+        size = _mlp_size(checkpoint.hidden_size, config["mlp_ratio"], gated)
+        wrong["mlp_dim"] = size, checkpoint.mlp_dim
+    if kind in _BEITS:
+        # It confuses rows and columns of others.
+        rows, columns = checkpoint.grid_size
+        wrong["a square grid"] = True, rows == columns
+    reads = checkpoint.pooling in kind.reads
+    wrong |= {
+        "class_token": (kind.class_token, checkpoint.class_token),
+        "attention_pooling": (is_siglip, bool(checkpoint.pooling_heads) or is_tanh),
+        "head": (has_head and classifier is not None, has_head),
+        f"a head that reads {checkpoint.pooling}": (reads or not has_head, True),
+    }
+    return config, [
+        f"{name} {has!r}, not {needs!r}"
+        for name, (has, needs) in wrong.items()
+        if has != needs
+    ]
+
+
+def settings(checkpoint) -> dict[str, dict]:
+    """Returns {name: table} of the files that `from_pretrained` needs."""
+    name, config = _written_as(checkpoint)
+    classes = checkpoint.classes
     if checkpoint.representation_size is not None:
         config["pooler_output_size"] = checkpoint.representation_size
     if classes is not None:
@@ -841,7 +868,8 @@ def settings(checkpoint) -> dict[str, dict]:
         config["label2id"] = {name: index for index, name in enumerate(names)}
         if checkpoint.head.problem_type is not None:
             config["problem_type"] = checkpoint.head.problem_type
-    if of_two:
+    of_siglip = name == "siglip_vision_model" and classes is not None
+    if of_siglip or _is_classifier_of_clip(name, checkpoint):
         # The class with a head is one of two towers.
         own = ("architectures", "id2label", "label2id", "problem_type")
         outside = {key: config.pop(key) for key in own if key in config}
@@ -851,28 +879,15 @@ def settings(checkpoint) -> dict[str, dict]:
     return {_CONFIG: config, image_processors.FILES[0]: processor}
 
 
-def _mlp_size(width, ratio, gated):
-    """Returns the size of DINOv2's MLP, whose gates take a third of it."""
-    found = int(width * ratio)
-    return (int(found * 2 / 3) + 7) // 8 * 8 if gated else found
-
-
-def _mlp_ratio(checkpoint, gated):
-    """Returns the ratio from which DINOv2's classes find the size of the MLP."""
-    size, width = checkpoint.mlp_dim, checkpoint.hidden_size
-    # A whole number where there is one, which its classes insist on.
-    for ratio in range(1, 2 + 2 * size // width):
-        if _mlp_size(width, ratio, gated) == size:
-            return ratio
-    ratio = (3 * size // 2 if gated else size) / width
-    if _mlp_size(width, ratio, gated) != size:
-        raise ValueError(f"transformers' DINOv2 has no MLP of {size} at width {width}")
-    return ratio
+def _is_classifier_of_clip(name, checkpoint):
+    """Returns whether a head reads the mean of patches, as CLIP's classifiers do."""
+    clip = name == "clip_vision_model" and checkpoint.pooling == "gap"
+    return clip and checkpoint.classes is not None
 
 
 def column_of(checkpoint) -> str:
     """Returns the column of `names.TABLE` that a checkpoint is written with."""
-    return _TYPES[_type_of(checkpoint)].column
+    return _TYPES[_written_as(checkpoint)[0]].column
 
 
 # How many first axes CLIP and SigLIP leave out.
@@ -889,7 +904,7 @@ def without_biases(checkpoint) -> tuple[str, ...]:
 
 def file_names(arrays: dict, checkpoint) -> dict:
     """Returns arrays under the keys of a whole file."""
-    kind = _TYPES[_type_of(checkpoint)]
+    kind = _TYPES[_written_as(checkpoint)[0]]
     gated = checkpoint.config.activation == "swiglu"
     # A class with a head has the encoder inside, others are it.
     prefix = kind.prefix if "classifier.weight" in arrays else ""
