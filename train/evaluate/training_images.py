@@ -21,39 +21,46 @@ def in_training(loaded, model, source, part, split, data_dir, skip_corrupt):
     `split`, as the run divided it if it is the run's data set; `model` is what the
     model was loaded from.
     """
-    own = loaded.config.get("dataset")
-    if own is None:
+    own, is_same = loaded.config.get("dataset"), is_of_run(loaded, source.name)
+    if not is_same and not (own and is_own(own) and is_own(source.name)):
         return None, []
-    is_same = is_of_run(loaded, source.name)
-    if not is_same and not (is_own(own) and is_own(source.name)):
-        return None, []
-    divided = source
-    if source.all is not None or not is_same:
-        try:
-            divided = sources.load(
-                source.name if is_same else own,
-                data_dir,
-                validation_fraction=loaded.config["validation_fraction"],
-                log=lambda line: None,
-            )
-        except RunError as error:
-            return (
-                f"Which of the images the model was trained on is not known: {error}"
-            ), []
+    try:
+        divided = _divided_by_run(loaded, source, data_dir)
+    except RunError as error:
+        return f"Which of the images the model was trained on is not known: {error}", []
     most = loaded.config.get("train_examples") or divided.train.num_examples
     if not is_own(source.name):
         count = min(most, divided.train.num_examples)
-        return (count if split in ("all", "train") else None), []
+        return count if _is_trained(split) else None, []
     limited = run_data.limit(divided, most, loaded.config.get("test_examples"))
     mask = run_data.seen(part, limited.train)
-    if mask is None and is_same and split in ("all", "train"):
-        mask = limited.train.num_examples
-    has_corrupt = RunDirectory(model).skipped.exists()
-    # The training left out damaged images; they are known only if left out here too.
-    if not is_same or (has_corrupt and not (skip_corrupt and divided is source)):
+    if not is_same:
         return mask, []
-    facts = run_data.facts_of(limited)
-    return mask, _changes(model, source.name, facts)
+    if mask is None and _is_trained(split):
+        mask = limited.train.num_examples
+    # The training left out damaged images; they are known only if left out here too.
+    if RunDirectory(model).skipped.exists() and not (
+        skip_corrupt and divided is source
+    ):
+        return mask, []
+    return mask, _changes(model, source.name, run_data.facts_of(limited))
+
+
+def _divided_by_run(loaded, source, data_dir):
+    """Returns the data of the model's run with its parts."""
+    is_same = is_of_run(loaded, source.name)
+    if is_same and source.all is None:
+        return source
+    return sources.load(
+        source.name if is_same else loaded.config["dataset"],
+        data_dir,
+        validation_fraction=loaded.config["validation_fraction"],
+        log=lambda line: None,
+    )
+
+
+def _is_trained(split):
+    return split in ("all", "train")
 
 
 def _changes(model, name, facts):

@@ -121,20 +121,7 @@ def _check(model, output, precision, calibration, min_agreement, class_names, ui
     if uint8 and precision != "int8":
         raise ValueError(f'uint8 needs precision="int8", got {precision!r}.')
     if min_agreement is not None:
-        if precision not in ("dynamic", "int8"):
-            raise ValueError(
-                f"min_agreement applies to dynamic and int8; {precision} has no int8 "
-                "matrices."
-            )
-        if not 0.0 <= min_agreement <= 1.0:
-            raise ValueError(
-                f"min_agreement must be between 0 and 1, got {min_agreement!r}."
-            )
-        if output != "logits" or len(model.output_shape) != 2:
-            raise ValueError(
-                f"min_agreement is that of an image's class, and {model.name} returns "
-                f"{model.output_shape}, its {output}: leave it out."
-            )
+        _check_agreement(model, output, precision, min_agreement)
     if None in shape:
         raise ValueError(
             f"{model.name} takes images of shape {shape}, and TFLite has one size: "
@@ -142,8 +129,28 @@ def _check(model, output, precision, calibration, min_agreement, class_names, ui
         )
     if class_names is not None:
         writing.check_class_names(class_names, model)
-    if precision != "int8" and min_agreement is None:
-        return
+    if precision == "int8" or min_agreement is not None:
+        _check_calibration(calibration, shape)
+
+
+def _check_agreement(model, output, precision, min_agreement):
+    if precision not in ("dynamic", "int8"):
+        raise ValueError(
+            f"min_agreement applies to dynamic and int8; {precision} has no int8 "
+            "matrices."
+        )
+    if not 0.0 <= min_agreement <= 1.0:
+        raise ValueError(
+            f"min_agreement must be between 0 and 1, got {min_agreement!r}."
+        )
+    if output != "logits" or len(model.output_shape) != 2:
+        raise ValueError(
+            f"min_agreement is that of an image's class, and {model.name} returns "
+            f"{model.output_shape}, its {output}: leave it out."
+        )
+
+
+def _check_calibration(calibration, shape):
     if calibration is None or len(calibration) == 0:
         raise ValueError(
             "int8 and min_agreement need calibration images: pass calibration, "
