@@ -77,3 +77,21 @@ def computing(precision: str) -> list[str]:
     """
     rows = [name for name, row in RUNTIMES.items() if precision in row.precisions]
     return sorted(rows, key=lambda name: not RUNTIMES[name].is_automatic)
+
+
+def onnx_session(path: str, threads: int = 0):
+    """Returns the `onnxruntime.InferenceSession` of a file, on the processor.
+
+    Args:
+        path: str, of an `.onnx` file.
+        threads: int, 0 for what the runtime chooses.
+    """
+    import onnxruntime
+
+    # On some systems it writes files of what it is used for.
+    onnxruntime.disable_telemetry_events()
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    return onnxruntime.InferenceSession(
+        path, options, providers=["CPUExecutionProvider"]
+    )

@@ -137,13 +137,13 @@ class Graph:
         ends = self.integers([start]), self.integers([end])
         return self.node("Slice", integers, *ends)
 
-    def transpose(self, value, *axes):
+    def transpose(self, value, axes):
         """Adds a transpose."""
         return self.node("Transpose", value, perm=axes)
 
     def image(self, value):
         """Adds a transpose to channels first, unless they are."""
-        return value if value in self.images else self.transpose(value, 0, 3, 1, 2)
+        return value if value in self.images else self.transpose(value, (0, 3, 1, 2))
 
     def spatial(self, operator, value, *inputs, **attributes):
         """Adds a node that takes and returns (batch, channels, height, width)."""

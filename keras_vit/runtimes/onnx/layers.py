@@ -71,10 +71,10 @@ def _patches(graph, layer, value, name, *, shape, **_):
     sides = (rows, patch_height, columns, patch_width)
     if value in graph.images:
         value = graph.reshape(value, 0, channels, *sides)
-        value = graph.transpose(value, 0, 2, 4, 3, 5, 1)
+        value = graph.transpose(value, (0, 2, 4, 3, 5, 1))
     else:
         value = graph.reshape(value, 0, *sides, channels)
-        value = graph.transpose(value, 0, 1, 3, 2, 4, 5)
+        value = graph.transpose(value, (0, 1, 3, 2, 4, 5))
     value = graph.reshape(value, 0, number, size)
     kernel = keras.ops.reshape(layer.kernel, (size, layer.hidden_size))
     value = graph.node("MatMul", value, graph.matrix(f"{name}/kernel", kernel))
@@ -267,7 +267,7 @@ def _attention(graph, layer, tokens, name, *, class_token_only, grid_positions):
         if part != "value" and turned:
             first_alone = part == "query" and class_token_only
             value = turned(graph, layer.positions, value, first_alone, grid_positions)
-        return graph.transpose(value, *axes)
+        return graph.transpose(value, axes)
 
     scale = graph.weight(f"scale/{head_size}", np.float32(head_size**-0.5))
     query = graph.node("Mul", heads("query", queries, 0, 2, 1, 3), scale)
@@ -287,7 +287,7 @@ def _attention(graph, layer, tokens, name, *, class_token_only, grid_positions):
         )
     weights = graph.wide("Softmax", scores, axis=-1)
     mixed = graph.node("MatMul", weights, heads("value", tokens, 0, 2, 1, 3))
-    mixed = graph.transpose(mixed, 0, 2, 1, 3)
+    mixed = graph.transpose(mixed, (0, 2, 1, 3))
     mixed = graph.reshape(mixed, 0, 0, layer.query.units)
     if layer.norm is not None:
         mixed = _layer_norm(graph, layer.norm, mixed, f"{name}/norm")
@@ -310,7 +310,7 @@ def _biases_of_offsets(graph, layer, query, name, num_queries, grid_positions):
     else:
         weights, rows = grid_positions
         table = graph.weight(f"{name}/table", layer.table, half=False)
-        table = graph.transpose(graph.node("MatMul", weights, table), 1, 0)
+        table = graph.transpose(graph.node("MatMul", weights, table), (1, 0))
         table = graph.cast(table, "FLOAT16")
         if num_queries is not None:
             rows = _tokens(graph, rows, 0, num_queries, axis=0)
@@ -359,7 +359,7 @@ def _attention_pooling(graph, layer, value, name, **_):
     def heads(part, *axes):
         found = _dense(graph, getattr(layer, part), tokens, f"{name}/{part}")
         found = graph.reshape(found, 0, 0, layer.num_heads, head_size)
-        return graph.transpose(found, *axes)
+        return graph.transpose(found, axes)
 
     # The query is the same for all images.
     query = keras.ops.reshape(layer.query(layer.probe), (1, layer.num_heads, 1, -1))
@@ -367,7 +367,7 @@ def _attention_pooling(graph, layer, value, name, **_):
     scores = graph.node("MatMul", query, heads("key", 0, 2, 3, 1))
     weights = graph.wide("Softmax", scores, axis=-1)
     mixed = graph.node("MatMul", weights, heads("value", 0, 2, 1, 3))
-    pooled = graph.reshape(graph.transpose(mixed, 0, 2, 1, 3), 0, units)
+    pooled = graph.reshape(graph.transpose(mixed, (0, 2, 1, 3)), 0, units)
     pooled = _dense(graph, layer.out, pooled, f"{name}/out")
     branch = _layer_norm(graph, layer.norm, pooled, f"{name}/norm")
     return graph.node("Add", pooled, _mlp(graph, layer.mlp, branch, f"{name}/mlp"))

@@ -17,6 +17,7 @@ from train.models.exports import graph_sizes
 from train.models.exports.description import ExportedModel, known, texts
 from zoo import limits
 from zoo.regular_files import check, open_regular
+from zoo.runtimes import onnx_session
 
 # Messages of https://github.com/onnx/onnx/blob/main/onnx/onnx.proto with the numbers of
 # their fields that hold others; an entry is one of the external data of a tensor.
@@ -55,13 +56,7 @@ def load(path, threads=None):
 
     files(path)  # refuses those outside of its folder
     check_sizes(path)
-    # On some systems it writes files of what it is used for.
-    onnxruntime.disable_telemetry_events()
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads or 0
-    session = onnxruntime.InferenceSession(
-        path, options, providers=["CPUExecutionProvider"]
-    )
+    session = onnx_session(path, threads or 0)
     [source], [target] = session.get_inputs(), session.get_outputs()
     metadata = session.get_modelmeta().custom_metadata_map
 

@@ -53,14 +53,6 @@ def known():
     return set(read_text(_FILE, GRAPH_BYTES).split())
 
 
-def read(folder):
-    """Returns the names of all operations in a SavedModel, a set of str.
-
-    Those of its functions count, too. Arguments and errors are those of `check`.
-    """
-    return _all_operations(_parsed(folder))
-
-
 def _parsed(folder):
     from tensorflow.core.protobuf import saved_model_pb2
 

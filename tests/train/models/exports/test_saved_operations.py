@@ -319,7 +319,6 @@ def test_a_function_of_the_name_of_an_operation_is_no_excuse_for_it(tmp_path):
 @pytest.mark.parametrize("kind", OURS)
 def test_operations_of_our_saved_models_are_known(kind, tmp_path):
     write_saved_model(OURS[kind](), tmp_path / "own")
-    assert len(operations.read(tmp_path / "own")) > 30
     operations.check(tmp_path / "own")
 
 
