@@ -7,20 +7,16 @@ import warnings
 import keras
 import numpy as np
 
+from keras_vit import poolings
 from keras_vit.architectures import check_one_grid
 from keras_vit.layers import (
     AddPositionEmbs,
     AddPositionEmbs2D,
-    AttentionPooling,
     ClassificationHead,
     ClassToken,
-    ClassTokenAndPatchPooling,
-    ClassTokenPooling,
-    DistillationPooling,
     LayerNorm,
     PatchEncoder,
     PatchOffsets,
-    PatchPooling,
     RegisterTokens,
     RotaryPositions,
     StdConv2D,
@@ -38,12 +34,6 @@ _STRIDED = (keras.layers.Conv2D, keras.layers.MaxPooling2D, ResidualUnit)
 _EDGES = (keras.layers.Cropping2D, keras.layers.ZeroPadding2D)
 # Layers that cut images that are large enough, and resize others.
 _CROPS = (keras.layers.CenterCrop, keras.layers.RandomCrop)
-# Layers that give the features of an image; a norm only behind one of the others.
-POOLINGS = (
-    AttentionPooling, ClassTokenAndPatchPooling, ClassTokenPooling, DistillationPooling,
-    LayerNorm, PatchPooling, keras.layers.GlobalAveragePooling1D,
-    keras.layers.GlobalAveragePooling2D,
-)  # fmt: skip
 
 
 def layers_of(model, *kinds):
@@ -304,20 +294,24 @@ def pooling_of(model):
 
     `"token"` where the output is computed from the class token, among others.
     """
-    return "gap" if kind_of_pooling(model) in ("gap", "map") else "token"
+    return poolings.POOLINGS[kind_of_pooling(model)].shows
 
 
 def kind_of_pooling(model):
     """Returns what a model's output is computed from, see `VisionTransformer`."""
-    if layers_of(model, AttentionPooling):
-        return "map"
-    if layers_of(model, ClassTokenAndPatchPooling):
-        return "token_and_gap"
-    if layers_of(model, DistillationPooling):
-        return "distilled"
-    if layers_of(model, PatchPooling) or not layers_of(model, ClassToken):
-        return "gap"
-    return "token"
+    found = layers_of(model, *poolings.layer_classes())
+    if found:
+        return poolings.kind_of_layer(found[-1])
+    return "token" if layers_of(model, ClassToken) else "gap"
+
+
+def gives_features(layer):
+    """Returns whether a layer's outputs are features, and no answers of a head.
+
+    A norm counts, which may come behind the pooling.
+    """
+    kinds = (*poolings.layer_classes(), LayerNorm, keras.layers.GlobalAveragePooling1D)
+    return isinstance(layer, kinds) or layer.name == "pre_logits"
 
 
 def pooled_features(model):
@@ -328,7 +322,7 @@ def pooled_features(model):
     last = model.layers[-1]
     has_head = isinstance(last, keras.layers.Dense) and last.name != "pre_logits"
     features = last.input if has_head else model.outputs[0]
-    known = has_head or last.name == "pre_logits" or isinstance(last, POOLINGS)
+    known = has_head or gives_features(last)
     return features if known and len(features.shape) == 2 else None
 
 

@@ -9,7 +9,12 @@ from keras import ops
 from keras_vit.explain.running import check_images, gradients, run
 from keras_vit.layers import AttentionPooling
 from keras_vit.layers.forward_pass import Watcher, running
-from keras_vit.structure import POOLINGS, check_outputs, last_layer, layers_of
+from keras_vit.structure import (
+    check_outputs,
+    gives_features,
+    last_layer,
+    layers_of,
+)
 
 # Many of the gradients are too small for float16.
 _SCALE = 1024.0
@@ -130,8 +135,7 @@ def _weighting(weights, place):
 
 def _check_head(model):
     last = last_layer(model)
-    features = isinstance(last, POOLINGS) or last.name == "pre_logits"
-    if len(model.output_shape) != 2 or features:
+    if len(model.output_shape) != 2 or gives_features(last):
         raise ValueError(
             f"The model {model.name} has no head that gives (images, classes): pass "
             "one made with include_top=True and pooled."

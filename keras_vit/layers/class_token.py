@@ -168,7 +168,8 @@ class PatchPooling(Layer):
             )
 
     def call(self, tokens):
-        return ops.mean(tokens[:, self.num_prefix_tokens :], axis=1)
+        first = self.num_prefix_tokens
+        return ops.mean(tokens[:, first:] if first else tokens, axis=1)
 
     def compute_output_shape(self, tokens_shape):
         return (tokens_shape[0], tokens_shape[2])

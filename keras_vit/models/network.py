@@ -1,34 +1,14 @@
 """The network of a Vision Transformer, in the paper's order."""
 
 import dataclasses
-import functools
 
 import keras
 
-from keras_vit import layers
+from keras_vit import layers, poolings
 from keras_vit.layers.residual_unit import group_norm
 from keras_vit.models.arguments import head_dtype, images_input
 from keras_vit.models.base import Description, Model
 from zoo.network import RELEASED
-
-# By the kind of pooling: a layer, for a number of tokens before those of the patches.
-POOLINGS = {
-    "token": lambda prefix: layers.ClassTokenPooling,
-    "gap": lambda prefix: (
-        functools.partial(layers.PatchPooling, prefix)
-        if prefix
-        else functools.partial(
-            keras.layers.GlobalAveragePooling1D, data_format="channels_last"
-        )
-    ),
-    "token_and_gap": lambda prefix: functools.partial(
-        layers.ClassTokenAndPatchPooling, prefix
-    ),
-    "distilled": lambda prefix: layers.DistillationPooling,
-    "map": lambda prefix: functools.partial(
-        layers.AttentionPooling, num_prefix_tokens=prefix
-    ),
-}
 
 
 def build(
@@ -115,7 +95,8 @@ def build(
         tokens = _norm(config, "encoder_norm")(tokens)
     if pooling is not None:
         prefix = config.num_registers + config.distillation_token + class_token
-        tokens = _pooling(config, pooling, prefix, pooling_options)(tokens)
+        options = {"name": "pooling", **(pooling_options or {})}
+        tokens = poolings.layer_of(pooling, config, prefix, **options)(tokens)
     if config.norm_after_pooling:
         tokens = _norm(config, "norm_after_pooling")(tokens)
     if representation_size is not None:
@@ -185,22 +166,6 @@ def _attention_positions(config, grid_size):
             config.rotary_base,
         )
     return None
-
-
-def _pooling(config, kind, prefix, options):
-    """The layer of a kind of pooling, for a number of tokens before the patches."""
-    options = {"name": "pooling", **(options or {})}
-    if kind == "map":
-        # Perception Encoder's attends to the class token too.
-        prefix = 0 if config.rotary == "perception" else prefix
-        options = {
-            "num_heads": config.num_heads,
-            "mlp_dim": config.mlp_dim,
-            "activation": config.activation,
-            "layer_norm_epsilon": config.layer_norm_epsilon,
-            **options,
-        }
-    return POOLINGS[kind](prefix)(**options)
 
 
 def _resnet(images, config):

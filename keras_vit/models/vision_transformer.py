@@ -11,8 +11,9 @@ from keras_vit.layers import initial_values
 from keras_vit.models import arguments
 from keras_vit.models.arguments import ANY_SIZE
 from keras_vit.models.base import Model
-from keras_vit.models.network import POOLINGS, build
+from keras_vit.models.network import build
 from keras_vit.models.resizing import at_image_size
+from keras_vit.poolings import POOLINGS
 from keras_vit.weights.loading import CheckpointFiles, assign, read_weights
 from zoo.catalog.similar import similar_variants
 from zoo.head import ONE_CLASS, Head
@@ -342,7 +343,7 @@ def _has_class_token(checkpoint, pooling):
     """Whether a network has one: with the mean over patches, if its file has."""
     if checkpoint is not None and pooling != "token":
         return checkpoint.class_token
-    return pooling not in ("gap", "map")
+    return pooling is None or POOLINGS[pooling].class_token
 
 
 def _pooling_options(checkpoint, pooling, keeps_head):

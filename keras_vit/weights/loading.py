@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 
 import zoo
+from keras_vit.poolings import POOLINGS
 from keras_vit.structure import kind_of_pooling
 from keras_vit.weights.model_arrays import (
     PLACES,
@@ -26,14 +27,6 @@ from zoo.regular_files import expand_home
 _KERNEL, _BIAS = released_names.EMBEDDING_ARRAYS
 _ROOT_KERNEL = next(iter(released_names.ROOT_ARRAYS))
 _SECOND_HEAD = released_names.SECOND_HEAD_ARRAYS.keys()
-# What a head was trained on, by the kind of pooling.
-_READ = {
-    "token": "the class token",
-    "gap": "the mean of the patches",
-    "token_and_gap": "the class token and the mean of the patches",
-    "map": "what a query attends to",
-    "distilled": "the class token and the distillation token",
-}
 
 
 def read_weights(weights, variant=None, num_heads=None):
@@ -71,9 +64,10 @@ def assign(model, checkpoint, new_head, position_embedding_method):
     pooling = kind_of_pooling(model)
     if pooling != checkpoint.pooling and released_names.HEADS & targets.keys():
         what = "pre_logits were" if new_head else "head was"
+        theirs, ours = (POOLINGS[kind].reads for kind in (checkpoint.pooling, pooling))
         raise zoo.CheckpointError(
-            f"The {what} trained on {_READ[checkpoint.pooling]} in {checkpoint.path}, "
-            f"and the model takes {_READ[pooling]}: pass "
+            f"The {what} trained on {theirs} in {checkpoint.path}, "
+            f"and the model takes {ours}: pass "
             f'pooling="{checkpoint.pooling}" to keep what the file computes, '
             "include_top=False for the model's pooling alone, or new_head=True and no "
             "representation_size for a new head on that."

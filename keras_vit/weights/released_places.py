@@ -10,15 +10,12 @@ import keras
 from keras import ops
 
 from keras_vit.layers import (
-    ClassTokenAndPatchPooling,
-    ClassTokenPooling,
-    DistillationPooling,
     PatchGrid,
     PatchOffsets,
-    PatchPooling,
     RotaryPositions,
     StochasticDepth,
 )
+from keras_vit.poolings import layer_classes
 from keras_vit.weights.quantization import is_quantized
 
 _LISTED = 10
@@ -31,10 +28,7 @@ _IDLE = (
 # Layers without weights, by the names that models give them.
 _WITHOUT_WEIGHTS = {
     "pooling": (
-        ClassTokenAndPatchPooling,
-        ClassTokenPooling,
-        DistillationPooling,
-        PatchPooling,
+        *layer_classes(),
         keras.layers.GlobalAveragePooling1D,
         keras.layers.GlobalAveragePooling2D,
     ),

@@ -4,7 +4,7 @@ import os
 import pathlib
 
 from keras_vit.structure import (
-    POOLINGS,
+    gives_features,
     head_activation,
     last_layer,
     problem_type_of,
@@ -122,7 +122,7 @@ def num_logits(loaded):
             f"The model {loaded.name} has outputs of shape {shape[1:]}: give one that "
             "ends in a head for classes."
         )
-    if isinstance(last_layer(loaded.model), POOLINGS):
+    if gives_features(last_layer(loaded.model)):
         raise RunError(
             f"The model {loaded.name} has no head for classes, only features: "
             "fine-tune it, or evaluate its features by keras-vit few_shot."
