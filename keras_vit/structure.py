@@ -7,7 +7,6 @@ import warnings
 import keras
 import numpy as np
 
-from keras_vit import poolings
 from keras_vit.architectures import check_one_grid
 from keras_vit.layers import (
     AddPositionEmbs,
@@ -21,6 +20,7 @@ from keras_vit.layers import (
     RotaryPositions,
     StdConv2D,
     TransformerBlock,
+    poolings,
 )
 from keras_vit.layers.base import prefix_tokens
 from keras_vit.layers.residual_unit import ResidualUnit

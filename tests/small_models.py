@@ -105,9 +105,9 @@ def seen_by(monkeypatch):
     """A list that grows by whether each block called computes one token alone."""
     seen, encode = [], TransformerBlock._encode
 
-    def watched(block, tokens, training, class_token_only, turns, offsets):
+    def watched(block, tokens, training, class_token_only, grid_positions):
         seen.append(class_token_only)
-        return encode(block, tokens, training, class_token_only, turns, offsets)
+        return encode(block, tokens, training, class_token_only, grid_positions)
 
     monkeypatch.setattr(TransformerBlock, "_encode", watched)
     return seen

@@ -1,7 +1,6 @@
 """The layers a Vision Transformer is made of."""
 
 from keras_vit.layers.attention import SelfAttention
-from keras_vit.layers.attention_positions import RelativePositionEmbedding
 from keras_vit.layers.class_token import (
     ClassToken,
     ClassTokenAndPatchPooling,
@@ -20,6 +19,7 @@ from keras_vit.layers.patch_encoder import PatchEncoder
 from keras_vit.layers.patch_grid import PatchGrid
 from keras_vit.layers.patch_map import PatchMap
 from keras_vit.layers.position_embedding import AddPositionEmbs, AddPositionEmbs2D
+from keras_vit.layers.positions import RelativePositionEmbedding
 from keras_vit.layers.relative_position import PatchOffsets, RelativePositionBias
 from keras_vit.layers.residual_unit import PreActivationUnit, ResidualUnit
 from keras_vit.layers.rotation import RotaryPositions

@@ -5,10 +5,10 @@ import math
 import keras
 from keras import ops
 
-from keras_vit.layers.attention_positions import AttentionPositions
 from keras_vit.layers.base import Layer
 from keras_vit.layers.initial_values import initializer
 from keras_vit.layers.patch_grid import at_grid, namespace_of
+from keras_vit.layers.positions import AttentionPositions
 from zoo.network import pair
 from zoo.position_embedding import (
     GEOMETRIC,

@@ -6,8 +6,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.layers.attention_positions import AttentionPositions
 from keras_vit.layers.patch_grid import at_grid, namespace_of
+from keras_vit.layers.positions import AttentionPositions
 from zoo.network import ROTARY_BASES, pair
 
 # kind -> (the angles of columns come before those of rows, neighbouring numbers are

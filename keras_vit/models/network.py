@@ -4,7 +4,8 @@ import dataclasses
 
 import keras
 
-from keras_vit import layers, poolings
+from keras_vit import layers
+from keras_vit.layers import poolings
 from keras_vit.layers.residual_unit import group_norm
 from keras_vit.models.arguments import head_dtype, images_input
 from keras_vit.models.base import Description, Model

@@ -8,12 +8,12 @@ import keras
 import zoo
 from keras_vit import architectures
 from keras_vit.layers import initial_values
+from keras_vit.layers.poolings import POOLINGS
 from keras_vit.models import arguments
 from keras_vit.models.arguments import ANY_SIZE
 from keras_vit.models.base import Model
 from keras_vit.models.network import build
 from keras_vit.models.resizing import at_image_size
-from keras_vit.poolings import POOLINGS
 from keras_vit.weights.loading import CheckpointFiles, assign, read_weights
 from zoo.catalog.similar import similar_variants
 from zoo.head import ONE_CLASS, Head

@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 
 import zoo
-from keras_vit.poolings import POOLINGS
+from keras_vit.layers.poolings import POOLINGS
 from keras_vit.structure import kind_of_pooling
 from keras_vit.weights.model_arrays import (
     PLACES,

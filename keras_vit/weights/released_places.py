@@ -15,7 +15,7 @@ from keras_vit.layers import (
     RotaryPositions,
     StochasticDepth,
 )
-from keras_vit.poolings import layer_classes
+from keras_vit.layers.poolings import layer_classes
 from keras_vit.weights.quantization import is_quantized
 
 _LISTED = 10

@@ -8,8 +8,8 @@ from harness import normal, numpy
 from keras import ops
 
 import keras_vit
-from keras_vit import explain, poolings
-from keras_vit.layers import PatchPooling
+from keras_vit import explain
+from keras_vit.layers import PatchPooling, poolings
 from keras_vit.structure import kind_of_pooling, pooling_of
 
 
