@@ -12,6 +12,7 @@ from train.models import loaded_model
 from train.models.run_directory import RunDirectory
 from train.reports import markdown
 from train.reports.compute import multiply_adds
+from train.scoring import running
 from zoo.regular_files import expand_home
 
 _TEMPLATE = pathlib.Path(__file__).with_name("page.md.jinja")
@@ -61,7 +62,7 @@ def compare(runs, *, output, measure=False, batch_size=32, command=""):
         if measure:
             predictors[name] = keras_vit.Predictor(model, batch_size, engine="keras")
     with explaining_full_memory("lower --batch_size."):
-        rates = loaded_model.images_per_second(
+        rates = running.images_per_second(
             predictors, rounds=_ROUNDS, seconds=_ROUND_SECONDS
         )
     for row in rows:

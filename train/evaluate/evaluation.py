@@ -22,7 +22,7 @@ from train.reports.answers import answers_of
 from train.reports.classification import calibration, classification_summary
 from train.reports.ranked import joined, ranked
 from train.reports.report import write_report
-from train.scoring import evaluation_data
+from train.scoring import evaluation_data, running
 from zoo.head import softmax
 from zoo.preparation import asked_for
 
@@ -115,19 +115,19 @@ def evaluate(
         part, image_size=image_size, batch_size=batch_size, preparation=preparation
     ).map(lambda images, labels: (images, tf.gather(places, labels)))
     predictor = predictors.predictor(loaded.model, batch_size, engine, precision)
-    with explaining_full_memory(loaded_model.LESS_MEMORY):
+    with explaining_full_memory(running.LESS_MEMORY):
         # Compile first: it does not count towards the images per second.
-        predictor(loaded_model.random_images(predictor))
+        predictor(running.random_images(predictor))
     started = time.perf_counter()
     parts, losses = [], []
-    for labels, logits in loaded_model.predictions(predictor, batches, part):
+    for labels, logits in running.predictions(predictor, batches, part):
         parts.append(ranked(labels, softmax(logits), places))
         chances = np.take_along_axis(log_softmax(logits, axis=1), labels[:, None], 1)
         losses.append(-chances[:, 0])
     seconds = time.perf_counter() - started
     # "auto" may change while the model alone is timed.
     answered_by = predictor.engine
-    alone = loaded_model.images_per_second({"model": predictor})["model"]
+    alone = running.images_per_second({"model": predictor})["model"]
 
     answered = joined(parts)
     results = {

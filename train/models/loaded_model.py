@@ -1,14 +1,11 @@
-"""Loads a model by directory, file or name; its outputs for a data set, its speed."""
+"""Loads a model by directory, file or name."""
 
 import dataclasses
-import functools
 import os
 import pathlib
 import re
-import timeit
 
 import keras
-import numpy as np
 
 import keras_vit
 from keras_vit import architectures
@@ -25,17 +22,13 @@ from keras_vit.structure import (
     set_bits,
 )
 from keras_vit.weights.loading import read_weights
-from train.common.errors import RunError, explaining_full_memory
-from train.common.progress import progress_bar
+from train.common.errors import RunError
 from train.models.finding import find
 from train.models.keras_files import load_model
 from train.models.run_directory import RunDirectory
 from zoo.catalog.locate import published
 from zoo.network import pair
 from zoo.regular_files import expand_home
-
-# The remedy where the memory is full.
-LESS_MEMORY = "lower --batch_size or --image_size."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,72 +87,6 @@ def load_found(found, *, image_size=None, features=False):
         return _of_keras_file(found.keras_file, name, config, image_size, features)
     except (ValueError, OSError, KeyError) as error:
         raise RunError(f"The model {found.source} cannot be used: {error}") from error
-
-
-def predict(predictor, batches, split):
-    """Returns labels (examples,) and outputs (examples, ...) of a split, in its order.
-
-    The arguments are those of `predictions`.
-    """
-    found = zip(*predictions(predictor, batches, split), strict=True)
-    return tuple(map(np.concatenate, found))
-
-
-def predictions(predictor, batches, split):
-    """Yields labels (batch,) and outputs (batch, ...) of a split, in its order.
-
-    `batches` is a `tf.data.Dataset` of the split's (images, labels). Outputs that are
-    not finite are not yielded, nor what follows: a `RunError` at the end counts them.
-    """
-    from train.data import pipeline  # TensorFlow, which `load` does not need
-
-    broken = 0
-    shown = {"total": split.num_examples, "unit": "image", "desc": "images"}
-    with (
-        progress_bar(first="reading and compiling", **shown) as bar,
-        explaining_full_memory(LESS_MEMORY),
-    ):
-        for images, labels in pipeline.explained(batches, split):
-            outputs = predictor(images)
-            finite = np.isfinite(outputs.reshape(len(outputs), -1)).all(axis=1)
-            broken += np.sum(~finite)
-            if not broken:
-                yield labels.numpy(), outputs
-            bar.update(len(outputs))
-    if broken:
-        raise RunError(
-            f"The model's outputs for {broken:,} of {split.num_examples:,} images "
-            "are not finite: it has diverged in training, or its precision is too "
-            "small for it. Pass another model."
-        )
-
-
-def random_images(predictor):
-    """Returns a batch of random images in [-1, 1] for a predictor."""
-    shape = (predictor.batch_size, *predictor.model.input_shape[1:])
-    return np.random.default_rng(0).uniform(-1, 1, shape).astype("float32")
-
-
-def images_per_second(predictors, *, rounds=1, seconds=1.0):
-    """Returns the images per second of each predictor, by its median batch.
-
-    Both are dicts by name. The predictors take turns of at least so many seconds, so
-    that other load of the machine affects all of them. Each is compiled before.
-    """
-    times, steps = {name: [] for name in predictors}, {}
-    for name, predictor in predictors.items():
-        steps[name] = functools.partial(predictor, random_images(predictor))
-        steps[name]()
-    for _ in range(rounds):
-        for name, step in steps.items():
-            turn = []
-            while len(turn) < 3 or sum(turn) < seconds:
-                turn.append(timeit.timeit(step, number=1))
-            times[name] += turn
-    return {
-        name: predictor.batch_size / float(np.median(times[name]))
-        for name, predictor in predictors.items()
-    }
 
 
 def image_shape_of(loaded, channels=(3,)):

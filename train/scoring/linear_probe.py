@@ -13,6 +13,7 @@ from train.data.registry import short_name
 from train.data.sources.splits import pick
 from train.models import finding, loaded_model
 from train.reports import markdown
+from train.scoring import running
 from train.scoring.evaluation_data import report_folder
 
 L2 = 2.0**10
@@ -179,16 +180,17 @@ def features_of(predictor, split):
     """Returns labels and features of a split, prepared as `preparation_for` says."""
     size = predictor.model.input_shape[1:3]
     preparation = preparation_for(predictor.model)
-    settings = {"batch_size": predictor.batch_size}
-    if preparation != RELEASED:
-        settings["preparation"] = preparation
-        batches = pipeline.evaluation_batches(split, image_size=size, **settings)
-        return loaded_model.predict(predictor, batches, split)
-    bigger = tuple(round(side * 8 / 7) for side in size)
-    batches = pipeline.evaluation_batches(split, image_size=bigger, **settings)
-    crop = tf.image.resize_with_crop_or_pad
-    batches = batches.map(lambda images, labels: (crop(images, *size), labels))
-    return loaded_model.predict(predictor, batches, split)
+    settings = {"image_size": size, "preparation": preparation}
+    if preparation == RELEASED:
+        settings = {"image_size": tuple(round(side * 8 / 7) for side in size)}
+    batches = pipeline.evaluation_batches(
+        split, batch_size=predictor.batch_size, **settings
+    )
+    if preparation == RELEASED:
+        crop = tf.image.resize_with_crop_or_pad
+        batches = batches.map(lambda images, labels: (crop(images, *size), labels))
+    found = zip(*running.predictions(predictor, batches, split), strict=True)
+    return tuple(map(np.concatenate, found))
 
 
 def table(results):

@@ -28,7 +28,7 @@ from train.models import loaded_model
 from train.models.classes import match_classes
 from train.models.run_directory import RunDirectory
 from train.run import training
-from train.scoring import evaluation_data
+from train.scoring import evaluation_data, running
 from zoo.catalog import registry
 
 tf = pytest.importorskip("tensorflow")
@@ -130,7 +130,7 @@ def test_a_model_that_diverged_is_named(number):
         return np.array([[0.0, 1.0], [number, 0.0], [1.0, 0.0]], "float32")
 
     with pytest.raises(RunError, match="1 of 3 images are not finite: it has diverged"):
-        loaded_model.predict(predictor, batches, split)
+        list(running.predictions(predictor, batches, split))
 
 
 def test_files_need_no_registry(goldens, tmp_path, monkeypatch):
