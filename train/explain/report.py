@@ -55,12 +55,7 @@ def explain(
         >>> explain("runs/digits", ["photos"], "report")  # doctest: +SKIP
     """
     out = expand_home(out)
-    files.check_replaceable(out, NUMBERS, lambda earlier: earlier["files"], "report")
-    if not overwrite and out.exists() and any(out.iterdir()):
-        raise RunError(
-            f"{out} holds an earlier report: pass --overwrite to replace it, or "
-            "another --out."
-        )
+    _check_folder(out, overwrite)
     photos = Photos(images, without=out)
     if photos.ignored:
         print(
@@ -147,6 +142,16 @@ def explain(
         results["files"] = sorted({*files.file_names(folder), NUMBERS})
         files.write_json(folder / NUMBERS, results, "--out")
     return results
+
+
+def _check_folder(out, overwrite):
+    """Refuses a folder that holds something else, or a report unless it may go."""
+    files.check_replaceable(out, NUMBERS, lambda earlier: earlier["files"], "report")
+    if not overwrite and out.exists() and any(out.iterdir()):
+        raise RunError(
+            f"{out} holds an earlier report: pass --overwrite to replace it, or "
+            "another --out."
+        )
 
 
 def _sizes(model):

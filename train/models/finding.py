@@ -44,32 +44,7 @@ def find(source, exports=False):
         True
     """
     try:
-        path = expand_home(source, "the model")
-        card = named(source) if isinstance(source, str) else None
-        run = RunDirectory(source)
-        held = run.models()
-        # No folder shadows the name of a card.
-        if held.run and not held.card and card is None:
-            run.require(run.model)
-            return FoundModel(source, run.model, run)
-        if path.suffix == ".keras" and "://" not in str(source):
-            if not path.exists():
-                raise RunError(
-                    f"The model {source} cannot be used: there is no such file: "
-                    f"{missing_remedy(path)}"
-                )
-            return FoundModel(source, path)
-        if card is None:
-            export = exported_model.find(source)
-            if export is not None and exports:
-                return FoundModel(source, export=export)
-            if export is not None:
-                raise RunError(
-                    f"{export} is an exported file, which keras-vit predict alone "
-                    "takes: pass the model that it was exported from."
-                )
-        check(source)
-        return FoundModel(source)
+        return _found(source, exports)
     except RunError:
         raise
     except PrintableError as error:
@@ -83,6 +58,34 @@ def find(source, exports=False):
         raise RunError(
             f"The model {source} cannot be used ({reason}): {remedy}"
         ) from error
+
+
+def _found(source, exports):
+    path = expand_home(source, "the model")
+    card = named(source) if isinstance(source, str) else None
+    run = RunDirectory(source)
+    held = run.models()
+    # No folder shadows the name of a card.
+    if held.run and not held.card and card is None:
+        run.require(run.model)
+        return FoundModel(source, run.model, run)
+    if path.suffix == ".keras" and "://" not in str(source):
+        if not path.exists():
+            raise RunError(
+                f"The model {source} cannot be used: there is no such file: "
+                f"{missing_remedy(path)}"
+            )
+        return FoundModel(source, path)
+    export = exported_model.find(source) if card is None else None
+    if export is not None and exports:
+        return FoundModel(source, export=export)
+    if export is not None:
+        raise RunError(
+            f"{export} is an exported file, which keras-vit predict alone takes: pass "
+            "the model that it was exported from."
+        )
+    check(source)
+    return FoundModel(source)
 
 
 def bits_of(source, own, given=None):

@@ -82,27 +82,13 @@ def _checked(path):
 
 
 def _read(archive, size):
-    members = archive.infolist()
-    names = [member.filename for member in members]
-    if _CONFIG not in names or not _WEIGHTS & set(names):
+    names = {*archive.namelist()}
+    if _CONFIG not in names or not _WEIGHTS & names:
         raise RunError(
             "it is a zip archive, but not of a model that Keras saved: it has no "
             f"{_CONFIG} or no {_H5}."
         )
-    if len(set(names)) < len(names):
-        raise ValueError("two of its members have one name")
-    unpacked = sum(member.file_size for member in members)
-    if unpacked > limits.UNPACKED_RATIO * size:
-        raise ValueError(f"{size} bytes hold {unpacked}")
-    for member in members:
-        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise ValueError(f"compression {member.compress_type}")
-    if len(members) > limits.ZIP_MEMBERS:
-        raise ValueError(f"it has {len(members)} members")
-    if archive.getinfo(_CONFIG).file_size > limits.KERAS_CONFIG_BYTES:
-        raise ValueError(f"{_CONFIG} has over {limits.KERAS_CONFIG_BYTES} bytes")
-    if damaged := archive.testzip():
-        raise ValueError(f"another CRC-32 of {damaged!a}")
+    _check_members(archive, size)
     config = json.loads(archive.read(_CONFIG))
     if not isinstance(config, dict) or "class_name" not in config:
         raise ValueError(f"{_CONFIG} names no class")
@@ -120,6 +106,25 @@ def _read(archive, size):
     except (KeyError, ValueError, TypeError):
         version = "of an unknown version"
     return config, version
+
+
+def _check_members(archive, size):
+    """Refuses an archive of `size` bytes that is damaged, or larger than it looks."""
+    members = archive.infolist()
+    if len({member.filename for member in members}) < len(members):
+        raise ValueError("two of its members have one name")
+    unpacked = sum(member.file_size for member in members)
+    if unpacked > limits.UNPACKED_RATIO * size:
+        raise ValueError(f"{size} bytes hold {unpacked}")
+    for member in members:
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ValueError(f"compression {member.compress_type}")
+    if len(members) > limits.ZIP_MEMBERS:
+        raise ValueError(f"it has {len(members)} members")
+    if archive.getinfo(_CONFIG).file_size > limits.KERAS_CONFIG_BYTES:
+        raise ValueError(f"{_CONFIG} has over {limits.KERAS_CONFIG_BYTES} bytes")
+    if damaged := archive.testzip():
+        raise ValueError(f"another CRC-32 of {damaged!a}")
 
 
 def _check_arrays(content):

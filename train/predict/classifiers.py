@@ -99,19 +99,7 @@ def load(
 def _of_export(path, image_size, batch_size, with_features, trust):
     model = exported_model.load(path, trust=trust)
     if image_size is not None:
-        if model.size_step is None:
-            raise RunError(
-                f"The model {path} is exported for images of one size: leave "
-                "--image_size out, or export it again with --image_size or --any_size."
-            )
-        if any(image_size % step for step in model.size_step):
-            height, width = model.size_step
-            raise RunError(
-                f"The model {path} takes images whose sides are multiples of {height} "
-                f"and {width}, got --image_size={image_size}: pass such a size."
-            )
-        shape = (image_size, image_size, model.image_shape[2])
-        model = dataclasses.replace(model, image_shape=shape)
+        model = _at_image_size(model, path, image_size)
     is_features = model.output == "features"
     features = model.run if is_features else model.features
     if with_features and features is None:
@@ -150,6 +138,23 @@ def _of_export(path, image_size, batch_size, with_features, trust):
         digest=lambda: exported_model.digest_of(path),
         bits=model.bits,
     )
+
+
+def _at_image_size(model, path, image_size):
+    """Returns an exported model for any size with that of its images."""
+    if model.size_step is None:
+        raise RunError(
+            f"The model {path} is exported for images of one size: leave --image_size "
+            "out, or export it again with --image_size or --any_size."
+        )
+    if any(image_size % step for step in model.size_step):
+        height, width = model.size_step
+        raise RunError(
+            f"The model {path} takes images whose sides are multiples of {height} and "
+            f"{width}, got --image_size={image_size}: pass such a size."
+        )
+    shape = (image_size, image_size, model.image_shape[2])
+    return dataclasses.replace(model, image_shape=shape)
 
 
 def _length(features, model):

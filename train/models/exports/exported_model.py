@@ -58,19 +58,25 @@ def find(source):
         raise RunError(str(two_kinds(path, held.weights, held.exports[0])))
     if held.weights:
         return None
-    found = [path / name for name in held.exports]
+    found = [path / name for name in held.exports] + _newest_versions(path)
+    if len(found) > 1:
+        names = named(sorted(one.relative_to(path).as_posix() for one in found))
+        raise RunError(f"{path} has several exports, {names}: give one of them.")
+    return _program(found[0]) if found else None
+
+
+def _newest_versions(path):
+    """Returns the folders that TensorFlow Serving would load of a folder's models."""
+    found = []
     for folder in (path, path / "saved_model"):
-        # TensorFlow Serving loads the folder with the highest number.
+        # It takes the highest number.
         versions = [
             one.parent
             for one in folder.glob(f"*/{SAVED_MODEL}")
             if one.parent.name.isdecimal()
         ]
         found += sorted(versions, key=lambda version: int(version.name))[-1:]
-    if len(found) > 1:
-        names = named(sorted(one.relative_to(path).as_posix() for one in found))
-        raise RunError(f"{path} has several exports, {names}: give one of them.")
-    return _program(found[0]) if found else None
+    return found
 
 
 def _program(path):
