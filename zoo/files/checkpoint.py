@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 import math
 import os
 import pathlib
@@ -474,7 +475,7 @@ def write(
             stored[name] = stored[name].reshape(1, 1, 1, -1)
     else:
         try:
-            stored, files = foreign.written(naming, checkpoint)
+            stored, files = foreign.LIBRARIES[naming].written(checkpoint)
         except ValueError as error:
             raise CheckpointError(f"Cannot write {path}: {error}.") from error
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".checkpoint-") as folder:
@@ -496,8 +497,8 @@ def write(
                 head=checkpoint.head,
             )
             safetensors.write(part, stored, description.to_metadata(stated))
-        for name, text in files.items():
-            pathlib.Path(folder, name).write_text(text)
+        for name, table in files.items():
+            pathlib.Path(folder, name).write_text(json.dumps(table, indent=2))
         # The arrays last: what they say of themselves goes before the settings.
         for name in (*files, path.name):
             os.replace(os.path.join(folder, name), path.with_name(name))
@@ -565,5 +566,5 @@ def _whole(path, arrays, grid_size, semantics, pooling, head):
 
 
 def _refuse(path, problems, library=None):
-    naming = "the released names" if library is None else f"the names of {library}"
+    naming = "the released names" if library is None else f"the names of {library.name}"
     refuse(path, f"a checkpoint of a Vision Transformer under {naming}", problems)

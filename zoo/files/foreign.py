@@ -1,7 +1,6 @@
 """Checkpoints of timm, transformers and keras-hub, read and written."""
 
 import dataclasses
-import json
 import pathlib
 import re
 
@@ -12,45 +11,40 @@ from zoo.files import description, keras_hub, names, original, timm, transformer
 from zoo.files.archive import CheckpointError
 from zoo.files.comparison import BIASES, Shown
 from zoo.files.description import Description
+from zoo.files.library import Library
 from zoo.network import VARIANTS
 from zoo.released_names import POSITION_EMBEDDING
 from zoo.text import brief
 
 LIBRARIES = {
-    library.COLUMN: library for library in (original, transformers, timm, keras_hub)
+    library.name: library
+    for library in (
+        original.Original(),
+        transformers.Transformers(),
+        timm.Timm(),
+        keras_hub.KerasHub(),
+    )
 }
-WRITTEN = ("timm", "transformers")
+WRITTEN = tuple(name for name, library in LIBRARIES.items() if library.is_written)
 _PAPERS_HEADS = {
     (row.hidden_size, row.num_layers, row.mlp_dim): row.num_heads
     for row in VARIANTS.values()
 }
-_WITHOUT_BIAS = (
-    tuple(released_names.EMBEDDING_ARRAYS),
-    tuple(released_names.HEAD_ARRAYS),
-)
 _KERNEL, _ = released_names.EMBEDDING_ARRAYS
 # The files that are read beside the one with the arrays.
 BESIDE = tuple(
-    dict.fromkeys(name for library in LIBRARIES.values() for name in library.BESIDE)
+    dict.fromkeys(name for library in LIBRARIES.values() for name in library.beside)
 )
 
 
-def recognise(file) -> str | None:
+def recognise(file) -> Library | None:
     """Returns the library that names arrays so, None for the released dialects."""
-    keys = file.keys
-    beside = pathlib.Path(file.path).parent / transformers.BESIDE[0]
+    keys, folder = file.keys, pathlib.Path(file.path).parent
     # Of PyTorch's libraries settings name the network, whatever arrays it has.
     if not (description.METADATA_KEY in file.metadata or any("/" in k for k in keys)):
-        _check_known(beside)
-    if original.is_named_so(keys):
-        # Those of DINO are of a class of transformers as well.
-        of_clip = original.kind(keys) == "clip"
-        if of_clip or "model_type" not in description.read_json(beside):
-            return original.COLUMN
-    for name, library in LIBRARIES.items():
-        if library is not original and any(map(library.KEYS.search, keys)):
-            return name
-    return None
+        _check_known(folder / timm.CONFIG)
+    found = (one for one in LIBRARIES.values() if one.recognises(keys, folder))
+    return next(found, None)
 
 
 def _check_known(file):
@@ -62,28 +56,27 @@ def _check_known(file):
         transformers.of_type(file, config["model_type"])
 
 
-def read(file, library: str, num_heads: int | None = None):
+def read(file, library: Library, num_heads: int | None = None):
     """Reads an open file of another library; `num_heads` if the file does not state it.
 
     Returns {released name: array, read when it is used}, a `Description` of the rest,
     and a list of problems with the arrays.
     """
-    module = LIBRARIES[library]
-    holders = dict.fromkeys(file.keys, file)
-    if module is keras_hub and (beside := keras_hub.companion(file)) is not None:
-        holders |= dict.fromkeys(beside.keys, beside)
-    column = module.column(holders)
-    arrays, problems = _selected(holders, module)
+    holders = library.holders(file)
+    column = library.column(holders)
+    arrays, problems = _selected(holders, library)
     if not arrays:
         return {}, Description(), problems
-    arrays, biases = _unshared(arrays, module)
-    arrays, key_biases = module.joined(arrays)
+    arrays, biases = _unshared(arrays, library)
+    arrays, key_biases = library.joined(arrays)
     # The sizes but the heads, which settings are then compared with.
     parts, wrong = names.to_released(column, arrays, num_heads=1)
     _, bias = released_names.EMBEDDING_ARRAYS
-    if "norm_before_blocks/scale" in parts and bias in parts and module is not original:
+    if "norm_before_blocks/scale" in parts and bias in {*parts} & {
+        *library.without_biases
+    }:
         wrong.append(f"unknown {names.foreign_name(column, bias)}")
-    _complete(parts, key_biases, module)
+    _complete(parts, key_biases, library)
     shapes = {name: part.shape for name, part in parts.items()}
     # Before the settings say which biases there are, those of some blocks mean all.
     norm_missing = not released_names.ENCODER_NORM.keys() & shapes.keys()
@@ -101,7 +94,7 @@ def read(file, library: str, num_heads: int | None = None):
         biases=biases,
         flat_patches=kernel.ndim == 2,
     )
-    stated = _description(file, module, shown)
+    stated = _description(file, library, shown)
     if stated.config.final_norm is not False and not shown.facts["final_norm"]:
         _, missing = released_names.measure(shapes)
         return {}, stated, [_in_their_names(column, problem) for problem in missing]
@@ -113,62 +106,62 @@ def read(file, library: str, num_heads: int | None = None):
             if not name.startswith("attn_pool.")
         }
     said = stated.config.num_heads
-    heads = _num_heads(file, module, said, num_heads, shown.facts)
+    heads = said or num_heads or library.known_heads(shown) or _paper_heads(shown)
+    _check_heads(file, heads, by_file=bool(said), hidden_size=sizes["hidden_size"])
     parts, problems = names.to_released(column, arrays, heads, stated.pooling_heads)
-    _complete(parts, key_biases, module)
+    _complete(parts, key_biases, library)
     if not problems and shown.facts["class_token"] and POSITION_EMBEDDING in parts:
         problems = _ambiguous_positions(parts, stated)
     return parts, stated, problems
 
 
-def _selected(holders, module):
+def _selected(holders, library):
     """Returns {name in `names.TABLE`: array} of a model, and a list of problems."""
     problems = []
-    for pattern, reason in module.REASONS.items():
+    for pattern, reason in library.reasons.items():
         key = next(filter(re.compile(pattern).search, holders), None)
         if key is not None:
             problems.append(f"{reason} ({key})")
     if problems:
         return {}, problems  # reason enough for whatever else is odd
     arrays: dict[str, object] = {}
-    for key, name in module.select(holders).items():
+    for key, name in library.select(holders).items():
         if name in arrays:
             problems.append(f"two arrays for {name}, one is {key}")
         arrays[name] = holders[key].check(key)
     return arrays, problems
 
 
-def _num_heads(file, module, stated, given, facts):
-    """Returns the heads of each block: stated, given, or known by the sizes."""
-    hidden_size = facts["hidden_size"]
-    key = (hidden_size, facts["num_layers"], facts["mlp_dim"])
-    # keras-hub's arrays have an axis of heads.
-    known = facts["num_heads"] if module is keras_hub else _PAPERS_HEADS.get(key)
-    heads = stated or given or facts.get("relative_heads", known)
+def _paper_heads(shown):
+    """Returns the heads of the paper's network of these sizes, None without one."""
+    names = ("hidden_size", "num_layers", "mlp_dim")
+    return _PAPERS_HEADS.get(tuple(shown.facts[name] for name in names))
+
+
+def _check_heads(file, heads, by_file, hidden_size):
     if heads is None:
         raise CheckpointError(
             f"{file.path} does not state its number of attention heads: pass "
             "num_heads=N, or keep the config.json beside the file."
         )
     if heads < 1 or hidden_size % heads:
-        source = "its header or settings say" if stated else "num_heads says"
+        source = "its header or settings say" if by_file else "num_heads says"
         raise CheckpointError(
             f"{file.path} has arrays of hidden size {hidden_size}, which is not a "
             f"multiple of the {brief(heads)} attention heads that {source}: correct "
             "that."
         )
-    return heads
 
 
-def _unshared(arrays, module):
+def _unshared(arrays, library):
     """Returns arrays with biases of offsets that all blocks share in each of them.
 
     So BEiT's `run_class_finetuning.py` fine-tunes what was pre-trained with them. A
     block that has its own too adds both. Returns the kind of `BIASES`, too.
     """
-    if module.SHARED_BIASES is None:
+    if library.shared_biases is None:
         return arrays, BIASES[False, False]
-    shared, own = module.SHARED_BIASES
+    shared, own = library.shared_biases
     before, after = own.split("{}")
     is_own = any(key.startswith(before) and key.endswith(after) for key in arrays)
     biases = BIASES[is_own, shared in arrays]
@@ -191,16 +184,16 @@ def _in_each_block(arrays, shared, table):
     return arrays
 
 
-def _description(file, module, shown):
+def _description(file, library, shown):
     folder = pathlib.Path(file.path).parent
     try:
         stated = description.from_metadata(file.metadata, file.path)
         if stated is None:
-            return module.describe(folder, shown)
-        if module.COLUMN not in WRITTEN:
+            return library.describe(folder, shown)
+        if not library.is_written:
             return stated
         # Names can be corrected by hand, and then those of the header are old.
-        said = module.head_of(folder, shown)
+        said = library.head_of(folder, shown)
         said = {name: value for name, value in vars(said).items() if value is not None}
         return stated._replace(head=dataclasses.replace(stated.head, **said))
     except CheckpointError:
@@ -221,7 +214,7 @@ def _in_their_names(library, problem):
     return f"{problem}, from {theirs}" if theirs else problem
 
 
-def _complete(parts, key_biases, module):
+def _complete(parts, key_biases, library):
     """Gives CLIP's patch embedding and projection zeros for biases, in place.
 
     timm has one of the projection.
@@ -237,7 +230,8 @@ def _complete(parts, key_biases, module):
         del parts[released_names.REGISTERS]
     if "norm_before_blocks/scale" not in parts:
         return
-    for kernel, bias in _WITHOUT_BIAS[: 1 if module is timm else None]:
+    for bias in library.without_biases:
+        kernel = bias.replace("bias", "kernel")
         if kernel in parts and bias not in parts:
             parts[bias] = np.zeros(parts[kernel].shape[-1:], np.float32)
 
@@ -253,21 +247,3 @@ def _ambiguous_positions(parts, stated):
             "another grid with it: keep the settings that state it beside the file"
         ]
     return []
-
-
-def written(library: str, checkpoint) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Returns a checkpoint's arrays by their keys, and the files of settings."""
-    module = LIBRARIES[library]
-    settings = module.settings(checkpoint)
-    files = {name: json.dumps(table, indent=2) for name, table in settings.items()}
-    released = dict(checkpoint.arrays)
-    for bias in module.without_biases(checkpoint):
-        if bias in released and released.pop(bias).any():
-            raise ValueError(
-                f"{library}'s networks with a norm before their blocks have no {bias}, "
-                "which a model for images in [-1, 1] needs"
-            )
-    column = module.column_of(checkpoint)
-    heads = checkpoint.num_heads, checkpoint.pooling_heads
-    arrays = names.from_released(column, released, *heads)
-    return module.file_names(arrays, checkpoint), files

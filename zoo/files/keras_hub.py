@@ -8,6 +8,7 @@ from zoo.files.archive import CheckpointError
 from zoo.files.comparison import Shown
 from zoo.files.description import Description
 from zoo.files.h5 import H5
+from zoo.files.library import Library
 from zoo.head import Head
 from zoo.network import ViTConfig
 from zoo.preparation import Preparation
@@ -60,10 +61,6 @@ _OTHERS = dict.fromkeys(
      "trainable", "config_file"),
     fields.Field("of sizes, boxes, axes, layers and files"),
 )  # fmt: skip
-BESIDE = (_CONFIG, *_CONVERTERS, _TASK, _TASK_WEIGHTS)
-KEYS = re.compile("layers/vi_t_patching_and_embedding/")
-REASONS: dict[str, str] = {}
-SHARED_BIASES = None
 _BACKBONE = re.compile(r"(?:.*/)?(layers/vi_t_(?:patching_and_embedding|encoder)/.*)")
 _BLOCK = re.compile(r"(?<=/vi_t_encoder_block)(?:_([0-9]+))?(?=/)")
 # Of training, where the model was compiled or has dropout.
@@ -71,75 +68,6 @@ _TRAINING = re.compile(r"(.*/)?(optimizer|seed_generator|metrics|loss_tracker)/"
 _PRIVATE = re.compile(r"(?<=/mha/)_(?=\w+_dense/)")
 # The last dense layer is the head; one before it is the intermediate one.
 _DENSE = re.compile(r"(?:.*/)?layers/dense(_1)?/vars/([01])")
-
-
-def column(keys) -> str:
-    """Returns the column of `names.TABLE` that has the names of `select`."""
-    return COLUMN
-
-
-def joined(arrays: dict) -> tuple[dict, bool]:
-    """Returns the arrays, and whether keys have biases where queries do."""
-    return arrays, True
-
-
-def companion(file) -> H5 | None:
-    """Opens the file of a preset's head, beside that of its backbone, or None."""
-    path = pathlib.Path(file.path)
-    task = path.with_name(_TASK_WEIGHTS)
-    return H5(task) if path.name != _TASK_WEIGHTS and task.exists() else None
-
-
-def select(keys) -> dict[str, str]:
-    """Returns {key: name in `names.TABLE`} of the model's arrays."""
-    keys = [key for key in keys if not _TRAINING.match(key)]
-    dense = {key: match for key in keys if (match := _DENSE.fullmatch(key))}
-    two = any(match[1] for match in dense.values())
-    chosen = {}
-    for key in keys:
-        name = _BACKBONE.sub(r"\1", key)
-        name = _BLOCK.sub(lambda match: f"_{match[1] or 0}", name)
-        chosen[key] = _PRIVATE.sub("", name)
-    for key, match in dense.items():
-        layer = "output_dense" if match[1] or not two else "intermediate_layer"
-        chosen[key] = f"{layer}/vars/{match[2]}"
-    return chosen
-
-
-def describe(folder: pathlib.Path, shown: Shown) -> Description:
-    """Returns what a preset's settings say, keras-hub's defaults elsewhere."""
-    file = folder / _CONFIG
-    config = _settings(file)
-    if "class_name" in config:
-        if config["class_name"] not in ("ViTBackbone", "ViTImageClassifier"):
-            raise CheckpointError(
-                f"{file} describes a {config['class_name']}: only ViTBackbone and "
-                "ViTImageClassifier are read."
-            )
-        config = _inside(file, config, "config")
-        config = _inside(file, config, "backbone", "config") or config
-    else:
-        config = {}
-    shown.check_sizes(file, config, _SIZES)
-    task = _inside(folder / _TASK, _settings(folder / _TASK), "config")
-    pooled = task.get("pooling", "token")
-    if shown.classes is not None:
-        stated = {"class_token": pooled == "token"}
-        shown.check(folder / _TASK, f"a head of pooling {brief(pooled)}", stated)
-    converter_file, converter = _converter(folder)
-    mean, std = _inputs(converter_file, converter)
-    epsilon = config.get("layer_norm_epsilon", DEFAULTS.layer_norm_epsilon)
-    network = ViTConfig.released(
-        activation=DEFAULTS.activation,
-        layer_norm_epsilon=epsilon,
-        input_mean=mean,
-        input_std=std,
-    )
-    height, width, _ = config.get("image_shape") or (None, None, None)
-    shape = height and (height, width)
-    grid = description.grid_of(shape, config.get("patch_size"))
-    head = Head(preparation=_preparation(converter_file, converter))
-    return Description(network, grid, head=head)
 
 
 def _converter(folder):
@@ -223,3 +151,72 @@ def _inside(file, settings, *names):
         settings = settings.get(name) or {}
         fields.check_types(file, settings, _TYPES)
     return settings
+
+
+class KerasHub(Library):
+    """keras-hub's `ViTBackbone` and `ViTImageClassifier`."""
+
+    name = COLUMN
+    beside = (_CONFIG, *_CONVERTERS, _TASK, _TASK_WEIGHTS)
+    keys = re.compile("layers/vi_t_patching_and_embedding/")
+
+    def holders(self, file) -> dict[str, object]:
+        """Returns {key: open file}; a preset has its head in a file beside."""
+        path = pathlib.Path(file.path)
+        task = path.with_name(_TASK_WEIGHTS)
+        files = [file]
+        if path.name != _TASK_WEIGHTS and task.exists():
+            files.append(H5(task))
+        return {key: one for one in files for key in one.keys}
+
+    def known_heads(self, shown: Shown) -> int:
+        """Returns the heads, of which its arrays have an axis."""
+        return shown.sizes["num_heads"]
+
+    def select(self, keys) -> dict[str, str]:
+        keys = [key for key in keys if not _TRAINING.match(key)]
+        dense = {key: match for key in keys if (match := _DENSE.fullmatch(key))}
+        two = any(match[1] for match in dense.values())
+        chosen = {}
+        for key in keys:
+            name = _BACKBONE.sub(r"\1", key)
+            name = _BLOCK.sub(lambda match: f"_{match[1] or 0}", name)
+            chosen[key] = _PRIVATE.sub("", name)
+        for key, match in dense.items():
+            layer = "output_dense" if match[1] or not two else "intermediate_layer"
+            chosen[key] = f"{layer}/vars/{match[2]}"
+        return chosen
+
+    def describe(self, folder: pathlib.Path, shown: Shown) -> Description:
+        file = folder / _CONFIG
+        config = _settings(file)
+        if "class_name" in config:
+            if config["class_name"] not in ("ViTBackbone", "ViTImageClassifier"):
+                raise CheckpointError(
+                    f"{file} describes a {config['class_name']}: only ViTBackbone and "
+                    "ViTImageClassifier are read."
+                )
+            config = _inside(file, config, "config")
+            config = _inside(file, config, "backbone", "config") or config
+        else:
+            config = {}
+        shown.check_sizes(file, config, _SIZES)
+        task = _inside(folder / _TASK, _settings(folder / _TASK), "config")
+        pooled = task.get("pooling", "token")
+        if shown.classes is not None:
+            stated = {"class_token": pooled == "token"}
+            shown.check(folder / _TASK, f"a head of pooling {brief(pooled)}", stated)
+        converter_file, converter = _converter(folder)
+        mean, std = _inputs(converter_file, converter)
+        epsilon = config.get("layer_norm_epsilon", DEFAULTS.layer_norm_epsilon)
+        network = ViTConfig.released(
+            activation=DEFAULTS.activation,
+            layer_norm_epsilon=epsilon,
+            input_mean=mean,
+            input_std=std,
+        )
+        height, width, _ = config.get("image_shape") or (None, None, None)
+        shape = height and (height, width)
+        grid = description.grid_of(shape, config.get("patch_size"))
+        head = Head(preparation=_preparation(converter_file, converter))
+        return Description(network, grid, head=head)

@@ -21,9 +21,6 @@ from zoo.text import brief
 
 COLUMN = "the authors' code"
 _CONFIG, _OPEN_CLIP = "config.json", "open_clip_config.json"
-BESIDE = (_CONFIG, _OPEN_CLIP)
-REASONS: dict[str, str] = {}
-SHARED_BIASES = None
 
 _CLIP = re.compile(r"^visual\.(transformer\.resblocks|trunk\.blocks)\.")
 _DINO = ("mask_token", "patch_embed.proj.weight")
@@ -130,96 +127,9 @@ _PREPROCESSING = {
 }
 
 
-def is_named_so(keys) -> bool:
-    """Returns whether these are names of the authors' own code."""
-    keys = set(keys)
-    return (
-        any(map(_CLIP.match, keys))
-        or keys.issuperset(_DINO)
-        or any(_CHUNK.match(key) for key in keys if ".attn." in key)
-    )
-
-
 def kind(keys) -> str:
     """Returns whose names these are: `"clip"` or `"dino"`."""
     return "clip" if any(map(_CLIP.match, keys)) else "dino"
-
-
-def column(keys) -> str:
-    """Returns the column of `names.TABLE` that has the names of `select`."""
-    return timm.COLUMN
-
-
-def select(keys) -> dict[str, str]:
-    """Returns {key: name in `names.TABLE`} of the model's arrays."""
-    names_of, chosen = kind(keys), {}
-    is_masked = "storage_tokens" in keys
-    for key in keys:
-        if _UNUSED[names_of].match(key):
-            continue
-        name = _CHUNK.sub("blocks.", key)
-        for theirs, ours in _RENAMED[names_of]:
-            name = name.replace(theirs, ours)
-        if is_masked and name.endswith(".attn.qkv.bias"):
-            name = name.removesuffix(".qkv.bias") + _MASKED
-        chosen[key] = name
-    names = timm.select(chosen.values())
-    return {key: names[name] for key, name in chosen.items()}
-
-
-def joined(arrays: dict) -> tuple[dict, bool]:
-    """Joins arrays as `timm.joined`, and gives CLIP the biases that it has not."""
-    found: dict[str, object] = {}
-    for name, array in arrays.items():
-        if name.endswith(_MASKED) and array.ndim == 1 and not array.shape[0] % 3:
-            # That of keys is masked.
-            query, _, value = np.split(np.asarray(array), 3)
-            stem = name.removesuffix(_MASKED)
-            found |= {f"{stem}.q_bias": query, f"{stem}.v_bias": value}
-        else:
-            found[name] = array
-    head, kernel = found.get("head.weight"), found.get("patch_embed.proj.weight")
-    if head is not None and "head.bias" not in found and head.ndim == 2:
-        found["head.weight"] = Rearranged(head, "inputs outputs -> outputs inputs")
-        found["head.bias"] = np.zeros(head.shape[1], np.float32)
-    if kernel is not None and "patch_embed.proj.bias" not in found:
-        found["patch_embed.proj.bias"] = np.zeros(kernel.shape[0], np.float32)
-    return timm.joined(found)
-
-
-def describe(folder: pathlib.Path, shown: Shown) -> Description:
-    """Returns what the settings or the name of a file say."""
-    file, beside = folder / _CONFIG, folder / _OPEN_CLIP
-    config = description.read_json(file)
-    names_of, name = kind(shown.keys), shown.stem
-    if "architecture" in config:
-        return _with_class_row(timm.described(file, config, shown))
-    if names_of == "clip" and beside.exists():
-        said = _of_open_clip(beside, description.read_json(beside), shown)
-        return timm.described(beside, said, shown)
-    for pattern, read in ((_DINOV2_FILE, _dinov2), (_DINOV3_FILE, _dinov3)):
-        if names_of == "dino" and (match := pattern.fullmatch(name)):
-            said, changes = read(match)
-            found = _with_class_row(timm.described(folder / name, said, shown))
-            config = dataclasses.replace(found.config, **changes)
-            return found._replace(config=config, pooling="token")
-    asked, example = {
-        "clip": (
-            "whether it computes quick GELU or GELU, and its heads: keep its "
-            f"{_OPEN_CLIP} beside it",
-            "vit_base_patch16_clip_quickgelu_224",
-        ),
-        "dino": (
-            "its heads, epsilon and what images it expects: keep the name that it was "
-            "published by (dinov2_vits14_pretrain)",
-            "vit_small_patch14_dinov2",
-        ),
-    }[names_of]
-    raise CheckpointError(
-        f"{folder / name} has the names of its authors' code, and nothing says "
-        f'{asked}, or write timm\'s name of its network, {{"architecture": '
-        f'"{example}"}}, into {file}.'
-    )
 
 
 def _with_class_row(found):
@@ -332,3 +242,93 @@ def _of_preprocessing(file, said):
         "crop_mode": _FITS[said["resize_mode"]],
         "interpolation": _INTERPOLATIONS[said["interpolation"]],
     }
+
+
+class Original(timm.Timm):
+    """The authors' own code, whose names and settings become timm's."""
+
+    name = COLUMN
+    beside = (_CONFIG, _OPEN_CLIP)
+    reasons: dict[str, str] = {}
+    shared_biases = None
+    without_biases = ()
+    is_written = False
+
+    def recognises(self, keys, folder: pathlib.Path) -> bool:
+        keys = set(keys)
+        if any(map(_CLIP.match, keys)):
+            return True
+        is_chunked = any(_CHUNK.match(key) for key in keys if ".attn." in key)
+        if not (is_chunked or keys.issuperset(_DINO)):
+            return False
+        # A class of transformers has those of DINO, too.
+        return "model_type" not in description.read_json(folder / _CONFIG)
+
+    def column(self, keys) -> str:
+        return timm.COLUMN
+
+    def select(self, keys) -> dict[str, str]:
+        names_of, chosen = kind(keys), {}
+        is_masked = "storage_tokens" in keys
+        for key in keys:
+            if _UNUSED[names_of].match(key):
+                continue
+            name = _CHUNK.sub("blocks.", key)
+            for theirs, ours in _RENAMED[names_of]:
+                name = name.replace(theirs, ours)
+            if is_masked and name.endswith(".attn.qkv.bias"):
+                name = name.removesuffix(".qkv.bias") + _MASKED
+            chosen[key] = name
+        names = super().select(chosen.values())
+        return {key: names[name] for key, name in chosen.items()}
+
+    def joined(self, arrays: dict) -> tuple[dict, bool]:
+        found: dict[str, object] = {}
+        for name, array in arrays.items():
+            if name.endswith(_MASKED) and array.ndim == 1 and not array.shape[0] % 3:
+                # That of keys is masked.
+                query, _, value = np.split(np.asarray(array), 3)
+                stem = name.removesuffix(_MASKED)
+                found |= {f"{stem}.q_bias": query, f"{stem}.v_bias": value}
+            else:
+                found[name] = array
+        head, kernel = found.get("head.weight"), found.get("patch_embed.proj.weight")
+        if head is not None and "head.bias" not in found and head.ndim == 2:
+            found["head.weight"] = Rearranged(head, "inputs outputs -> outputs inputs")
+            found["head.bias"] = np.zeros(head.shape[1], np.float32)
+        if kernel is not None and "patch_embed.proj.bias" not in found:
+            found["patch_embed.proj.bias"] = np.zeros(kernel.shape[0], np.float32)
+        return super().joined(found)
+
+    def describe(self, folder: pathlib.Path, shown: Shown) -> Description:
+        file, beside = folder / _CONFIG, folder / _OPEN_CLIP
+        config = description.read_json(file)
+        names_of, name = kind(shown.keys), shown.stem
+        if "architecture" in config:
+            return _with_class_row(timm.described(file, config, shown))
+        if names_of == "clip" and beside.exists():
+            said = _of_open_clip(beside, description.read_json(beside), shown)
+            return timm.described(beside, said, shown)
+        for pattern, read in ((_DINOV2_FILE, _dinov2), (_DINOV3_FILE, _dinov3)):
+            if names_of == "dino" and (match := pattern.fullmatch(name)):
+                said, changes = read(match)
+                found = _with_class_row(timm.described(folder / name, said, shown))
+                config = dataclasses.replace(found.config, **changes)
+                return found._replace(config=config, pooling="token")
+        asked, example = {
+            "clip": (
+                "whether it computes quick GELU or GELU, and its heads: keep its "
+                f"{_OPEN_CLIP} beside it",
+                "vit_base_patch16_clip_quickgelu_224",
+            ),
+            "dino": (
+                "its heads, epsilon and what images it expects: keep the name that it "
+                "was published by (dinov2_vits14_pretrain)",
+                "vit_small_patch14_dinov2",
+            ),
+        }[names_of]
+        raise CheckpointError(
+            f"{folder / name} has the names of its authors' code, and nothing says "
+            f'{asked}, or write timm\'s name of its network, {{"architecture": '
+            f'"{example}"}}, into {file}.'
+        )

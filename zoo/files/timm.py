@@ -15,6 +15,7 @@ from zoo.files.architectures import ARGUMENTS
 from zoo.files.archive import CheckpointError
 from zoo.files.comparison import BIASES, Shown
 from zoo.files.description import Description
+from zoo.files.library import EMBEDDING_BIAS, Library, arrays_of, first_alike
 from zoo.files.names import flat_patches
 from zoo.head import Head
 from zoo.network import ViTConfig, pair
@@ -24,26 +25,13 @@ from zoo.text import brief
 COLUMN = "timm"
 DEFAULTS = ViTConfig.released(activation="gelu", resnet_epsilons="timm")
 
-_CONFIG = "config.json"
-BESIDE = (_CONFIG,)
-# Biases of offsets that all blocks share, and where a block has its own.
-SHARED_BIASES = (
-    "rel_pos_bias.relative_position_bias_table",
-    "blocks.{}.attn.relative_position_bias_table",
-)
+CONFIG = "config.json"
 _STEM = "patch_embed.backbone.stem."
 _LONE_STEM = re.compile(r"patch_embed\.backbone\.(?=(conv|norm)\.)")
 # Those of WordNet, and of Open Images.
 _LABEL_ID = re.compile(r"n\d{8}|/[mgt]/\w+")
 # What transformers puts before the keys of timm's models that it wraps.
 _WRAPPER = "timm_model."
-KEYS = re.compile(r"^(timm_model\.)?(patch_embed\.|blocks\.[0-9]+\.(attn|mlp)\.)")
-REASONS = {
-    r"\.[qk]_norm\.": "it normalises queries and keys, which is not computed",
-    r"(^|\.)(shared_)?rel_pos\.|freqs": "its positions are not learned by addition "
-    "alone",
-    r"backbone\.(conv1|bn1|layer1)": "its ResNet is not the papers'",
-}
 _ACTIVATIONS = {
     None: "gelu",
     "gelu": "gelu",
@@ -95,55 +83,6 @@ _HYBRIDS = {
 }
 
 
-def column(keys) -> str:
-    """Returns the column of `names.TABLE` that has the names of `select`."""
-    return COLUMN
-
-
-def select(keys) -> dict[str, str]:
-    """Returns {key: name in `names.TABLE`} of the model's arrays."""
-    chosen = {}
-    for key in keys:
-        if key.endswith(".relative_position_index"):
-            continue  # of the grid alone
-        own = key.removeprefix(_WRAPPER)
-        name = _LONE_STEM.sub(_STEM, _NAFLEX.sub("", own))
-        if _NAFLEX.match(own) and name.startswith("proj."):
-            name = f"patch_embed.{name}"
-        for theirs, ours in _EVA.items():
-            name = name.replace(theirs, ours)
-        chosen[key] = name
-    return chosen
-
-
-def joined(arrays: dict) -> tuple[dict, bool]:
-    """Joins what timm's EVA has apart, queries, keys and values, gates and values.
-
-    Returns the arrays, and whether keys have biases where queries do.
-    """
-    found, key_biases = {}, True
-    for name, array in arrays.items():
-        behind = next(filter(name.endswith, _BEHIND), None)
-        if behind and _joins(arrays, name.removesuffix(behind), _BEHIND[behind]):
-            continue  # joined where the first of its parts is
-        first = next(filter(name.endswith, _APART), None)
-        if first is None:
-            found[name] = array
-            continue
-        stem, (whole, others) = name.removesuffix(first), _APART[first]
-        parts = [arrays.get(stem + other) for other in others]
-        is_bias = len(parts) == 3 and np.ndim(array) == 1
-        # Of keys there is no bias, and of others both or none.
-        if is_bias and parts[1] is None:
-            key_biases = False
-            parts[1] = np.zeros(array.shape, np.float32)
-        if stem + whole in arrays or not may_be_joined(parts):
-            found[name] = array  # which is unknown, as its others are
-            continue
-        found[stem + whole] = np.concatenate([np.asarray(part) for part in parts])
-    return found, key_biases
-
-
 def _joins(arrays, stem, first):
     whole, _ = _APART[first]
     return stem + first in arrays and stem + whole not in arrays
@@ -154,13 +93,6 @@ def may_be_joined(parts) -> bool:
     shapes = {None if part is None else part.shape[1:] for part in parts}
     lengths = {0 if part is None else part.ndim for part in parts}
     return len(shapes) == len(lengths) == 1 and shapes != {None} and lengths != {0}
-
-
-def describe(folder: pathlib.Path, shown: Shown) -> Description:
-    """Returns what the settings beside a file say, timm's defaults elsewhere."""
-    file = folder / _CONFIG
-    # timm's own default, whatever the architecture was published with.
-    return described(file, description.read_json(file), shown, "imagenet")
 
 
 def of_name(file: pathlib.Path, architecture: str) -> dict[str, object]:
@@ -376,16 +308,6 @@ def _inputs_of(config):
     return config if inside is None else inside
 
 
-def head_of(folder: pathlib.Path, shown: Shown) -> Head:
-    """Returns what settings beside a file say of its outputs: their names."""
-    file = folder / _CONFIG
-    config = description.read_json(file)
-    inputs = _inputs_of(config)
-    fields.check_types(file, config, _AT_THE_TOP)
-    fields.check_types(file, inputs, FIELDS["pretrained_cfg"])
-    return _head(file, config, inputs, shown.classes)
-
-
 def _head(file, config, inputs, classes):
     # transformers, which wraps timm's models, has settings of its own for them.
     labels = description.head_of_labels(file, config, classes)
@@ -448,9 +370,8 @@ def _class_of(named_as):
     return kind if kind in ("beit", "eva") else "vit"
 
 
-def settings(checkpoint) -> dict[str, dict]:
-    """Returns {name: table} of the files that `create_model("local-dir:...")` needs."""
-    architecture, arguments = _written_as(checkpoint)
+def _settings(checkpoint, architecture, arguments):
+    """Returns the settings that `create_model("local-dir:...")` reads."""
     config, stages = checkpoint.config, checkpoint.resnet_stages
     hidden_size, channels = checkpoint.hidden_size, checkpoint.channels
     image_size = list(checkpoint.image_size)
@@ -498,7 +419,7 @@ def settings(checkpoint) -> dict[str, dict]:
     }
     if checkpoint.class_names is not None:
         table["label_names"] = list(checkpoint.class_names)
-    return {_CONFIG: table}
+    return table
 
 
 def _evaluation(checkpoint):
@@ -513,7 +434,7 @@ def _evaluation(checkpoint):
 
 # The rule of resizing positions that FlexiViT was trained for.
 _FLEXIBLE = "bilinear_no_antialias"
-# The names that `settings` writes: the first whose network is a checkpoint's. One for
+# The names that are written: the first whose network is a checkpoint's. One for
 # all that arguments cannot say.
 _WRITTEN = (
     "deit_base_distilled_patch16_224",
@@ -540,23 +461,6 @@ _WRITTEN = (
     "beit3_base_patch16_224",
     "beit_base_patch16_224",
 )
-
-
-def _written_as(checkpoint):
-    """Returns the name of an architecture, and the arguments that it needs besides."""
-    if checkpoint.representation_size is not None:
-        raise ValueError("timm has no model with pre_logits: leave the arrays out")
-    is_hybrid = checkpoint.resnet_stages is not None
-    names = [_hybrid(checkpoint)] if is_hybrid else _WRITTEN
-    found = [_differences(name, checkpoint) for name in names]
-    for name, (arguments, wrong) in zip(names, found, strict=True):
-        if not wrong:
-            return name, arguments
-    fewest = min(range(len(names)), key=lambda place: len(found[place][1]))
-    wrong = ", ".join(found[fewest][1])
-    raise ValueError(
-        f"timm has no network like this: its nearest one, {names[fewest]}, has {wrong}"
-    )
 
 
 def _hybrid(checkpoint):
@@ -649,24 +553,13 @@ def _fixed(said):
     return fixed
 
 
-def without_biases(checkpoint) -> tuple[str, ...]:
-    """Returns the released biases that the library has not, which must be zeros."""
-    return ("embedding/bias",) if checkpoint.config.norm_before_blocks else ()
-
-
-def column_of(checkpoint) -> str:
-    """Returns the column of `names.TABLE` that a checkpoint is written with."""
-    return COLUMN
-
-
-def file_names(arrays: dict, checkpoint) -> dict:
+def _file_keys(arrays, named_as, checkpoint):
     """Returns arrays under the keys of a whole file."""
     if any(name.startswith("patch_embed.backbone.stages.") for name in arrays):
         return arrays
     arrays = {
         name.replace(_STEM, "patch_embed.backbone."): arrays[name] for name in arrays
     }
-    named_as = architectures.implied(_written_as(checkpoint)[0]).get("named_as", "")
     if named_as == "naflex":
         return _flat(arrays, checkpoint)
     return _apart(arrays, named_as, checkpoint) if named_as else arrays
@@ -717,3 +610,86 @@ def _has_halves(checkpoint):
     # Of timm's SwiGLU, those of EVA-02's tiny and small models are packed.
     config = checkpoint.config
     return config.mlp_norm_inside or config.rotary == "dinov3"
+
+
+class Timm(Library):
+    """timm's Vision Transformers, hybrids, DeiT, BEiT and EVA."""
+
+    name = COLUMN
+    beside = (CONFIG,)
+    keys = re.compile(r"^(timm_model\.)?(patch_embed\.|blocks\.[0-9]+\.(attn|mlp)\.)")
+    reasons = {
+        r"\.[qk]_norm\.": "it normalises queries and keys, which is not computed",
+        r"(^|\.)(shared_)?rel_pos\.|freqs": "its positions are not learned by "
+        "addition alone",
+        r"backbone\.(conv1|bn1|layer1)": "its ResNet is not the papers'",
+    }
+    shared_biases = (
+        "rel_pos_bias.relative_position_bias_table",
+        "blocks.{}.attn.relative_position_bias_table",
+    )
+    without_biases = (EMBEDDING_BIAS,)
+    is_written = True
+
+    def select(self, keys) -> dict[str, str]:
+        chosen = {}
+        for key in keys:
+            if key.endswith(".relative_position_index"):
+                continue  # of the grid alone
+            own = key.removeprefix(_WRAPPER)
+            name = _LONE_STEM.sub(_STEM, _NAFLEX.sub("", own))
+            if _NAFLEX.match(own) and name.startswith("proj."):
+                name = f"patch_embed.{name}"
+            for theirs, ours in _EVA.items():
+                name = name.replace(theirs, ours)
+            chosen[key] = name
+        return chosen
+
+    def joined(self, arrays: dict) -> tuple[dict, bool]:
+        found, key_biases = {}, True
+        for name, array in arrays.items():
+            behind = next(filter(name.endswith, _BEHIND), None)
+            if behind and _joins(arrays, name.removesuffix(behind), _BEHIND[behind]):
+                continue  # joined where the first of its parts is
+            first = next(filter(name.endswith, _APART), None)
+            if first is None:
+                found[name] = array
+                continue
+            stem, (whole, others) = name.removesuffix(first), _APART[first]
+            parts = [arrays.get(stem + other) for other in others]
+            is_bias = len(parts) == 3 and np.ndim(array) == 1
+            # Of keys there is no bias, and of others both or none.
+            if is_bias and parts[1] is None:
+                key_biases = False
+                parts[1] = np.zeros(array.shape, np.float32)
+            if stem + whole in arrays or not may_be_joined(parts):
+                found[name] = array  # which is unknown, as its others are
+                continue
+            found[stem + whole] = np.concatenate([np.asarray(part) for part in parts])
+        return found, key_biases
+
+    def describe(self, folder: pathlib.Path, shown: Shown) -> Description:
+        file = folder / CONFIG
+        # timm's own default, whatever the architecture was published with.
+        return described(file, description.read_json(file), shown, "imagenet")
+
+    def head_of(self, folder: pathlib.Path, shown: Shown) -> Head:
+        file = folder / CONFIG
+        config = description.read_json(file)
+        inputs = _inputs_of(config)
+        fields.check_types(file, config, _AT_THE_TOP)
+        fields.check_types(file, inputs, FIELDS["pretrained_cfg"])
+        return _head(file, config, inputs, shown.classes)
+
+    def written(self, checkpoint) -> tuple[dict, dict[str, dict]]:
+        if checkpoint.representation_size is not None:
+            raise ValueError("timm has no model with pre_logits: leave the arrays out")
+        is_hybrid = checkpoint.resnet_stages is not None
+        names = [_hybrid(checkpoint)] if is_hybrid else _WRITTEN
+        found = {name: _differences(name, checkpoint) for name in names}
+        architecture, arguments = first_alike(self, found)
+        table = _settings(checkpoint, architecture, arguments)
+        without = self.without_biases if checkpoint.config.norm_before_blocks else ()
+        arrays = arrays_of(checkpoint, COLUMN, self, without)
+        named_as = architectures.implied(architecture).get("named_as", "")
+        return _file_keys(arrays, named_as, checkpoint), {CONFIG: table}

@@ -17,6 +17,13 @@ from zoo.files.architectures import INPUTS
 from zoo.files.archive import CheckpointError
 from zoo.files.comparison import APART, BIASES, Shown
 from zoo.files.description import Description
+from zoo.files.library import (
+    EMBEDDING_BIAS,
+    HEAD_BIAS,
+    Library,
+    arrays_of,
+    first_alike,
+)
 from zoo.files.names import flat_patches
 from zoo.files.timm import may_be_joined
 from zoo.head import Head
@@ -27,19 +34,6 @@ COLUMN = "transformers"
 DEFAULTS = ViTConfig.released(activation="gelu", layer_norm_epsilon=1e-12)
 
 _CONFIG = "config.json"
-BESIDE = (_CONFIG, *image_processors.FILES)
-# As `timm.SHARED_BIASES`.
-SHARED_BIASES = (
-    "encoder.relative_position_bias.relative_position_bias_table",
-    "encoder.layer.{}.attention.attention.relative_position_bias."
-    "relative_position_bias_table",
-)
-# The last two forms are of CLIP, SigLIP and DINOv3, only to say what they are.
-KEYS = re.compile(
-    r"(^|\.)embeddings\.(patch_embeddings\.projection|patch_embeddings?)\.weight$|"
-    # TIPSv2, the rest of whose names is that of timm.
-    r"^(vision_encoder\.)?register_tokens$"
-)
 _ACTIVATIONS = {
     "quick_gelu": "quick_gelu",
     "gelu": "gelu",
@@ -72,10 +66,6 @@ _UNUSED_OF_TWO = re.compile(
     r"(\w+\.)?(embeddings\.)?(mask_token|position_ids)$|"
     r"temperature$|logit_(scale|bias)$|text_(model|encoder|projection)\."
 )
-REASONS = {
-    # Of its two classes for segmentation.
-    r"^(decode_head|auxiliary_head)\.": "it has a head that segments images",
-}
 
 
 def _of_dinov2(checkpoint):
@@ -410,60 +400,12 @@ def _named_as(keys):
     return _DINOV2
 
 
-def column(keys) -> str:
-    """Returns the column of `names.TABLE` that has the names of `select`."""
-    return _named_as(keys).column
-
-
-def select(keys) -> dict[str, str]:
-    """Returns {key: name in `names.TABLE`} of the model's arrays."""
-    chosen = {}
-    classifies = any(key.startswith(("classifier.", "cls_classifier.")) for key in keys)
-    kind = _named_as(keys)
-    of_two = kind in (_CLIP, _TIPSV2)
-    # The classifier reads the tokens themselves.
-    unused_heads = ("head." if of_two else "pooler.dense.",) if classifies else ()
-    if classifies and any(key.endswith("embeddings.class_embedding") for key in keys):
-        # CLIP's classifiers read the tokens before the last norm.
-        unused_heads += ("post_layernorm.",)
-    idle = _UNUSED_OF_TWO if of_two else _UNUSED
-    renamed = dict((*kind.renamed, *kind.renamed_with_gates))
-    for key in keys:
-        prefix = next(filter(key.startswith, _PREFIXES), "")
-        name = key.removeprefix(prefix)
-        if name.startswith(unused_heads) or idle.match(key):
-            continue
-        if kind is _DINOV3:
-            name = name.removeprefix("model.")
-        if kind is _DINOV2:
-            for pattern, replacement in _RENAMED.items():
-                name = re.sub(pattern, replacement, name)
-        for theirs, ours in renamed.items():
-            # The MLP of an attention pooling is called so by all.
-            if not (theirs.startswith(".mlp") and name.startswith("head.")):
-                name = _replaced(name, theirs, ours)
-        chosen[key] = name.replace("cls_classifier.", "classifier.")
-    return chosen
-
-
 def _replaced(name, old, new):
     """Returns a name with a part of it replaced, its start where that begins with ^."""
     if not old.startswith("^"):
         return name.replace(old, new)
     is_start = name.startswith(old[1:])
     return new[1:] + name.removeprefix(old[1:]) if is_start else name
-
-
-def joined(arrays: dict) -> tuple[dict, bool]:
-    """Joins gates and values, and says whether keys have biases where queries do."""
-    found = {}
-    for name, array in arrays.items():
-        gate = name.replace(_VALUES, _GATE) if _VALUES in name else None
-        if gate in arrays and may_be_joined((arrays[gate], array)):
-            found[name] = np.concatenate([np.asarray(arrays[gate]), np.asarray(array)])
-        elif _GATE not in name or name.replace(_GATE, _VALUES) not in arrays:
-            found[name] = array
-    return found, True
 
 
 def of_type(file: pathlib.Path, model_type: str) -> _Type:
@@ -474,61 +416,6 @@ def of_type(file: pathlib.Path, model_type: str) -> _Type:
             f"only {', '.join(_NAMED)} are."
         )
     return kind
-
-
-def describe(folder: pathlib.Path, shown: Shown) -> Description:
-    """Returns what the settings beside a file say, transformers' defaults elsewhere."""
-    file = folder / _CONFIG
-    config = _settings(file)
-    model_type = fields.name_of_network(file, config, FIELDS, "model_type")
-    if model_type is None:
-        config, kind = {}, _TYPES["vit"]
-        shown.check_plain(folder, COLUMN)
-    else:
-        kind = of_type(file, model_type)
-        _check_names(file, config, kind, shown.keys)
-    head = _head(file, config, shown.classes)
-    heads = _heads_of(config)
-    # Of two towers, that of the images.
-    config = _tower(file, config, kind)
-    _check_fields(file, config)
-    gated = config.get("use_swiglu_ffn", config.get("use_gated_mlp", False))
-    shown.check_sizes(file, config, _SIZES)
-    if shown.patches.stride[0] == shown.patches.stride[1]:
-        shown.check_sizes(file, config, {"patch_size": "patch_height"})
-    if "mlp_ratio" in config:
-        name, width = "mlp_ratio times hidden_size", shown.facts["hidden_size"]
-        stated = {name: _mlp_size(width, config["mlp_ratio"], gated)}
-        shown.check_sizes(file, stated, {name: "mlp_dim"})
-    inputs = image_processors.read(folder, INPUTS[kind.inputs], kind.processor)
-    network, pooling = network_of(file, kind, config, shown.keys)
-    if model_type is not None:
-        stated = {
-            **{name: network[name] for name in shown.families},
-            **heads,
-            "final_norm": None if network["final_norm"] else False,
-            "class_token": kind.class_token,
-            "gates": gated,
-            "flat_patches": kind is _NAFLEX,
-            "attention_pooling": config.get("vision_use_head", True) and None,
-            "relative position biases": BIASES[
-                config.get("use_relative_position_bias", False),
-                config.get("use_shared_relative_position_bias", False),
-            ],
-        }
-        shown.check(file, f"a model of type {model_type!r}", stated)
-    if model_type is None:
-        network["num_heads"] = None
-    grid = description.grid_of(config.get("image_size"), config.get("patch_size"))
-    if kind in _BEITS and grid is not None and grid[0] != grid[1]:
-        raise CheckpointError(
-            f"{file} has an image_size that makes a grid of {grid[0]}x{grid[1]} "
-            "patches, of whose relative positions transformers' BEiT confuses rows "
-            "and columns: only square ones are read."
-        )
-    head = dataclasses.replace(head, preparation=inputs.preparation)
-    said = ViTConfig.released(input_mean=inputs.mean, input_std=inputs.std)
-    return Description(dataclasses.replace(said, **network), grid, pooling, head=head)
 
 
 def network_of(file, kind: _Type, config: dict, keys) -> tuple[dict, str | None]:
@@ -582,12 +469,6 @@ def _activation(file, kind, config):
             f"{', '.join(_ACTIVATIONS)} are supported."
         )
     return "swiglu" if gated else _ACTIVATIONS[activation]
-
-
-def head_of(folder: pathlib.Path, shown: Shown) -> Head:
-    """Returns what settings beside a file say of its outputs: names, and meaning."""
-    file = folder / _CONFIG
-    return _head(file, _settings(file), shown.classes)
 
 
 def _settings(file):
@@ -762,32 +643,12 @@ def _rotary_base(file, config):
     return bases[0] if bases else None
 
 
-# The types that `settings` writes: the first whose network is a checkpoint's.
-_TYPES_WRITTEN = (
+# The types that are written: the first whose network is a checkpoint's.
+_WRITTEN_TYPES = (
     "vit", "deit", "siglip_vision_model", "siglip2_vision_model", "ijepa",
     "clip_vision_model", "dinov2", "dinov2_with_registers", "tipsv2_vision_model",
     "dinov3_vit", "beit", "data2vec-vision",
 )  # fmt: skip
-
-
-def _written_as(checkpoint):
-    """Returns the `model_type` that a checkpoint is written as, and its settings."""
-    if checkpoint.resnet_stages is not None:
-        raise ValueError("transformers has no hybrid models")
-    if checkpoint.classes is not None and checkpoint.representation_size is not None:
-        raise ValueError(
-            "transformers has no model with pre_logits before its head: leave the "
-            "arrays of one of them out"
-        )
-    found = {name: _differences(name, checkpoint) for name in _TYPES_WRITTEN}
-    for name, (config, wrong) in found.items():
-        if not wrong:
-            return name, config
-    nearest = min(found, key=lambda name: len(found[name][1]))
-    raise ValueError(
-        f"transformers has no network like this: its nearest one, {nearest!r}, has "
-        f"{', '.join(found[nearest][1])}"
-    )
 
 
 def _differences(name, checkpoint):
@@ -856,9 +717,18 @@ def _differences(name, checkpoint):
     ]
 
 
-def settings(checkpoint) -> dict[str, dict]:
-    """Returns {name: table} of the files that `from_pretrained` needs."""
-    name, config = _written_as(checkpoint)
+def _is_classifier_of_clip(name, checkpoint):
+    """Returns whether a head reads the mean of patches, as CLIP's classifiers do."""
+    clip = name == "clip_vision_model" and checkpoint.pooling == "gap"
+    return clip and checkpoint.classes is not None
+
+
+# How many first axes CLIP and SigLIP leave out.
+_FLAT = {"embeddings.cls_token": 2, "embeddings.position_embeddings": 1}
+
+
+def _with_labels(checkpoint, name, config):
+    """Returns settings with the names of outputs, those of two towers where needed."""
     classes = checkpoint.classes
     if checkpoint.representation_size is not None:
         config["pooler_output_size"] = checkpoint.representation_size
@@ -875,36 +745,11 @@ def settings(checkpoint) -> dict[str, dict]:
         outside = {key: config.pop(key) for key in own if key in config}
         both = name.removesuffix("_vision_model")
         config = {**outside, "model_type": both, "vision_config": config}
-    processor = image_processors.write(checkpoint)
-    return {_CONFIG: config, image_processors.FILES[0]: processor}
+    return config
 
 
-def _is_classifier_of_clip(name, checkpoint):
-    """Returns whether a head reads the mean of patches, as CLIP's classifiers do."""
-    clip = name == "clip_vision_model" and checkpoint.pooling == "gap"
-    return clip and checkpoint.classes is not None
-
-
-def column_of(checkpoint) -> str:
-    """Returns the column of `names.TABLE` that a checkpoint is written with."""
-    return _TYPES[_written_as(checkpoint)[0]].column
-
-
-# How many first axes CLIP and SigLIP leave out.
-_FLAT = {"embeddings.cls_token": 2, "embeddings.position_embeddings": 1}
-
-
-def without_biases(checkpoint) -> tuple[str, ...]:
-    """Returns the released biases that the library has not, which must be zeros."""
-    if not checkpoint.config.norm_before_blocks:
-        return ()
-    projects = not _is_classifier_of_clip("clip_vision_model", checkpoint)
-    return ("embedding/bias", "head/bias")[: 1 + projects]
-
-
-def file_names(arrays: dict, checkpoint) -> dict:
+def _file_keys(arrays, kind, checkpoint):
     """Returns arrays under the keys of a whole file."""
-    kind = _TYPES[_written_as(checkpoint)[0]]
     gated = checkpoint.config.activation == "swiglu"
     # A class with a head has the encoder inside, others are it.
     prefix = kind.prefix if "classifier.weight" in arrays else ""
@@ -946,3 +791,156 @@ def file_names(arrays: dict, checkpoint) -> dict:
         named[f"{prefix}post_layernorm.weight"] = np.ones(size, np.float32)
         named[f"{prefix}post_layernorm.bias"] = np.zeros(size, np.float32)
     return named
+
+
+class Transformers(Library):
+    """transformers' ViT, DeiT, DINO, CLIP, SigLIP, BEiT and their kin."""
+
+    name = COLUMN
+    beside = (_CONFIG, *image_processors.FILES)
+    # The last two forms are of CLIP, SigLIP and DINOv3, only to say what they are.
+    keys = re.compile(
+        r"(^|\.)embeddings\.(patch_embeddings\.projection|patch_embeddings?)\.weight$|"
+        # TIPSv2, the rest of whose names is that of timm.
+        r"^(vision_encoder\.)?register_tokens$"
+    )
+    reasons = {
+        # Of its two classes for segmentation.
+        r"^(decode_head|auxiliary_head)\.": "it has a head that segments images",
+    }
+    shared_biases = (
+        "encoder.relative_position_bias.relative_position_bias_table",
+        "encoder.layer.{}.attention.attention.relative_position_bias."
+        "relative_position_bias_table",
+    )
+    without_biases = (EMBEDDING_BIAS, HEAD_BIAS)
+    is_written = True
+
+    def column(self, keys) -> str:
+        return _named_as(keys).column
+
+    def select(self, keys) -> dict[str, str]:
+        chosen = {}
+        classifies = any(
+            key.startswith(("classifier.", "cls_classifier.")) for key in keys
+        )
+        kind = _named_as(keys)
+        of_two = kind in (_CLIP, _TIPSV2)
+        # The classifier reads the tokens themselves.
+        unused_heads = ("head." if of_two else "pooler.dense.",) if classifies else ()
+        if classifies and any(
+            key.endswith("embeddings.class_embedding") for key in keys
+        ):
+            # CLIP's classifiers read the tokens before the last norm.
+            unused_heads += ("post_layernorm.",)
+        idle = _UNUSED_OF_TWO if of_two else _UNUSED
+        renamed = dict((*kind.renamed, *kind.renamed_with_gates))
+        for key in keys:
+            prefix = next(filter(key.startswith, _PREFIXES), "")
+            name = key.removeprefix(prefix)
+            if name.startswith(unused_heads) or idle.match(key):
+                continue
+            if kind is _DINOV3:
+                name = name.removeprefix("model.")
+            if kind is _DINOV2:
+                for pattern, replacement in _RENAMED.items():
+                    name = re.sub(pattern, replacement, name)
+            for theirs, ours in renamed.items():
+                # The MLP of an attention pooling is called so by all.
+                if not (theirs.startswith(".mlp") and name.startswith("head.")):
+                    name = _replaced(name, theirs, ours)
+            chosen[key] = name.replace("cls_classifier.", "classifier.")
+        return chosen
+
+    def joined(self, arrays: dict) -> tuple[dict, bool]:
+        found = {}
+        for name, array in arrays.items():
+            gate = name.replace(_VALUES, _GATE) if _VALUES in name else None
+            if gate in arrays and may_be_joined((arrays[gate], array)):
+                found[name] = np.concatenate(
+                    [np.asarray(arrays[gate]), np.asarray(array)]
+                )
+            elif _GATE not in name or name.replace(_GATE, _VALUES) not in arrays:
+                found[name] = array
+        return found, True
+
+    def describe(self, folder: pathlib.Path, shown: Shown) -> Description:
+        file = folder / _CONFIG
+        config = _settings(file)
+        model_type = fields.name_of_network(file, config, FIELDS, "model_type")
+        if model_type is None:
+            config, kind = {}, _TYPES["vit"]
+            shown.check_plain(folder, COLUMN)
+        else:
+            kind = of_type(file, model_type)
+            _check_names(file, config, kind, shown.keys)
+        head = _head(file, config, shown.classes)
+        heads = _heads_of(config)
+        # Of two towers, that of the images.
+        config = _tower(file, config, kind)
+        _check_fields(file, config)
+        gated = config.get("use_swiglu_ffn", config.get("use_gated_mlp", False))
+        shown.check_sizes(file, config, _SIZES)
+        if shown.patches.stride[0] == shown.patches.stride[1]:
+            shown.check_sizes(file, config, {"patch_size": "patch_height"})
+        if "mlp_ratio" in config:
+            name, width = "mlp_ratio times hidden_size", shown.facts["hidden_size"]
+            stated = {name: _mlp_size(width, config["mlp_ratio"], gated)}
+            shown.check_sizes(file, stated, {name: "mlp_dim"})
+        inputs = image_processors.read(folder, INPUTS[kind.inputs], kind.processor)
+        network, pooling = network_of(file, kind, config, shown.keys)
+        if model_type is not None:
+            stated = {
+                **{name: network[name] for name in shown.families},
+                **heads,
+                "final_norm": None if network["final_norm"] else False,
+                "class_token": kind.class_token,
+                "gates": gated,
+                "flat_patches": kind is _NAFLEX,
+                "attention_pooling": config.get("vision_use_head", True) and None,
+                "relative position biases": BIASES[
+                    config.get("use_relative_position_bias", False),
+                    config.get("use_shared_relative_position_bias", False),
+                ],
+            }
+            shown.check(file, f"a model of type {model_type!r}", stated)
+        if model_type is None:
+            network["num_heads"] = None
+        grid = description.grid_of(config.get("image_size"), config.get("patch_size"))
+        if kind in _BEITS and grid is not None and grid[0] != grid[1]:
+            raise CheckpointError(
+                f"{file} has an image_size that makes a grid of {grid[0]}x{grid[1]} "
+                "patches, of whose relative positions transformers' BEiT confuses rows "
+                "and columns: only square ones are read."
+            )
+        head = dataclasses.replace(head, preparation=inputs.preparation)
+        said = ViTConfig.released(input_mean=inputs.mean, input_std=inputs.std)
+        return Description(
+            dataclasses.replace(said, **network), grid, pooling, head=head
+        )
+
+    def head_of(self, folder: pathlib.Path, shown: Shown) -> Head:
+        file = folder / _CONFIG
+        return _head(file, _settings(file), shown.classes)
+
+    def written(self, checkpoint) -> tuple[dict, dict[str, dict]]:
+        if checkpoint.resnet_stages is not None:
+            raise ValueError("transformers has no hybrid models")
+        has_head = checkpoint.classes is not None
+        if has_head and checkpoint.representation_size is not None:
+            raise ValueError(
+                "transformers has no model with pre_logits before its head: leave the "
+                "arrays of one of them out"
+            )
+        found = {name: _differences(name, checkpoint) for name in _WRITTEN_TYPES}
+        name, config = first_alike(self, found)
+        kind, without = _TYPES[name], ()
+        if kind.norm_before_blocks:
+            # CLIP's classifiers have one, and its projection none.
+            count = 1 if _is_classifier_of_clip(name, checkpoint) else 2
+            without = self.without_biases[:count]
+        arrays = arrays_of(checkpoint, kind.column, self, without)
+        return _file_keys(arrays, kind, checkpoint), {
+            _CONFIG: _with_labels(checkpoint, name, config),
+            image_processors.FILES[0]: image_processors.write(checkpoint),
+        }

@@ -436,7 +436,7 @@ class TestSettings:
         features |= set() if "gap" in architecture else {"class_token"}
         layout = released_names.layout(12, None, features)
         sizes = {"hidden_size": 768, "patch_height": 16, "patch_width": 16}
-        said = timm.describe(tmp_path, Shown(layout, sizes))
+        said = timm.Timm().describe(tmp_path, Shown(layout, sizes))
         assert (said.config.num_heads or base.num_heads) == heads
 
     def test_semantics_in_place_of_what_is_said(self, tmp_path):

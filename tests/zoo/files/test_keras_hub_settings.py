@@ -22,7 +22,7 @@ def described(folder, config=BACKBONE, converter=None, task=None):
     }
     for name, settings in files.items():
         (folder / name).write_text(json.dumps(settings))
-    return keras_hub.describe(folder, SHOWN)
+    return keras_hub.KerasHub().describe(folder, SHOWN)
 
 
 def test_a_preset_says_grid_and_inputs(tmp_path):
