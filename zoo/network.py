@@ -210,42 +210,40 @@ class ViTConfig:
                     f"{brief(value)}."
                 )
         self._check_sizes()
-        if self.layer_norm_epsilon is not None:
-            self._set_positive("layer_norm_epsilon")
+        for name in ("layer_norm_epsilon", "rotary_base"):
+            if getattr(self, name) is not None:
+                self._set_positive(name)
         if self.layer_scale not in (None, True, False):
             self._set_positive("layer_scale")
         if self.rotary_grid is not None:
             self._set("rotary_grid", pair(self.rotary_grid, "rotary_grid"))
-        if self.rotary_base is not None:
-            self._set_positive("rotary_base")
-            is_default = self.rotary_base == ROTARY_BASES.get(self.rotary)
-            self._set("rotary_base", None if is_default else self.rotary_base)
+        if self.rotary_base == ROTARY_BASES.get(self.rotary):
+            self._set("rotary_base", None)
         if self.num_registers not in (None, 0):
             self._set(
                 "num_registers", positive_int(self.num_registers, "num_registers")
             )
         self._check_inputs()
+        self._check_positions()
         if self.norm_after_pooling and self.final_norm is False:
             raise ValueError(
                 "norm_after_pooling says where the final norm is, and final_norm=False "
                 "that there is none: leave one of them out."
             )
+
+    def _check_positions(self):
         kind, place = self.position_embedding, self.position_embedding_at
         if kind not in ("learned", "2d") and place != "stem":
             raise ValueError(
                 f"position_embedding={kind!r} is not added to tokens: leave out "
                 f"position_embedding_at={place!r}."
             )
-
-        kinds = [
-            name
-            for name, has in (
-                ('position_embedding="relative"', kind == "relative"),
-                ("relative_position_bias=True", self.relative_position_bias),
-                (f"rotary={self.rotary!r}", self.rotary not in (None, "none")),
-            )
-            if has
-        ]
+        of_attention = {
+            'position_embedding="relative"': kind == "relative",
+            "relative_position_bias=True": self.relative_position_bias,
+            f"rotary={self.rotary!r}": self.rotary not in (None, "none"),
+        }
+        kinds = [name for name, has in of_attention.items() if has]
         if len(kinds) > 1:
             raise ValueError(
                 f"{' and '.join(kinds)} are positions of attention, which has one "

@@ -138,6 +138,12 @@ def test_an_epsilon_is_a_positive_number(value):
         zoo.ViTConfig.released(layer_norm_epsilon=value)
 
 
+def test_positions_of_attention_are_of_one_kind():
+    message = "relative_position_bias=True and rotary='eva' are positions of attention"
+    with pytest.raises(ValueError, match=message):
+        zoo.ViTConfig(relative_position_bias=True, rotary="eva")
+
+
 def test_a_resnet_goes_with_a_patch_size():
     with pytest.raises(ValueError, match="resnet_stages and resnet_width go with"):
         zoo.ViTConfig(resnet_stages=(3, 4, 9))
