@@ -16,13 +16,13 @@ from train.data.registry import kind_of, real_path, short_name
 from train.engine.loop import explaining_full_memory
 from train.evaluate import real_labels, training_images
 from train.models import finding, loaded_model
-from train.models.classes import by_number, match_classes
 from train.models.run_directory import RunDirectory
 from train.reports.answers import answers_of
 from train.reports.classification import calibration, classification_summary
 from train.reports.ranked import joined, ranked
 from train.reports.report import write_report
 from train.scoring import evaluation_data, running
+from train.scoring.matching import by_number, match_classes
 from zoo.head import softmax
 from zoo.preparation import asked_for
 

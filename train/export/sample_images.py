@@ -14,9 +14,10 @@ from train.data.sources.splits import pick
 from train.data.sources.subset import spread
 from train.export.program import BATCH, write_images
 from train.models import loaded_model
-from train.models.classes import match_classes, names_of
+from train.models.classes import names_of
 from train.models.exports.writing import has_head
 from train.scoring import evaluation_data
+from train.scoring.matching import match_classes
 from zoo.preparation import asked_for
 
 # The default number of images: of a data set, and synthetic.

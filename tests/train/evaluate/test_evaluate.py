@@ -25,10 +25,10 @@ from train.common.errors import RunError
 from train.data import pipeline, sources
 from train.evaluate import evaluation, real_labels
 from train.models import loaded_model
-from train.models.classes import match_classes
 from train.models.run_directory import RunDirectory
 from train.run import training
 from train.scoring import evaluation_data, running
+from train.scoring.matching import match_classes
 from zoo.catalog import registry
 
 tf = pytest.importorskip("tensorflow")

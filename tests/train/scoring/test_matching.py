@@ -5,6 +5,7 @@ import pytest
 from keras_vit import VisionTransformer, ViTConfig
 from train.common.errors import RunError
 from train.models import classes, loaded_model
+from train.scoring.matching import match_classes
 
 CONFIG = ViTConfig(hidden_size=16, num_layers=1, num_heads=2, mlp_dim=16, patch_size=16)
 NAMES = ("red hot", "green", "blue")
@@ -42,5 +43,5 @@ def test_names_beside_it_go_first_where_they_are_as_many(model, tmp_path):
 def test_accents_in_either_encoding():
     """macOS has them as characters of their own in names of folders."""
     model, data = ["\xe9t\xe9", "winte\u0301r"], ["wint\xe9r", "E\u0301te\u0301"]
-    shown, places = classes.match_classes(2, model, data)
+    shown, places = match_classes(2, model, data)
     assert (shown, places.tolist()) == (tuple(model), [1, 0])
