@@ -109,7 +109,7 @@ def _kind_with_text(kind):
     methods = {
         "__module__": kind.__module__,
         "__str__": lambda self: self.args[0],
-        # So that it comes back from another process.
+        # Make it come back from another process.
         "__reduce__": lambda self: (with_text, (self.original, self.args[0])),
     }
     return type(kind.__name__, (kind,), methods)

@@ -111,7 +111,7 @@ def _as_map(tokens, model):
         return PatchMap(grid_size(model), prefix)(tokens)
     grids = [one.output for one in model.layers if isinstance(one, PatchGrid)]
     if not grids:
-        # Of a model without positions.
+        # A model without positions has no PatchGrid.
         [encoder] = (one for one in model.layers if isinstance(one, PatchEncoder))
         grids = [PatchGrid(encoder.patch_size)(encoder.input)]
     return PatchMap(num_prefix_tokens=prefix)(tokens, grid=grids[0])

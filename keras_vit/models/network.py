@@ -90,7 +90,7 @@ def build(
 
     # Equation 4: the norm and what it is the norm of; then the head.
     if not config.final_norm:
-        # That the model is whole is seen by its layers' names.
+        # Marker: this complete model has no final norm.
         tokens = keras.layers.Identity(name="no_encoder_norm")(tokens)
     elif not config.norm_after_pooling:
         tokens = _norm(config, "encoder_norm")(tokens)
@@ -116,7 +116,7 @@ def build(
             name="head",
             **head,
         )(tokens)
-    # Whatever images a file is for, the arrays are made to take those in [-1, 1].
+    # Loading changes the arrays of any file to take images in [-1, 1].
     network = dataclasses.replace(
         config, **{name: RELEASED[name] for name in ("input_mean", "input_std")}
     )
@@ -130,7 +130,7 @@ def _norm(config, name):
 
 def _block(config, grid_size, **options):
     """The block of a network: its norms, attention and perceptron."""
-    # Where the file or the config only says that there are factors.
+    # True only says that there are factors.
     layer_scale = 1e-5 if config.layer_scale is True else config.layer_scale
     kind = (
         layers.PostNormBlock if config.norm_after_branches else layers.TransformerBlock

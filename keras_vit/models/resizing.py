@@ -128,8 +128,8 @@ class _Copies:
         if None not in model.input_shape[1:3]:
             self.old_grid = grid_size(model)
         self.grid = None
-        # Of a copy for images of any size: what its `PatchEncoder` takes, the output of
-        # `PatchGrid`, and by kind of positions what is computed of it.
+        # In a copy for images of any size: the input of its `PatchEncoder`, the output
+        # of `PatchGrid`, and the positions computed from it, by their class.
         self.images = self.patch_grid = None
         self.grid_positions = {}
         self.copies = {}

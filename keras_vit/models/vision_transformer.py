@@ -22,7 +22,7 @@ from zoo.position_embedding import METHODS
 from zoo.preparation import check_preparation
 from zoo.text import brief
 
-# Of Keras and timm, with what is here instead.
+# Names of Keras and timm -> what to pass here instead.
 _OTHER_POOLINGS = {
     "avg": ': the mean over the patches is pooling="gap" here',
     "max": ": take the maximum over the tokens that include_top=False, pooling=None "

@@ -18,7 +18,7 @@ from zoo.runtimes import KERAS, RUNTIMES
 TOLERANCES = {"float32": 2e-5, "bfloat16": 5e-2}
 # Alternating runs by which engines are compared, at most.
 _RUNS = 3
-# What a conversion takes, in sizes of the weights.
+# A conversion takes as much memory as this many copies of the weights.
 _MEMORY = 4
 
 
@@ -58,7 +58,7 @@ class Automatic:
     def _begin(self):
         self.engine, self._answer, self.trials = KERAS, self._compiled, {}
         self._to_try = self._engines
-        # Of the first batch, which is compiled for and says nothing of the others.
+        # Size of the first batch; not timed, it compiles.
         self._count = None
 
     def __call__(self, images):
@@ -146,7 +146,7 @@ class Automatic:
         self.trials |= times
         self.engine = min(times, key=times.get)
         self._answer = answers[self.engine]
-        # What failed may not fail the next time.
+        # A runtime that failed may not fail the next time.
         if others:
             choices.write(self._path, self.engine, self.trials)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from zoo.machine import threads
 
-# Of a weight, compared at a time.
+# Compare this much of a weight at a time.
 _CHUNK_BYTES = 2**21
 # Compares twice as fast as NumPy, which writes down what is equal, and in many threads.
 _memcmp = ctypes.CDLL("msvcrt" if os.name == "nt" else None).memcmp
@@ -109,7 +109,7 @@ def _arguments(kind):
         vars(one)["__init__"] for one in kind.__mro__ if "__init__" in vars(one)
     ]
     names = {name for one in constructors for name in _parameters(one)}
-    # What is computed is the same under another name.
+    # Another name changes nothing that is computed.
     return names - {"name"}
 
 

@@ -36,7 +36,7 @@ class Converted:
     def _answer(self, images):
         count = None
         if RUNTIMES[self.engine].of_one_shape:
-            # Of the first call's number and of whole batches, no others.
+            # Convert for the first call's number of images and for whole batches only.
             sizes = {*(self._runs or [len(images)]), self._batch_size}
             count = min(size for size in sizes if size >= len(images))
         if count not in self._runs:

@@ -129,6 +129,6 @@ def _kernel(layer):
 
 
 def _others(layer):
-    # What stays as it is, in an order of its own.
+    # Other weights stay as they are, in their own order.
     kernels = ("kernel", "kernel_scale")
     return [weight for weight in layer.weights if weight.name not in kernels]

@@ -51,9 +51,9 @@ class ReleasedPlaces:
     layers: dict
     # Names of layers from the first to the last, which every model of the kind has.
     required: tuple
-    # What makes such models, for messages.
+    # Names the function that makes such models, for messages.
     maker: str
-    # Of a key in the table, a variable's shape and its layer: the released shape.
+    # Returns the released shape for a key in the table, a variable's shape and its layer.
     shape: collections.abc.Callable
 
     def variables(self, model):
@@ -62,7 +62,7 @@ class ReleasedPlaces:
         With LoRA a variable is the kernel that the layer computes with, a tensor.
         """
         there = {layer.name for layer in model.layers}
-        # Of two names for one part, the first is that of plain networks.
+        # The first of two names for one part is that of plain networks.
         alternatives = [name.split(" or ") for name in self.required]
         missing = [names[0] for names in alternatives if not {*names} & there]
         if len(missing) == len(self.required):

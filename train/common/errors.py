@@ -4,7 +4,7 @@ import contextlib
 
 from zoo.text import PrintableError, printable
 
-# What to do where a number is not finite.
+# The remedy for numbers that are not finite.
 DIVERGED = (
     "lower --learning_rate, raise --warmup_steps or use --precision=float32. The "
     "checkpoints before it are kept."

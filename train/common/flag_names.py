@@ -70,7 +70,7 @@ _MEANT = {
     "target_class class_name label": "class",
     "photos photo source image input": "images",
 }
-# What 32 bits hold, of seeds too, and the largest of float32.
+# The largest numbers of 32 bits, which seeds have too, and of float32.
 _MOST_COUNT, _MOST_NUMBER = 2**32 - 1, 3.4e38
 
 

@@ -21,7 +21,7 @@ import warnings
 from keras_vit_start import BACKENDS, styled
 from train.common import flag_help
 
-# What is not shown, at the start of a line: notices and warnings of C++ and of absl,
+# Hide lines that start so: notices and warnings of C++ and of absl,
 # and errors that only say that the machine has no GPU, or no such instructions, or that
 # a graph with dropout keeps the layout of its tensors (tensorflow issue 98985).
 NOISE = re.compile(
@@ -220,7 +220,7 @@ def _hide_those_of_python():
 
     What the user asks for by `-W` or PYTHONWARNINGS holds.
     """
-    # None of our own are log records.
+    # Our own messages are not log records.
     logging.disable(logging.WARNING)
     if sys.warnoptions:
         return

@@ -33,7 +33,7 @@ def bfloat16_gain():
         for dtype, found in times.items():
             left, right = (tf.cast(factor, dtype) for factor in factors)
             started = time.perf_counter()
-            # What is fetched has been computed.
+            # Fetch a value, so that it has been computed.
             multiply(left, right)[0, 0].numpy()
             if turn:
                 found.append(time.perf_counter() - started)

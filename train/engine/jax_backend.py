@@ -34,7 +34,7 @@ class JaxTrainer(Trainer):
 
     def __init__(self, model, optimizer, *, strategy, **settings):
         super().__init__(model, optimizer, strategy=strategy, **settings)
-        # Those trained, the model's other ones, those of training.
+        # Trained variables, the model's other ones, and those of the training.
         self._groups = [
             model.trainable_variables,
             model.non_trainable_variables,

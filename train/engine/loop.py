@@ -128,7 +128,7 @@ class TrainingLoop:
 
     def _save(self, step):
         if self.devices.is_chief and step not in self.checkpoints.steps():
-            # What is logged up to here must not be logged again after a resume.
+            # Steps logged up to here must not be logged again after a resume.
             self.log.flush(step)
             self.checkpoints.save(step, self.trainer.variables)
 

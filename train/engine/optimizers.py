@@ -158,7 +158,7 @@ class Adam(_Optimizer):
         dtype = variable.dtype
         # As float32 has them everywhere: 1 - beta_2 is 5e-5 off the exact one's.
         beta_1, beta_2 = (float(np.float32(b)) for b in (self.beta_1, self.beta_2))
-        # What the means would be of gradients that are all one: their start is zero.
+        # The means of gradients that are all one, since they start at zero.
         step = ops.cast(self.iterations + 1, dtype)
         full_mean = -ops.expm1(step * math.log(beta_1))
         full_root = ops.sqrt(-ops.expm1(step * math.log(beta_2)))

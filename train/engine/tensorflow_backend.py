@@ -11,7 +11,7 @@ from train.data.pipeline import Share
 from train.engine import bfloat16
 from train.engine.step import Devices, Trainer
 
-# What TensorFlow raises on the hosts that are left.
+# Errors that TensorFlow raises on the hosts that are left.
 _LOST = (
     *(tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError),
     *(tf.errors.DeadlineExceededError, tf.errors.InternalError),
@@ -162,7 +162,7 @@ class TensorFlowTrainer(Trainer):
         gradients = tape.gradient(
             target,
             [variable.value for variable in self.model.trainable_variables],
-            # Of variables that the loss does not use, as JAX has it.
+            # As in JAX, variables that the loss does not use have gradients of zero.
             unconnected_gradients=tf.UnconnectedGradients.ZERO,
         )
         return gradients, loss, tf.reduce_sum(self.accuracy(logits, labels)) / count

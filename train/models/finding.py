@@ -50,7 +50,7 @@ def find(source, exports=False):
     except PrintableError as error:
         raise RunError(str(error)) from error
     except (ValueError, OSError, KeyError) as error:
-        # What the system and libraries raise does not say what it is about.
+        # Errors of the system and libraries do not say what they are about.
         reason, remedy = f"{type(error).__name__}: {error}", "check its name or path."
         if isinstance(error, OSError):
             reason = error.strerror or reason

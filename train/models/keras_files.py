@@ -149,7 +149,7 @@ def _bounded_weights(path):
     """
     with zipfile.ZipFile(path) as archive:
         held = sum(member.file_size for member in archive.infolist())
-    # Those in the file may have 4 bits, and in memory 32.
+    # Weights may have 4 bits in the file and 32 in memory.
     left = [8 * held + limits.UNSAVED_BYTES]
     make, here = keras.Layer.add_weight, threading.get_ident()
 

@@ -157,7 +157,7 @@ def _of_weights(source, image_size, features):
         model = keras_vit.load_model(source, include_top=not features, **options)
         return LoadedModel(_name(pathlib.Path(source).stem), model)
     checkpoint = read_weights(source)
-    # Those of many families are given out without one.
+    # Models of many families are published without a head.
     features = features or checkpoint.classes is None
     if features:
         options["include_top"] = False

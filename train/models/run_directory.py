@@ -349,7 +349,7 @@ def _agree(name, earlier, now):
     if name == "dataset" and isinstance(earlier, str) and isinstance(now, str):
         return is_same(earlier, now)
     if name == "micro_batches" and earlier == "auto":
-        # Where what was chosen is too much for another machine.
+        # The chosen number may be too much for another machine.
         return True
     return earlier == now
 

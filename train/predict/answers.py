@@ -18,7 +18,7 @@ from zoo.regular_files import expand_home, open_regular
 from zoo.text import of_plain_cell, plain_cell
 
 TOP = 5
-# Of a record in a file, which no path and five names of classes exceed.
+# The most bytes of a record: no path with five names of classes has more.
 _MOST_BYTES = 2**16
 # Among the settings: the directory that relative paths start from, as it is reached
 # from that of the file, so that both can be moved.

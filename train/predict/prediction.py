@@ -30,7 +30,7 @@ from zoo.preparation import ModelBits
 from zoo.regular_files import expand_home
 from zoo.text import printable
 
-# Of the photos that could not be read, how many are named.
+# The most photos that are named of those that could not be read.
 NAMED = 10
 # A bar before that would only flicker.
 _BAR_SECONDS = 3

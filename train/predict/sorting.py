@@ -15,11 +15,11 @@ from train.common.errors import RunError
 from train.common.files import make_folder
 from zoo.regular_files import file_lock
 
-# Of a name before a number or digest: it stays below what disks take, 255 bytes.
+# The most of a name before a number or digest: disks take 255 bytes.
 _MOST_CHARACTERS = 60
 # So long that no two of a million paths share it.
 _DIGEST_BYTES = 8
-# What a killed process leaves, of one that has the number of a process.
+# Leftovers of a killed process, with its number.
 _TEMPORARY = re.compile(r"\.keras-vit-\d{1,10}\.tmp")
 _LOCK, _LOCK_SECONDS = ".keras-vit.lock", 600
 # Names that Windows keeps for itself.

@@ -21,7 +21,7 @@ from train.recipes.recipe import AUTO, divisors
 from train.run import building
 from zoo import machine
 
-# Of the memory that is left; the rest is for reading images, validation, checkpoints.
+# Share of the free memory; the rest is for reading images, validation, checkpoints.
 SHARE = 0.8
 # Growth of the peak that shows how much an image needs; less may be by chance.
 CONCLUSIVE_BYTES = 256 * 2**20
@@ -56,7 +56,7 @@ def number_of(task, devices, directory):
         remedy = "copy it from a backup, or pass --micro_batches as a number"
         return read_json(file, remedy, lambda found: int(found["micro_batches"]))
     print("finding out how many images fit in memory", flush=True)
-    # Of this run's first step, too: the trials were meant.
+    # It hides the notice about this run's first step too: the trials were meant.
     tf.get_logger().addFilter(_is_no_retracing)
     found = _search(_Trials(task, devices))
     # The trainers of the trials, which compiled steps keep in circles.

@@ -18,12 +18,12 @@ from train.run import config_file, help_text, settings
 # The flags are those of the command that asks for them, in its --help too.
 flags.disclaim_key_flags()
 
-# What every run imports, by the names that Python has: checked for before it starts.
+# Packages that every run imports, which are checked for before it starts.
 PACKAGES = ("tensorflow", "PIL", "jinja2", "matplotlib", "tensorboard")
-# What the report of a classifier imports besides.
+# Further packages, for the report of a classifier.
 CLASSIFIER_PACKAGES = (*PACKAGES, "scipy", "sklearn")
 
-# What is left after Ctrl-C.
+# The state after Ctrl-C, for a message.
 INTERRUPTED = "what the run directory holds is whole"
 
 

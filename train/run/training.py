@@ -147,7 +147,7 @@ class Run:
         return found
 
     def _tested(self, split):
-        # What a device holds at once in training is what fits in its memory.
+        # The images that a device holds at once in training fit in its memory.
         return self._distributed(
             pipeline.evaluation_batches,
             split,

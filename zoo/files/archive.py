@@ -32,7 +32,7 @@ _parsing = threading.Lock()
 _BLOCK_BYTES = 2**19
 # Names and problems in a message.
 MOST_LISTED = 20
-# What wrong code raises, and damaged bytes do not: never called damage of a file.
+# Errors of wrong code, which are never called damage of a file.
 BUGS = (AssertionError, AttributeError, NameError)
 
 
@@ -112,7 +112,7 @@ class OpenFile:
     def __init__(self, path: str | os.PathLike):
         self.path = os.fspath(path)
         self.metadata: dict[str, str] = {}
-        # What a reader found in the file, and the CRC-32 of each array where it has it.
+        # The arrays that a reader found, and their CRC-32 where the file has one.
         self._arrays: dict[str, StoredArray | np.ndarray] = {}
         self._checksums: dict[str, int] = {}
         try:

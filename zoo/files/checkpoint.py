@@ -29,7 +29,7 @@ from zoo.regular_files import expand_home
 from zoo.text import brief
 
 NAMINGS = ("released", *foreign.WRITTEN)
-# Of what a network computes, that which arrays do not show.
+# Choices of a network that its arrays do not show.
 _UNSEEN = (
     *RELEASED, "qkv_bias", "final_norm", "norm_after_branches", "rotary",
     "rotary_grid", "rotary_base", "tokens_with_positions",
@@ -274,7 +274,7 @@ class Checkpoint:
     def without_head(self) -> Checkpoint:
         """Returns the same without its head and the `pre_logits` before it."""
         kept = [name for name in self.arrays if name not in released_names.HEADS]
-        # What a new head answers, whoever makes it knows.
+        # The maker of a new head knows what it answers.
         head = Head(preparation=self.head.preparation)
         return dataclasses.replace(self, arrays=self.arrays.only(kept), head=head)
 
@@ -506,7 +506,7 @@ def write(
 
 def _check_name(path, naming, semantics):
     reason = ""
-    # What arrays show an .npz says too, and it is resized as the released files are.
+    # An .npz shows what its arrays show, and is resized as the released files are.
     plain = ViTConfig(**RELEASED, **FAMILIES)
     lost = semantics.with_defaults(plain).differences(plain)
     lost = {name: lost[name] for name in lost if name in _UNSEEN}

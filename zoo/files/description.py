@@ -16,7 +16,7 @@ from zoo.text import brief
 
 # The entry of ours in the header of a .safetensors file.
 METADATA_KEY = "keras_vit"
-# What reading JSON of other kinds than expected raises.
+# Errors that JSON of other kinds than expected raises.
 MALFORMED = (
     ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError,
 )  # fmt: skip
@@ -43,7 +43,7 @@ def to_metadata(description: Description) -> dict[str, str]:
         "num_heads": description.config.num_heads,
         "grid_size": description.grid_size,
     }
-    # Of plain networks headers are those of the versions before.
+    # Headers of plain networks leave these out.
     config = {name: getattr(description.config, name) for name in FAMILIES}
     families = {name: value for name, value in config.items() if value is not None}
     families = {

@@ -26,7 +26,7 @@ _LINEN_MODULES = {
 }
 # More would be no model, but a part of memory for each.
 _MOST_BLOCKS = 1000
-# Of patches alone: its writers added the class token's row to the token itself.
+# It has no row for the class token: its writers added that to the token itself.
 TOP_LEVEL_POSITION_EMBEDDING = "pos_embedding"
 # How timm and FlexiViT resize the positions of such files.
 TOP_LEVEL_RESIZING = "bilinear_no_antialias"

@@ -147,7 +147,7 @@ _TYPES = {
         f"a number from 1e-06 to 1e+06, {_PER_CHANNEL}",
     ),
 }
-# What transformers writes for a model of whatever type.
+# Fields that transformers writes for models of every type.
 OF_EVERY_TYPE = table("configuration_fields.csv")
 
 

@@ -34,7 +34,7 @@ PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
 UNREAD = (*PICKLES, ".data-00000-of-00001", ".msgpack")
 # The card of a published model, whose folder may hold it in several formats.
 CARD = "model.json"
-# What a run's folder holds, and TensorFlow's.
+# Files in the folder of a run, and of a SavedModel.
 RUN_MODEL, CHECKPOINTS, SAVED_MODEL = "model.keras", "checkpoints", "saved_model.pb"
 # The endings of files that are programs for other runtimes.
 EXPORTS = (".onnx", ".tflite")
@@ -128,11 +128,11 @@ def open_file(path: str | os.PathLike) -> archive.OpenFile | Shards:
     return archive.Archive(path)
 
 
-# What PyTorch puts before the keys of a part that it compiles, shards or recomputes.
+# PyTorch's prefixes to keys of parts that it compiles, shards or recomputes.
 _MARKS = re.compile(
     r"(?:^|(?<=\.))(?:_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\."
 )
-# What trainers put before every key of a model that they wrap.
+# Trainers' prefixes to every key of a model that they wrap.
 _WRAPPERS = (
     "module.", "model.", "state_dict.", "net.", "network.", "backbone.", "encoder.",
     "ema.", "teacher.", "student.",

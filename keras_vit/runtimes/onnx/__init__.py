@@ -89,7 +89,7 @@ def steps_of(model):
             return (name, index)
         call = calls[name][index]
         [argument], others = call["args"], call["kwargs"]
-        # Of several tensors, which are the outputs of one call, the first.
+        # Several tensors are the outputs of one call: take the first.
         firsts = {
             key: one[0] if isinstance(one, (list, tuple)) and one else one
             for key, one in {"": argument, **others}.items()

@@ -57,7 +57,7 @@ class Arrays:
         return first.node("Concat", *others, axis=axis)
 
     def repeat(self, x, count, axis):
-        # Of matrices, along their last axis.
+        # Matrices only, along their last axis.
         assert axis == -1
         return self.tile(x[:, :, None], (1, 1, count)).node(
             "Reshape", np.array((0, -1))

@@ -8,7 +8,7 @@ import numpy as np
 # Alignment of weights in the external data file, so that it can be memory-mapped.
 _PAGE = 4096
 _LARGEST_HALF = np.finfo("float16").max
-# Of a column of zeros.
+# The scale of a column of zeros.
 _SMALLEST_SCALE = 1e-30
 
 

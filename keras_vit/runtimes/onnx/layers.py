@@ -170,7 +170,7 @@ def _patch_offsets(graph, layer, grid, name, **_):
     sides, arrays = _sides(graph, grid, 0, 1), Arrays(graph)
     prefix = layer.num_prefix_tokens
     weights = offset_weights(layer.grid_size, sides, prefix > 0, layer.resizing, arrays)
-    # Of its own grid the table stays, which the geometric rule would not leave.
+    # At its own grid the table stays; the geometric rule would change it.
     old = np.arange(relative_positions(layer.grid_size, prefix), dtype="float64")
     new = arrays.arange(relative_positions(sides, prefix))
     same = arrays.maximum(1.0 - arrays.abs(new[:, None] - old), 0.0)
@@ -332,7 +332,7 @@ def _rotated(graph, layer, heads, first_alone, grid_positions):
         cosine, sine = grid_positions
         if first_alone:
             cosine, sine = (_tokens(graph, one, 0, 1, axis=0) for one in grid_positions)
-    # What the rotation of a unit vector by a right angle is, of each of them.
+    # The rotation of each unit vector by a right angle.
     ones = np.eye(size, dtype="float32")[None, None]
     right = np.stack([np.zeros((1, size)), np.ones((1, size))])
     partners = keras.ops.convert_to_numpy(rotated(ones, layer.kind, right))[0, 0]
@@ -529,7 +529,7 @@ FUNCTIONS = {
     keras.layers.Dropout: _same,
     keras.layers.GlobalAveragePooling1D: _mean,
     keras.layers.GlobalAveragePooling2D: _mean,
-    # Of models saved before `GroupNorm`.
+    # Keras's own layer, in models of users.
     keras.layers.GroupNormalization: _group_norm,
     keras.layers.MaxPooling2D: _max_pooling,
     keras.layers.ReLU: _relu,

@@ -103,7 +103,7 @@ def _write(builder, value):
         for table in reversed(tables):
             builder.PrependUOffsetTRelative(table)
         return builder.EndVector()
-    # Whatever a table refers to is written before it.
+    # Write what a table refers to before it.
     fields = {
         number: field if isinstance(field, np.integer) else _write(builder, field)
         for number, field in value.items()

@@ -46,7 +46,7 @@ def tensorflow_node(operation, inputs, outputs, shapes, constants):
     shape = shapes.get(inputs[0]) if inputs else None
     name = operation, outputs[0]
     if operation == "Pad" and values:
-        # Of each axis before and after; ONNX has all before first.
+        # TFLite has before and after per axis; ONNX has all before first.
         constants[name] = values[::2] + values[1::2]
         inputs = [inputs[0], name]
     elif operation == "Resize" and values:

@@ -13,8 +13,8 @@ from zoo.limits import GRAPH_BYTES
 from zoo.regular_files import read_bytes, read_text
 from zoo.text import named
 
-# Those of the exports of the models of tests/small_models.py and others that compute
-# numbers alone, one per line.
+# Operations in the exports of tests/small_models.py and others that only compute
+# numbers, one per line.
 _FILE = pathlib.Path(__file__).with_name("operations.txt")
 # Allowed in TensorFlow's own functions that save and restore the variables.
 _SAVING = {"MergeV2Checkpoints", "RestoreV2", "SaveV2", "ShardedFilename"}
@@ -59,7 +59,7 @@ def _parsed(folder):
     file = pathlib.Path(folder, "saved_model.pb")
     try:
         return saved_model_pb2.SavedModel.FromString(read_bytes(file, GRAPH_BYTES))
-    # Which exception it is depends on the implementation of protobuf.
+    # The exception depends on the implementation of protobuf.
     except Exception as error:
         raise RunError(
             f"The SavedModel {folder} cannot be used ({type(error).__name__}: "
