@@ -53,7 +53,7 @@ class ReleasedPlaces:
     required: tuple
     # Names the function that makes such models, for messages.
     maker: str
-    # Returns the released shape for a key in the table, a variable's shape and its layer.
+    # Returns the released shape: of a key in the table, a variable's shape, its layer.
     shape: collections.abc.Callable
 
     def variables(self, model):
