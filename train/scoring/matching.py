@@ -94,7 +94,7 @@ def _aliases(outputs, head_names, data_names):
     partners = {}
     for number, name in listed("imagenet2012"):
         partners[number] = name
-        # Of two classes with one name, neither has it.
+        # If two classes have one name, neither is matched.
         partners[plain(name)] = None if plain(name) in partners else number
     found = [partners.get(name) or partners.get(plain(name)) for name in head_names]
     return head_names, [
@@ -128,5 +128,5 @@ def _is_number(name):
     return name.isascii() and name.isdecimal()
 
 
-# What is compared of names, the strictest first.
+# Ways to compare names, the strictest first.
 _SPELLINGS = (str, plain, lambda name: plain(name.partition(",")[0]))
