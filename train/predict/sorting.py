@@ -17,7 +17,7 @@ from zoo.regular_files import file_lock
 
 # The most of a name before a number or digest: disks take 255 bytes.
 _MOST_CHARACTERS = 60
-# So long that no two of a million paths share it.
+# No two of a million paths share a digest of this length.
 _DIGEST_BYTES = 8
 # Leftovers of a killed process, with its number.
 _TEMPORARY = re.compile(r"\.keras-vit-\d{1,10}\.tmp")
