@@ -86,7 +86,7 @@ def test_an_interrupt_before_the_run_is_one_line(tmp_path):
 def test_commands_are_those_of_train_and_zoo():
     files = [ROOT / "train" / "finetune.py", ROOT / "train" / "pretrain.py"]
     files += sorted((ROOT / "train").glob("*/__main__.py"))
-    assert all("command_line.run(main)" in file.read_text() for file in files)
+    assert all("command_line.run(main" in file.read_text() for file in files)
     found = [file.parent.name if "__main" in file.name else file.stem for file in files]
     assert [*found, "zoo"] == list(keras_vit_start.COMMANDS)
 

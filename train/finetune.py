@@ -42,8 +42,7 @@ def next_steps(recipe, results):
 
 def command():
     """Runs the command line."""
-    recipe_flags.show_values(RECIPES)
-    command_line.run(main)
+    command_line.run(main, recipe_flags.describe(RECIPES))
 
 
 if __name__ == "__main__":

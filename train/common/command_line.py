@@ -28,12 +28,19 @@ flags.DEFINE_bool(
 flags.disclaim_key_flags()
 
 
-def run(main):
-    """Runs a command's `main`; its help names the command as it was typed."""
+def run(main, describe=lambda words: None):
+    """Runs a command's `main`; its help names the command as it was typed.
+
+    `describe` completes the help of flags, given the words that are no flags, after
+    flags are parsed.
+    """
     flags.declare_key_flag("verbose")
     try:
         try:
-            app.run(functools.partial(_perform, main), flags_parser=_parsed)
+            app.run(
+                functools.partial(_perform, main),
+                flags_parser=functools.partial(_parsed, describe),
+            )
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
@@ -52,9 +59,10 @@ def _name():
     return typed(name.removesuffix(".__main__").rpartition(".")[2])
 
 
-def _parsed(argv):
+def _parsed(describe, argv):
     """Parses flags; --help prints the page of the command and ends it."""
     if flag_help.is_asked_for(argv[1:]):
+        describe(flag_help.parse_others(argv))
         text = re.sub(
             rf"keras-vit ({'|'.join(COMMANDS)})\b",
             lambda found: typed(found[1]),

@@ -1,5 +1,6 @@
 """The page that `--help` prints: the flags of a command by purpose."""
 
+import contextlib
 import sys
 
 from absl import flags
@@ -38,6 +39,17 @@ def add_setting(name, group):
 def is_asked_for(arguments):
     """Returns whether the words of a command line ask for the page."""
     return not _ASKING.isdisjoint(arguments)
+
+
+def parse_others(argv):
+    """Parses the flags beside those that ask for the page, as far as they are right.
+
+    Returns the words of which the first, unless it is a flag, is the data set.
+    """
+    others = [argv[0], *(word for word in argv[1:] if word not in _ASKING)]
+    with contextlib.suppress(flags.Error, ValueError):
+        flags.FLAGS(others, known_only=True)
+    return [word for word in others[1:2] if not word.startswith("-")]
 
 
 def of_command():

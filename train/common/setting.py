@@ -13,6 +13,9 @@ from dataclasses import MISSING
 from zoo import ViTConfig
 from zoo.limits import FLOAT
 
+# As many micro-batches as the memory of the devices makes necessary, and the precision
+# that they compute in.
+AUTO = "auto"
 # Limits: what a value must be, and a function that returns whether it is.
 ABOVE_0 = ("above 0", lambda value: value > 0)
 AT_LEAST_0 = ("at least 0", lambda value: value >= 0)
@@ -98,6 +101,8 @@ def fitted(field, value):
         >>> fitted(field, ["2", "15"]), fitted(field, ["none"])
         ((2, 15.0), None)
     """
+    if value == AUTO and field.metadata.get("takes_auto"):
+        return value
     # Texts come last, as they may be numbers.
     for kind in sorted(kinds(field), key=lambda kind: kind is str):
         with contextlib.suppress(ValueError, TypeError, OverflowError):

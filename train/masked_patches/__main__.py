@@ -34,5 +34,4 @@ def main(argv):
 
 
 if __name__ == "__main__":
-    recipe_flags.show_values(RECIPES)
-    command_line.run(main)
+    command_line.run(main, recipe_flags.describe(RECIPES))

@@ -11,6 +11,7 @@ from train.common.setting import (
     ABOVE_0,
     AT_LEAST_0,
     AT_LEAST_1,
+    AUTO,
     BELOW_1,
     FRACTION,
     MISSING,
@@ -30,10 +31,6 @@ from zoo.preparation import check_bits
 
 # The released code's dropout for fine-tuning; models not named have none.
 DROPOUT = {"ViT-L_16": 0.1, "ViT-H_14": 0.1, "R50+ViT-B_16": 0.1}
-
-# As many micro-batches as the memory of the devices makes necessary, and the precision
-# that they compute in.
-AUTO = "auto"
 
 
 def base_name(dataset):
@@ -340,7 +337,8 @@ class Recipe(Augmentation):
     def override(self, **values):
         """Returns the recipe with other values.
 
-        Unless given, weights are those of a model that brings its own, the warm-up
+        A `batch_size` of "auto" stays, and micro-batches become "auto" instead. Unless
+        given, weights are those of a model that brings its own, the warm-up
         keeps its share of the steps and micro-batches about their size. The published
         number is dropped, unless all that changes is the seed, how a step is computed
         (micro-batches, remat), or what is logged. Raises a `ValueError` where the
@@ -351,6 +349,13 @@ class Recipe(Augmentation):
             >>> recipe.override(steps=400, batch_size=64).warmup_steps
             20
         """
+        if values.get("batch_size") == AUTO:
+            del values["batch_size"]
+            if values.setdefault("micro_batches", AUTO) != AUTO:
+                raise ValueError(
+                    "batch_size=auto chooses the number of micro-batches: leave out "
+                    f"micro_batches={values['micro_batches']}, or give a batch_size."
+                )
         if brings_weights(values.get("model")):
             values.setdefault("weights", values["model"])
         if values.get("steps", 0) and values["steps"] <= FLOAT:

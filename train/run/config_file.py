@@ -9,7 +9,6 @@ import typing
 
 from train.common import packages, setting
 from train.common.errors import RunError, first_line
-from train.recipes.recipe import AUTO
 from zoo import ViTConfig, limits
 from zoo.regular_files import expand_home, missing_remedy, read_text
 from zoo.text import brief
@@ -134,10 +133,6 @@ def values(found, recipe_class, path):
         if name == "augmentation_layer":
             hint = "a layer is handed to FineTuning in Python (docs/augmentation.md)."
         raise RunError(f"--config={path}: there is no setting {name[:80]!r}: {hint}")
-    try:
-        found = without_auto_batch(found)
-    except ValueError as error:
-        raise RunError(f"--config={path}: {error}") from error
     settings = {}
     # These two chose the recipe.
     for name in found.keys() - {"recipe", "dataset"}:
@@ -152,20 +147,3 @@ def values(found, recipe_class, path):
                 f"--config={path}: {name} must be {words}, got {brief(found[name])}."
             ) from error
     return settings
-
-
-def without_auto_batch(found, dashes=""):
-    """Returns settings with `micro_batches` for a `batch_size` of auto.
-
-    Raises a `ValueError` where they have another number; `dashes` begin their names.
-    """
-    if found.get("batch_size") != AUTO:
-        return found
-    found = {name: value for name, value in found.items() if name != "batch_size"}
-    if found.setdefault("micro_batches", AUTO) != AUTO:
-        raise ValueError(
-            f"{dashes}batch_size=auto chooses the number of micro-batches: leave out "
-            f"{dashes}micro_batches={found['micro_batches']}, or give a "
-            f"{dashes}batch_size."
-        )
-    return found

@@ -1,29 +1,27 @@
 """What `--help` says of settings: the values of the recipe that is named with it."""
 
-import argparse
 import dataclasses
 import sys
 
 from absl import flags
 
 from keras_vit_start import styled
-from train.common import flag_help
 from train.common.errors import RunError
 from train.run import settings
 from zoo import ViTConfig
 
 
-def add_values(arguments, find_recipe):
-    """Adds what the recipe sets to the help of each setting, if help is asked for.
+def add_values(words, find_recipe):
+    """Adds what the recipe sets to the help of each setting.
 
-    The recipe is that of `--dataset`, `--recipe` and `--config` in the arguments, or
-    without them that of the user's own data; `find_recipe` is as in
-    `train.run.settings.settle`. Of an unknown recipe, or a file that cannot be read,
+    The recipe is that of the flags `--dataset`, `--recipe` and `--config` and of the
+    words beside them, or without any that of the user's own data; `find_recipe` is as
+    in `train.run.settings.settle`. Of an unknown recipe, or a file that cannot be read,
     there is a warning, and the help is without values.
     """
-    if not flag_help.is_asked_for(arguments):
-        return
-    named = _named(arguments)
+    names = ("dataset", "recipe", "config", "smoke")
+    named = {name: flags.FLAGS[name].value for name in names}
+    named["dataset"] = named["dataset"] or "".join(words) or None
     label = named["recipe"] or named["dataset"] or named["config"] or "your own data"
     if not named["config"]:
         named["dataset"] = named["dataset"] or ""
@@ -53,20 +51,3 @@ def _value(recipe, name):
     words = {None: "none", True: "yes", False: "no"}
     # 1 and 0 are equal to them.
     return words[value] if value is None or isinstance(value, bool) else str(value)
-
-
-def _named(arguments):
-    # Before absl reads them, which prints the help as soon as it is asked for.
-    parser = argparse.ArgumentParser(
-        add_help=False, allow_abbrev=False, exit_on_error=False
-    )
-    for name in ("dataset", "recipe", "config"):
-        parser.add_argument(f"--{name}", f"-{name}")
-    parser.add_argument("--smoke", "-smoke", action="store_true")
-    # The first word, unless it is a flag, is the data set.
-    word = [one for one in arguments[:1] if not one.startswith("-")]
-    try:
-        named = vars(parser.parse_known_args(arguments)[0])
-        return named | {"dataset": named["dataset"] or "".join(word) or None}
-    except argparse.ArgumentError:
-        return {"dataset": None, "recipe": None, "config": None, "smoke": False}

@@ -13,7 +13,7 @@ from train.common.errors import RunError
 from train.data import data_flags, registry
 from train.data.finding import check as check_data
 from train.recipes import Recipe
-from train.run import config_file, help_text, settings
+from train.run import help_text, settings
 
 # The flags are those of the command that asks for them, in its --help too.
 flags.disclaim_key_flags()
@@ -160,10 +160,10 @@ def perform(argv, command, recipes, packages, task, next_steps):
             command_line.say_next(*next_steps(recipe, results))
 
 
-def show_values(recipes):
-    """Makes --help show what a recipe of the package sets, before flags are parsed."""
+def describe(recipes):
+    """Returns a function that adds what a recipe of the package sets to `--help`."""
     find_recipe = pkgutil.resolve_name(f"{recipes}:for_dataset")
-    help_text.add_values(sys.argv[1:], find_recipe)
+    return functools.partial(help_text.add_values, find_recipe=find_recipe)
 
 
 def to_fine_tune(recipe, results):
@@ -257,7 +257,6 @@ def overrides(given, recipe_class):
         for name in fields
         if name != "dataset" and given.get(name) is not None
     }
-    values = config_file.without_auto_batch(values, "--")
     for name, value in values.items():
         try:
             values[name] = setting.fitted(fields[name], value)

@@ -72,7 +72,8 @@ def settle(find_recipe, *, dataset, recipe, config, smoke, flags):
 def _override(recipe, values, origin, origins):
     changed = recipe.override(**values)
     _note(recipe, changed, origin, origins)
-    origins.update(dict.fromkeys(values, origin))
+    kept = {name for name in values if getattr(changed, name) == values[name]}
+    origins.update(dict.fromkeys(kept, origin))
     return changed
 
 

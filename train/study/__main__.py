@@ -16,10 +16,8 @@ Each run has a folder of its own in --run_dir, which gets study.md, study.png an
 study.json. A study that was killed goes on when the same command is given again.
 """
 
-import argparse
 import dataclasses
 import functools
-import sys
 
 from absl import flags
 
@@ -125,11 +123,12 @@ def main(argv):
 
 def command():
     """Runs the command line."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--study", "-study", nargs="?")
-    study = parser.parse_known_args()[0].study
-    help_text.add_values(sys.argv[1:], functools.partial(kinds.recipe_for, study))
-    command_line.run(main)
+    command_line.run(main, _describe)
+
+
+def _describe(words):
+    study = flags.FLAGS["study"].value
+    help_text.add_values(words, functools.partial(kinds.recipe_for, study))
 
 
 if __name__ == "__main__":

@@ -173,17 +173,14 @@ def test_a_command_measures(forks, tmp_path):
 
 def test_flags():
     def overrides(**given):
-        return recipe_flags.overrides(given, recipes.Recipe)
+        recipe = recipes.Recipe("digits", "ViT-B_16", None, 32, 1_000)
+        recipe = recipe.override(**recipe_flags.overrides(given, recipes.Recipe))
+        return recipe.batch_size, recipe.micro_batches
 
-    assert overrides(batch_size="auto") == {"micro_batches": "auto"}
-    assert overrides(batch_size="auto", micro_batches="auto") == {
-        "micro_batches": "auto"
-    }
-    assert overrides(batch_size=64, micro_batches="auto") == {
-        "batch_size": 64,
-        "micro_batches": "auto",
-    }
-    with pytest.raises(ValueError, match="auto chooses .*leave out --micro_batches=4"):
+    assert overrides(batch_size="auto") == (512, "auto")
+    assert overrides(batch_size="auto", micro_batches="auto") == (512, "auto")
+    assert overrides(batch_size=64, micro_batches="auto") == (64, "auto")
+    with pytest.raises(ValueError, match="auto chooses .*leave out micro_batches=4"):
         overrides(batch_size="auto", micro_batches=4)
     parser = recipe_flags._NumberOrAuto()
     assert (parser.parse("auto"), parser.parse("12")) == ("auto", 12)

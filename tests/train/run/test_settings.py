@@ -14,6 +14,7 @@ import pytest
 from absl import flags
 
 from train import recipes
+from train.common import flag_help
 from train.common.errors import RunError
 from train.data.registry import CROPS
 from train.data.transforms import preprocessing
@@ -103,7 +104,7 @@ def test_flags_override_the_file_which_overrides_the_recipe(file):
 def test_a_file_may_leave_the_micro_batches_open(file):
     found = settle(file("dataset: digits\nbatch_size: auto"))
     assert (found.recipe.batch_size, found.recipe.micro_batches) == (64, "auto")
-    assert found.origins["micro_batches"] == "config file"
+    assert found.origins["micro_batches"] == "follows config file"
 
 
 def test_a_file_may_name_the_recipe(file):
@@ -218,7 +219,7 @@ def test_what_is_shown_is_a_file_of_the_same_settings(kind, file):
     shown = settings.page(found, {"run_dir": ("runs/x", "default")})
     again = settle(file(shown), find_recipe)
     assert again.recipe == found.recipe.override(published="")
-    assert re.search('(?m)^micro_batches: "auto" +# flag$', shown)
+    assert re.search('(?m)^micro_batches: "auto" +# follows flag$', shown)
     assert re.search('(?m)^# run_dir: "runs/x" +# default$', shown)
     # And so is what a run writes, whatever only changes its output.
     written = file(found.recipe.deciding, "config.json")
@@ -281,17 +282,22 @@ HELP = {
 }
 
 
+def help_of(monkeypatch, names, *words):
+    shown = flags.FlagValues()
+    for name in {*names, "dataset", "recipe", "config"}:
+        flags.DEFINE_string(name, None, "Help.", shown)
+    flags.DEFINE_boolean("smoke", False, "Help.", shown)
+    monkeypatch.setattr(flags, "FLAGS", shown)
+    words = flag_help.parse_others(["x", *words, "--help"])
+    help_text.add_values(words, recipes.for_dataset)
+    return shown
+
+
 @pytest.mark.parametrize("words", HELP)
 def test_help_has_the_values_of_the_recipe_that_is_named(words, monkeypatch):
     label, recipe = HELP[words]
-    shown = flags.FlagValues()
-    for field in dataclasses.fields(recipe):
-        if field.name not in ("published", "momentum"):
-            flags.DEFINE_string(field.name, None, "Help.", shown)
-    monkeypatch.setattr(help_text.flags, "FLAGS", shown)
-    help_text.add_values(["--steps=3", *words], recipes.for_dataset)
-    assert shown["steps"].help == "Help."
-    help_text.add_values(["--helpfull", *words], recipes.for_dataset)
+    names = [field.name for field in dataclasses.fields(recipe)]
+    shown = help_of(monkeypatch, {*names} - {"published", "momentum"}, *words)
     told = {name: shown[name].help for name in shown}
     assert told["dataset"] == "Help."
     assert told["steps"] == f"Help. [{label}: {recipe.steps}]"
@@ -303,22 +309,14 @@ def test_help_has_the_values_of_the_recipe_that_is_named(words, monkeypatch):
 
 
 def test_help_reads_the_file_of_settings(file, monkeypatch):
-    shown = flags.FlagValues()
-    flags.DEFINE_string("rand_augment", None, "Help.", shown)
-    monkeypatch.setattr(help_text.flags, "FLAGS", shown)
     config = file("dataset: digits\nrand_augment: [2, 15]")
-    words = ["--help", f"--config={config}"]
-    help_text.add_values(words, recipes.for_dataset)
+    shown = help_of(monkeypatch, ["rand_augment"], f"--config={config}")
     assert shown["rand_augment"].help == f"Help. [{config}: 2,15.0]"
 
 
 def test_help_without_the_recipe_or_file_that_is_named(monkeypatch, capsys):
-    shown = flags.FlagValues()
-    flags.DEFINE_string("steps", None, "Help.", shown)
-    monkeypatch.setattr(help_text.flags, "FLAGS", shown)
     for wrong in ("--recipe=nix", "--config=nix.yaml"):
-        help_text.add_values(["-help", wrong], recipes.for_dataset)
-        assert shown["steps"].help == "Help."
+        assert help_of(monkeypatch, ["steps"], wrong)["steps"].help == "Help."
         told = capsys.readouterr().err
         assert told.startswith("warning: the help has no values: ") and "nix" in told
 
