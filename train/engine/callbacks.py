@@ -6,7 +6,7 @@ import threading
 import tensorflow as tf
 
 from train.common.errors import Preempted, Stopped
-from train.common.progress import progress_bar
+from zoo.store.progress import progress_bar
 
 
 class RunLog:

@@ -7,7 +7,7 @@ import numpy as np
 import keras_vit
 from keras_vit.explain import attention_sinks
 from keras_vit.explain.one_pass import inspect
-from train.common.progress import progress_bar
+from zoo.store.progress import progress_bar
 
 _BATCH_SIZE = 8
 # All of fewer photos may happen to show something at the border.

@@ -12,7 +12,6 @@ from keras_vit.structure import (
 )
 from train.common import files
 from train.common.errors import RunError
-from train.common.progress import progress_bar
 from train.data.finding import heic_remedy
 from train.data.sources.splits import named
 from train.data.sources.subset import spread
@@ -25,6 +24,7 @@ from train.models.classes import classes_of
 from train.models.loaded_model import image_shape_of
 from zoo.preparation import asked_for
 from zoo.regular_files import expand_home
+from zoo.store.progress import progress_bar
 
 PAGE, NUMBERS, PREDICTIONS = "report.html", "report.json", "predictions.csv"
 

@@ -9,8 +9,8 @@ import numpy as np
 
 import keras_vit_start
 from train.common.errors import RunError
-from train.common.progress import progress_bar
 from train.reports.classification import share
+from zoo.store.progress import progress_bar
 
 _TIMED_SECONDS = 1.0
 _LAST_LINES = 5

@@ -7,7 +7,6 @@ import tensorflow as tf
 
 from keras_vit.structure import preparation_of
 from train.common.errors import RunError
-from train.common.progress import progress_bar
 from train.data import pipeline
 from train.data.registry import kind_of
 from train.data.sources.splits import pick
@@ -19,6 +18,7 @@ from train.models.exports.writing import has_head
 from train.scoring import evaluation_data
 from train.scoring.matching import match_classes
 from zoo.preparation import asked_for
+from zoo.store.progress import progress_bar
 
 # The default number of images: of a data set, and synthetic.
 OF_DATA_SET, SYNTHETIC = 500, 64

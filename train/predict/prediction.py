@@ -6,7 +6,6 @@ import dataclasses
 import hashlib
 import json
 import os
-import time
 import warnings
 from collections.abc import Callable
 
@@ -15,7 +14,6 @@ import numpy as np
 from train.common import packages
 from train.common.errors import RunError, explaining_full_memory
 from train.common.files import locked
-from train.common.progress import progress_bar
 from train.models.exports import exported_model
 from train.models.finding import bits_of, find
 from train.predict import classifiers
@@ -28,6 +26,7 @@ from zoo.head import NUMBERS
 from zoo.photos import batches, prepare
 from zoo.preparation import ModelBits
 from zoo.regular_files import expand_home
+from zoo.store.progress import progress_bar
 from zoo.text import printable
 
 # The most photos that are named of those that could not be read.
@@ -244,7 +243,13 @@ class _Job:
         photos = (photo for photo in self.photos if not (has and has(photo)))
         with (
             warnings.catch_warnings(),
-            contextlib.closing(_Progress(total, show_progress)) as progress,
+            progress_bar(
+                total=total,
+                unit="photo",
+                desc="predicting",
+                delay=_BAR_SECONDS,
+                disable=not show_progress,
+            ) as progress,
         ):
             warnings.filterwarnings("ignore", module=r"PIL\.")
 
@@ -335,27 +340,6 @@ class _Job:
                 "finite: it has diverged in training, or its precision is too small "
                 "for it. Pass another model."
             )
-
-
-class _Progress:
-    """A progress bar that appears after some seconds."""
-
-    def __init__(self, total, shown):
-        self.total, self.shown = total, shown
-        self.done, self.bar, self.begun = 0, None, time.monotonic()
-
-    def update(self, count):
-        self.done += count
-        if self.bar is not None:
-            self.bar.update(count)
-        elif self.shown and time.monotonic() - self.begun > _BAR_SECONDS:
-            self.bar = progress_bar(
-                total=self.total, initial=self.done, unit="photo", desc="predicting"
-            )
-
-    def close(self):
-        if self.bar is not None:
-            self.bar.close()
 
 
 def _check(out, features, gallery, resume):

@@ -5,7 +5,6 @@ import functools
 import itertools
 
 from train.common.files import checkpoint_steps, write_text
-from train.common.progress import progress_bar
 from train.data import pipeline, run_data, sources
 from train.engine import reproducibility
 from train.engine.devices import alone
@@ -14,6 +13,7 @@ from train.models.run_directory import RunDirectory
 from train.recipes import Recipe, is_own
 from train.run import building, explained_images, micro_batches, plan
 from train.run.classification import FineTuning
+from zoo.store.progress import progress_bar
 
 
 def run(

@@ -6,8 +6,8 @@ import timeit
 import numpy as np
 
 from train.common.errors import RunError, explaining_full_memory
-from train.common.progress import progress_bar
 from train.data import pipeline
+from zoo.store.progress import progress_bar
 
 # The remedy where the memory is full.
 LESS_MEMORY = "lower --batch_size or --image_size."

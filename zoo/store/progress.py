@@ -121,7 +121,8 @@ class _LogBar(_Bar):
     def close(self):
         if not getattr(self, "disable", True):
             self.end_waiting()
-            self._write(str(self))
+            if self.last_print_t >= self.start_t + self.delay:
+                self._write(str(self))
             self.leave = False
         super().close()
 

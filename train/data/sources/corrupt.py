@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import tensorflow as tf
 
-from train.common.progress import progress_bar
 from train.data.finding import DataError
 from train.data.registry import PARTS
 from train.data.sources.splits import CORES, Split, named, pick, tf_options
 from zoo.preparation import MOST_BITS, ModelBits
+from zoo.store.progress import progress_bar
 
 # Fewer images are checked without a progress bar.
 _SHOWN_IMAGES = 5_000

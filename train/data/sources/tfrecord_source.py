@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from train.common.progress import progress_bar
 from train.data.finding import DataError, entries
 from train.data.registry import record_files
 from train.data.sources.folder_source import ignored_names
@@ -16,6 +15,7 @@ from train.data.sources.splits import Source, Split, check_name
 from train.data.sources.subset import divide
 from zoo.limits import TEXT_BYTES
 from zoo.regular_files import expand_home, read_text
+from zoo.store.progress import progress_bar
 
 IMAGE, LABEL, TEXT = "image/encoded", "image/class/label", "image/class/text"
 _CLASS_NAMES = "class_names.txt"

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import erfc
 
-from train.common.progress import progress_bar
+from zoo.store.progress import progress_bar
 
 # A fixed scale is used where its 255 steps over the range of the values leave eight
 # steps per standard deviation.
