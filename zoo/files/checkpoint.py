@@ -20,7 +20,7 @@ import numpy as np
 
 from zoo import released_names
 from zoo.files import comparison, description, dialects, foreign, opening, safetensors
-from zoo.files.archive import CheckpointError, StoredArrays, refuse
+from zoo.files.archive import CheckpointError, StoredArrays
 from zoo.files.description import Description
 from zoo.head import ONE_CLASS, Head, checked_names
 from zoo.network import FAMILIES, POOLINGS, RELEASED, SIZES, ViTConfig, pair
@@ -87,7 +87,7 @@ class Checkpoint:
     def __post_init__(self):
         if not isinstance(self.arrays, StoredArrays):
             object.__setattr__(self, "arrays", StoredArrays(self.arrays))
-        _refuse(self.path, self._measured[1])
+        foreign.refuse(self.path, self._measured[1])
         stated, problems = self.semantics, []
         grid, rows = self.stored_grid, self.num_positions
         has_table = "positions" in self._features
@@ -110,10 +110,10 @@ class Checkpoint:
                 "position_embedding out"
             )
         problems += self._wrong_names()
-        _refuse(self.path, problems)
+        foreign.refuse(self.path, problems)
         object.__setattr__(self, "semantics", stated.semantics)
         if self.pooling not in (None, *POOLINGS):
-            _refuse(self.path, [f"pooling {brief(self.pooling)} is not known"])
+            foreign.refuse(self.path, [f"pooling {brief(self.pooling)} is not known"])
         if self.pooling is None:
             object.__setattr__(self, "pooling", self.default_pooling)
         shown = comparison.Shown(self.shapes, self._measured[0]).facts
@@ -122,7 +122,7 @@ class Checkpoint:
             families["layer_scale"] = True
         families["gates"] = self.semantics.activation == "swiglu"
         sizes = {**stated.sizes, "resnet_width": None}
-        _refuse(
+        foreign.refuse(
             self.path,
             comparison.differences(families, shown)
             + comparison.differences(sizes, self.config.sizes),
@@ -361,16 +361,11 @@ def read(
         )
     library = foreign.recognise(file)
     if library is None:
-        parts, stated, problems = _read_released(file)
-        common = os.path.commonprefix(file.keys).rpartition(".")[0]
-        if common:
-            problems.insert(
-                0, f"every key begins with {brief(common + '.')}: save without it"
-            )
+        parts, stated = _read_released(file)
     else:
         num_heads = num_heads or (semantics.num_heads if semantics else None)
-        parts, stated, problems = foreign.read(file, library, num_heads)
-    _refuse(file.path, [*problems, *dialects.wrong_dtypes(parts)], library)
+        parts, stated = foreign.read(file, library, num_heads)
+    foreign.refuse(file.path, dialects.wrong_dtypes(parts), library)
     if stated.warning and (semantics is None or semantics.activation is None):
         warnings.warn(stated.warning, stacklevel=2)
     semantics = (semantics or ViTConfig()).with_defaults(stated.config.semantics)
@@ -385,7 +380,7 @@ def read(
 
 
 def _read_released(file):
-    """Undoes the dialect; returns arrays, a description and what is wrong."""
+    """Undoes the dialect; returns arrays and a description."""
     parts, grid = {}, None
     chosen, unknown = dialects.select(file.keys)
     problems = [f"unknown {key}" for key in unknown]
@@ -407,8 +402,11 @@ def _read_released(file):
         dialects.add_prefix_positions(parts)
         resizing = dialects.TOP_LEVEL_RESIZING
         by_default = Description(ViTConfig(position_resizing=resizing), grid)
-    stated = description.from_metadata(file.metadata, file.path)
-    return parts, stated or by_default, problems
+    if common := os.path.commonprefix(file.keys).rpartition(".")[0]:
+        common = f"every key begins with {brief(common + '.')}: save without it"
+        problems.insert(0, common)
+    foreign.refuse(file.path, problems)
+    return parts, description.from_metadata(file.metadata, file.path) or by_default
 
 
 def write(
@@ -546,7 +544,7 @@ def _check_problem(path, naming, problem_type):
 def _whole(path, arrays, grid_size, semantics, pooling, head):
     """Makes sure that arrays are a checkpoint, in memory as float32."""
     stored = {name: np.asarray(array) for name, array in arrays.items()}
-    _refuse(path, dialects.wrong_dtypes(stored))
+    foreign.refuse(path, dialects.wrong_dtypes(stored))
     problems = []
     for name in stored:
         stored[name] = dialects.to_float32(stored[name])
@@ -554,7 +552,7 @@ def _whole(path, arrays, grid_size, semantics, pooling, head):
             problems.append(f"{name} holds NaN or infinity")
         if released_names.is_group_norm(name):
             stored[name] = stored[name].reshape(-1)
-    _refuse(path, problems)
+    foreign.refuse(path, problems)
     grid_size = None if grid_size is None else tuple(map(int, grid_size))
     checkpoint = Checkpoint(str(path), stored, grid_size, semantics, pooling, head)
     if checkpoint.grid_size is None and checkpoint.num_positions:
@@ -563,8 +561,3 @@ def _whole(path, arrays, grid_size, semantics, pooling, head):
             "square grid, pass grid_size=(height, width) in patches."
         )
     return checkpoint
-
-
-def _refuse(path, problems, library=None):
-    naming = "the released names" if library is None else f"the names of {library.name}"
-    refuse(path, f"a checkpoint of a Vision Transformer under {naming}", problems)

@@ -1,19 +1,27 @@
 """Checkpoints of timm, transformers and keras-hub, read and written."""
 
 import dataclasses
+import math
 import pathlib
 import re
 
 import numpy as np
 
 from zoo import released_names
-from zoo.files import description, keras_hub, names, original, timm, transformers
+from zoo.files import (
+    archive,
+    description,
+    keras_hub,
+    names,
+    original,
+    timm,
+    transformers,
+)
 from zoo.files.archive import CheckpointError
 from zoo.files.comparison import BIASES, Shown
-from zoo.files.description import Description
 from zoo.files.library import Library
 from zoo.network import VARIANTS
-from zoo.released_names import POSITION_EMBEDDING
+from zoo.released_names import CLASS_TOKEN, POSITION_EMBEDDING
 from zoo.text import brief
 
 LIBRARIES = {
@@ -59,72 +67,67 @@ def _check_known(file):
 def read(file, library: Library, num_heads: int | None = None):
     """Reads an open file of another library; `num_heads` if the file does not state it.
 
-    Returns {released name: array, read when it is used}, a `Description` of the rest,
-    and a list of problems with the arrays.
+    Returns {released name: array, read when it is used}, and a `Description` of the
+    rest.
     """
     holders = library.holders(file)
     column = library.column(holders)
-    arrays, problems = _selected(holders, library)
-    if not arrays:
-        return {}, Description(), problems
+    arrays, problems = _selected(file, holders, library)
     arrays, biases = _unshared(arrays, library)
     arrays, key_biases = library.joined(arrays)
     # The sizes but the heads, which settings are then compared with.
     parts, wrong = names.to_released(column, arrays, num_heads=1)
-    _, bias = released_names.EMBEDDING_ARRAYS
-    if "norm_before_blocks/scale" in parts and bias in {*parts} & {
-        *library.without_biases
-    }:
-        wrong.append(f"unknown {names.foreign_name(column, bias)}")
+    if "norm_before_blocks/scale" in parts:
+        given = [bias for bias in library.without_biases[:1] if bias in parts]
+        wrong += [f"unknown {names.foreign_name(column, bias)}" for bias in given]
     _complete(parts, key_biases, library)
     shapes = {name: part.shape for name, part in parts.items()}
     # Before the settings say which biases there are, those of some blocks mean all.
     norm_missing = not released_names.ENCODER_NORM.keys() & shapes.keys()
     without = {released_names.NO_FINAL_NORM} if norm_missing else set()
     sizes, missing = released_names.measure(shapes, without)
-    problems += wrong + [_in_their_names(column, problem) for problem in missing]
-    if problems:
-        return {}, Description(), list(dict.fromkeys(problems))
-    kernel = arrays[names.foreign_name(column, _KERNEL)]
+    missing = [_in_their_names(column, problem) for problem in missing]
+    refuse(file.path, problems + wrong + missing, library)
     shown = Shown(
         shapes,
         sizes,
         keys=tuple(holders),
         stem=pathlib.Path(file.path).stem,
         biases=biases,
-        flat_patches=kernel.ndim == 2,
+        flat_patches=arrays[names.foreign_name(column, _KERNEL)].ndim == 2,
     )
     stated = _description(file, library, shown)
     if stated.config.final_norm is not False and not shown.facts["final_norm"]:
         _, missing = released_names.measure(shapes)
-        return {}, stated, [_in_their_names(column, problem) for problem in missing]
+        refuse(file.path, [_in_their_names(column, one) for one in missing], library)
     if stated.pooling == "gap" and shown.facts["attention_pooling"]:
         # timm's SigLIP of a mean leaves the attention pooling of a file out.
-        arrays = {
-            name: array
-            for name, array in arrays.items()
-            if not name.startswith("attn_pool.")
-        }
-    said = stated.config.num_heads
-    heads = said or num_heads or library.known_heads(shown) or _paper_heads(shown)
-    _check_heads(file, heads, by_file=bool(said), hidden_size=sizes["hidden_size"])
+        pooling = [name for name in arrays if name.startswith("attn_pool.")]
+        arrays = {name: arrays[name] for name in arrays.keys() - pooling}
+    heads = _num_heads(file, stated.config.num_heads, num_heads, library, shown)
     parts, problems = names.to_released(column, arrays, heads, stated.pooling_heads)
     _complete(parts, key_biases, library)
-    if not problems and shown.facts["class_token"] and POSITION_EMBEDDING in parts:
-        problems = _ambiguous_positions(parts, stated)
-    return parts, stated, problems
+    refuse(file.path, problems + _ambiguous_positions(parts, stated), library)
+    return parts, stated
 
 
-def _selected(holders, library):
+def refuse(path, problems: list[str], library: Library | None = None) -> None:
+    """Raises a `CheckpointError` of problems with a file, if there are any."""
+    naming = f"the names of {library.name}" if library else "the released names"
+    what = f"a checkpoint of a Vision Transformer under {naming}"
+    archive.refuse(path, what, list(dict.fromkeys(problems)))
+
+
+def _selected(file, holders, library):
     """Returns {name in `names.TABLE`: array} of a model, and a list of problems."""
-    problems = []
-    for pattern, reason in library.reasons.items():
-        key = next(filter(re.compile(pattern).search, holders), None)
-        if key is not None:
-            problems.append(f"{reason} ({key})")
-    if problems:
-        return {}, problems  # reason enough for whatever else is odd
+    found = (
+        (reason, next(filter(re.compile(pattern).search, holders), None))
+        for pattern, reason in library.reasons.items()
+    )
+    # Reason enough, whatever else is odd.
+    refuse(file.path, [f"{reason} ({key})" for reason, key in found if key], library)
     arrays: dict[str, object] = {}
+    problems = []
     for key, name in library.select(holders).items():
         if name in arrays:
             problems.append(f"two arrays for {name}, one is {key}")
@@ -132,25 +135,24 @@ def _selected(holders, library):
     return arrays, problems
 
 
-def _paper_heads(shown):
-    """Returns the heads of the paper's network of these sizes, None without one."""
+def _num_heads(file, stated, given, library, shown):
+    """Returns the heads: as stated, given, shown, or of the paper's network."""
     names = ("hidden_size", "num_layers", "mlp_dim")
-    return _PAPERS_HEADS.get(tuple(shown.facts[name] for name in names))
-
-
-def _check_heads(file, heads, by_file, hidden_size):
+    hidden_size, *_ = sizes = tuple(shown.facts[name] for name in names)
+    heads = stated or given or library.known_heads(shown) or _PAPERS_HEADS.get(sizes)
     if heads is None:
         raise CheckpointError(
             f"{file.path} does not state its number of attention heads: pass "
             "num_heads=N, or keep the config.json beside the file."
         )
     if heads < 1 or hidden_size % heads:
-        source = "its header or settings say" if by_file else "num_heads says"
+        source = "its header or settings say" if stated else "num_heads says"
         raise CheckpointError(
             f"{file.path} has arrays of hidden size {hidden_size}, which is not a "
             f"multiple of the {brief(heads)} attention heads that {source}: correct "
             "that."
         )
+    return heads
 
 
 def _unshared(arrays, library):
@@ -237,13 +239,15 @@ def _complete(parts, key_biases, library):
 
 
 def _ambiguous_positions(parts, stated):
-    rows = parts[POSITION_EMBEDDING].shape[1]
+    """Returns what is wrong with a table that may have a row of the class token."""
     covered = stated.config.tokens_with_positions
-    if covered == "patches" or stated.grid_size is not None:
+    is_known = covered == "patches" or stated.grid_size is not None
+    if is_known or not {POSITION_EMBEDDING, CLASS_TOKEN} <= parts.keys():
         return []
-    if int(rows**0.5) ** 2 == rows:
-        return [
-            f"{rows} positions are a square grid without one of the class token, or "
-            "another grid with it: keep the settings that state it beside the file"
-        ]
-    return []
+    rows = parts[POSITION_EMBEDDING].shape[1]
+    if math.isqrt(rows) ** 2 != rows:
+        return []
+    return [
+        f"{rows} positions are a square grid without one of the class token, or "
+        "another grid with it: keep the settings that state it beside the file"
+    ]

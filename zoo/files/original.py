@@ -77,12 +77,15 @@ _DINOV3_FILE = re.compile(
     r"dinov3_vit(?:([sbl]|7b)16|([sh])16(plus))_pretrain_(lvd1689m|sat493m)"
     r"(-[0-9a-f]{8})?"
 )
-# Of OpenCLIP's settings of a tower: what is compared or used, and what never changes
-# what is computed. The steps of `_OFF` must be off, and others are not known.
-_VISION = (
-    "layers", "width", "head_width", "mlp_ratio", "patch_size", "image_size",
-    "ls_init_value", "no_ln_pre", "pool_type", "final_ln_after_pool",
-)  # fmt: skip
+# OpenCLIP's settings of a tower that are read, with its defaults, those that change
+# nothing, and steps that must be off. Others are not known.
+_TOWER = {
+    "image_size": 224, "layers": 12, "width": 768, "head_width": 64, "mlp_ratio": 4.0,
+    "patch_size": 16, "ls_init_value": None, "no_ln_pre": False, "pool_type": "tok",
+    "final_ln_after_pool": False,
+}  # fmt: skip
+_NUMBERS = ("image_size", "width", "layers", "patch_size", "mlp_ratio", "head_width")
+_POOLINGS = {"tok": "token", "avg": "avg"}
 _IDLE = (
     "patch_dropout", "output_tokens", "pos_embed_type", "attn_pooler_queries",
     "attn_pooler_heads", "timm_model_pretrained", "timm_drop", "timm_drop_path",
@@ -170,49 +173,24 @@ def _of_open_clip(file, settings, shown):
             f"{file} has no vision_cfg in its model_cfg: copy the file again."
         )
     fields.check_types(file, vision, _TYPES)
-    used = _TIMM if (name := vision.get("timm_model_name")) else _VISION
-    wrong = [
-        f"{key}={brief(value)}"
-        for key, value in vision.items()
-        if key not in (*used, *_IDLE)
-        and not (value is None or value == "default")
-        and not (value is False and key in _OFF)
-        and not (name and key in _VISION)
-    ]
-    # timm's towers have a projection as their head, or none.
-    if name and vision.get("timm_proj", "linear") not in ("", "none", None):
-        wrong.append(f"timm_proj={brief(vision.get('timm_proj', 'linear'))}")
-    if vision.get("pool_type", "tok") not in ("tok", "avg"):
-        wrong.append(f"pool_type={brief(vision['pool_type'])}")
-    average = vision.get("pool_type", "tok") == "avg"
-    if average and vision.get("final_ln_after_pool"):
-        wrong.append("final_ln_after_pool=True with pool_type='avg'")
-    if wrong:
-        raise CheckpointError(
-            f"{file} has settings that are not supported: {', '.join(wrong)}."
-        )
-    numbers = ("image_size", "width", "layers", "patch_size", "mlp_ratio", "head_width")
-    nulls = [key for key in numbers if vision.get(key, 0) is None]
-    description.refuse_null(file, nulls)
-    image_size = vision.get("image_size", 224)
+    _check_tower(file, vision)
     inputs = _of_preprocessing(file, settings.get("preprocess_cfg") or {})
-    if name:
-        said = {"architecture": name, "model_args": {"img_size": image_size}, **inputs}
+    if name := vision.get("timm_model_name"):
+        size = vision.get("image_size", _TOWER["image_size"])
+        said = {"architecture": name, "model_args": {"img_size": size}, **inputs}
         if vision.get("timm_pool"):
             said["global_pool"] = vision["timm_pool"]
         return said
-    width, layers = vision.get("width", 768), vision.get("layers", 12)
-    patch_size = vision.get("patch_size", 16)
-    stated = {"width": width, "layers": layers, "patch_size": patch_size}
-    stated["mlp_ratio * width"] = int(width * vision.get("mlp_ratio", 4.0))
-    shown.check_sizes(file, stated, _SIZES)
+    said = _TOWER | vision
+    sizes = said | {"mlp_ratio * width": int(said["width"] * said["mlp_ratio"])}
+    shown.check_sizes(file, sizes, _SIZES)
     arguments = {
-        "img_size": image_size,
-        "num_heads": width // vision.get("head_width", 64),
+        "img_size": said["image_size"],
+        "num_heads": said["width"] // said["head_width"],
         "act_layer": "quick_gelu" if config.get("quick_gelu") else "gelu",
-        "init_values": vision.get("ls_init_value"),
-        "pre_norm": not vision.get("no_ln_pre", False),
-        "global_pool": "avg" if average else "token",
+        "init_values": said["ls_init_value"],
+        "pre_norm": not said["no_ln_pre"],
+        "global_pool": _POOLINGS[said["pool_type"]],
         "fc_norm": False,
     }
     return {
@@ -220,6 +198,33 @@ def _of_open_clip(file, settings, shown):
         "model_args": arguments,
         **inputs,
     }
+
+
+def _check_tower(file, vision):
+    """Refuses settings of a tower that are not known, or not computed."""
+    name = vision.get("timm_model_name")
+    known = {*_IDLE, *_TOWER, *(_TIMM if name else ())}
+    wrong = [
+        f"{key}={brief(value)}"
+        for key, value in vision.items()
+        if key not in known
+        and not (value is None or value == "default")
+        and not (value is False and key in _OFF)
+    ]
+    # timm's towers have a projection as their head, or none.
+    if name and vision.get("timm_proj", "linear") not in ("", "none", None):
+        wrong.append(f"timm_proj={brief(vision.get('timm_proj', 'linear'))}")
+    pooled = vision.get("pool_type", "tok")
+    if pooled not in _POOLINGS:
+        wrong.append(f"pool_type={brief(pooled)}")
+    if pooled == "avg" and vision.get("final_ln_after_pool"):
+        wrong.append("final_ln_after_pool=True with pool_type='avg'")
+    if wrong:
+        raise CheckpointError(
+            f"{file} has settings that are not supported: {', '.join(wrong)}."
+        )
+    nulls = [key for key in _NUMBERS if vision.get(key, 0) is None]
+    description.refuse_null(file, nulls)
 
 
 def _of_preprocessing(file, said):

@@ -651,20 +651,63 @@ _WRITTEN_TYPES = (
 )  # fmt: skip
 
 
+# The classes with a head where it reads something else than that of the type.
+_CLASSIFIERS = {
+    ("deit", "distilled"): "DeiTForImageClassificationWithTeacher",
+    ("clip_vision_model", "gap"): "CLIPForImageClassification",
+}
+
+
 def _differences(name, checkpoint):
     """Returns the settings of a type, and what of its network is another."""
     kind, network = _TYPES[name], checkpoint.config
-    height, width = checkpoint.image_size
-    encoder, classifier = kind.classes
-    if checkpoint.pooling == "distilled":
-        classifier = "DeiTForImageClassificationWithTeacher"
-    elif kind is _CLIP and checkpoint.pooling == "gap":
-        classifier = "CLIPForImageClassification"
     has_head = checkpoint.classes is not None
-    gated = _is_gated(checkpoint)
+    classifier = _CLASSIFIERS.get((name, checkpoint.pooling), kind.classes[1])
+    config = _config_of(checkpoint, name, has_head and classifier or kind.classes[0])
+    # By these keys two classes of a type differ.
+    keys = ["classifier.weight"] if has_head and checkpoint.pooling == "gap" else []
+    keys += ["pooler.layernorm.weight"] if kind is _BEIT else []
+    theirs, _ = network_of(name, kind, config, keys)
+    theirs = dataclasses.replace(network, **{**FAMILIES, **theirs})
+    wrong = theirs.differences(network)
+    for field in RESIZING:
+        wrong.pop(field, None)
+    is_siglip = kind in (_SIGLIP, _NAFLEX)
+    if is_siglip or kind.num_registers:
+        # Two types of one network, for images of one size and of any.
+        sizes = kind.position_resizing, network.position_resizing
+        wrong["position_resizing"] = tuple(size == "bilinear" for size in sizes)
+    if "mlp_ratio" in config:
+        size = _mlp_size(
+            checkpoint.hidden_size, config["mlp_ratio"], _is_gated(checkpoint)
+        )
+        wrong["mlp_dim"] = size, checkpoint.mlp_dim
+    if kind in _BEITS:
+        # It confuses rows and columns of others.
+        rows, columns = checkpoint.grid_size
+        wrong["a square grid"] = True, rows == columns
+    is_tanh = network.activation == "gelu_tanh" and not checkpoint.class_token
+    reads = checkpoint.pooling in kind.reads
+    wrong |= {
+        "class_token": (kind.class_token, checkpoint.class_token),
+        "attention_pooling": (is_siglip, bool(checkpoint.pooling_heads) or is_tanh),
+        "head": (has_head and classifier is not None, has_head),
+        f"a head that reads {checkpoint.pooling}": (reads or not has_head, True),
+    }
+    return config, [
+        f"{name} {has!r}, not {needs!r}"
+        for name, (has, needs) in wrong.items()
+        if has != needs
+    ]
+
+
+def _config_of(checkpoint, model_type, class_name):
+    """Returns the settings of a checkpoint as a type, without names of outputs."""
+    network, gated = checkpoint.config, _is_gated(checkpoint)
+    height, width = checkpoint.image_size
     config = {
-        "architectures": [classifier if has_head and classifier else encoder],
-        "model_type": name,
+        "architectures": [class_name],
+        "model_type": model_type,
         "hidden_size": checkpoint.hidden_size,
         "num_hidden_layers": checkpoint.num_layers,
         "num_attention_heads": checkpoint.num_heads,
@@ -679,42 +722,8 @@ def _differences(name, checkpoint):
         "num_channels": checkpoint.channels,
         "qkv_bias": network.qkv_bias is not False,
     }
-    config |= kind.settings(checkpoint)
-    config = {key: value for key, value in config.items() if value is not None}
-    keys = {"classifier.weight"} if has_head and checkpoint.pooling == "gap" else set()
-    keys |= {"pooler.layernorm.weight"} if kind is _BEIT else set()
-    theirs, _ = network_of(name, kind, config, keys)
-    theirs = dataclasses.replace(network, **{**FAMILIES, **theirs})
-    wrong = {
-        field: values
-        for field, values in theirs.differences(network).items()
-        if field not in RESIZING
-    }
-    is_siglip = kind in (_SIGLIP, _NAFLEX)
-    is_tanh = network.activation == "gelu_tanh" and not checkpoint.class_token
-    if is_siglip or kind.num_registers:
-        # Two types of one network, for images of one size and of any.
-        sizes = kind.position_resizing, network.position_resizing
-        wrong["position_resizing"] = tuple(size == "bilinear" for size in sizes)
-    if "mlp_ratio" in config:
-        size = _mlp_size(checkpoint.hidden_size, config["mlp_ratio"], gated)
-        wrong["mlp_dim"] = size, checkpoint.mlp_dim
-    if kind in _BEITS:
-        # It confuses rows and columns of others.
-        rows, columns = checkpoint.grid_size
-        wrong["a square grid"] = True, rows == columns
-    reads = checkpoint.pooling in kind.reads
-    wrong |= {
-        "class_token": (kind.class_token, checkpoint.class_token),
-        "attention_pooling": (is_siglip, bool(checkpoint.pooling_heads) or is_tanh),
-        "head": (has_head and classifier is not None, has_head),
-        f"a head that reads {checkpoint.pooling}": (reads or not has_head, True),
-    }
-    return config, [
-        f"{name} {has!r}, not {needs!r}"
-        for name, (has, needs) in wrong.items()
-        if has != needs
-    ]
+    config |= _TYPES[model_type].settings(checkpoint)
+    return {key: value for key, value in config.items() if value is not None}
 
 
 def _is_classifier_of_clip(name, checkpoint):
@@ -750,47 +759,56 @@ def _with_labels(checkpoint, name, config):
 
 def _file_keys(arrays, kind, checkpoint):
     """Returns arrays under the keys of a whole file."""
-    gated = checkpoint.config.activation == "swiglu"
+    gated = _is_gated(checkpoint)
     # A class with a head has the encoder inside, others are it.
     prefix = kind.prefix if "classifier.weight" in arrays else ""
-    clip = kind.prefix == _CLIP.prefix
-    two = "distillation_classifier.weight" in arrays
-    classifies = "classifier.bias" in arrays
-    named = {}
+    renamed = (gated and kind.renamed_with_gates) or kind.renamed
+    size, named = checkpoint.hidden_size, {}
     for name, array in arrays.items():
-        if kind is _NAFLEX and name == "embeddings.patch_embeddings.projection.weight":
-            array = flat_patches(array)
-        if clip and name in _FLAT:
-            array = array.reshape(array.shape[_FLAT[name] :])
-        if kind is _CLIP and name.startswith("classifier.") and not classifies:
-            named[name.replace("classifier", "visual_projection")] = array
-            continue
-        if name.startswith("head."):
-            in_proj = name.replace("in_proj.", "in_proj_")
-            named[prefix + in_proj] = array
-            continue
-        if name.partition(".")[0].endswith("classifier"):
-            name = name.replace("classifier", "cls_classifier", two)
-            named[name.replace("distillation_cls_", "distillation_")] = array
-            continue
         if gated and kind is _DINOV3 and _VALUES in name:
             gate, array = np.split(array, 2)
             place = name.replace(_VALUES, _GATE)
             named[_replaced(place, "^encoder.layer.", "^layer.")] = gate
-        with_gates = gated and kind.renamed_with_gates
-        for theirs, ours in with_gates or kind.renamed:
-            # The attention's own output has the name that an MLP's second layer has.
-            if f".attention{ours}" not in name or ours.startswith(".attention."):
-                name = _replaced(name, ours, theirs)
-        named[prefix + name] = array
-    size = checkpoint.hidden_size
+        key = _classifier_key(name, arrays, kind)
+        named[key or prefix + _key(name, renamed)] = _shaped(name, array, kind)
     if kind is _DINOV3 and not checkpoint.config.num_registers:
         named["embeddings.register_tokens"] = np.zeros((1, 0, size), np.float32)
-    if kind is _CLIP and classifies:
+    if kind is _CLIP and "classifier.bias" in arrays:
         # Its classifier does not use the norm that it has.
         named[f"{prefix}post_layernorm.weight"] = np.ones(size, np.float32)
         named[f"{prefix}post_layernorm.bias"] = np.zeros(size, np.float32)
     return named
+
+
+def _classifier_key(name, arrays, kind):
+    """Returns the key of an array of a classifier, None of others."""
+    if not name.partition(".")[0].endswith("classifier"):
+        return None
+    if kind is _CLIP and "classifier.bias" not in arrays:
+        return name.replace("classifier", "visual_projection")
+    two = "distillation_classifier.weight" in arrays
+    name = name.replace("classifier", "cls_classifier", two)
+    return name.replace("distillation_cls_", "distillation_")
+
+
+def _key(name, renamed):
+    """Returns the key of another array, undoing `Transformers.select`."""
+    if name.startswith("head."):
+        return name.replace("in_proj.", "in_proj_")
+    for theirs, ours in renamed:
+        # The attention's own output has the name that an MLP's second layer has.
+        if f".attention{ours}" not in name or ours.startswith(".attention."):
+            name = _replaced(name, ours, theirs)
+    return name
+
+
+def _shaped(name, array, kind):
+    """Returns an array with the axes that it has in files of a type."""
+    if kind is _NAFLEX and name == "embeddings.patch_embeddings.projection.weight":
+        return flat_patches(array)
+    if kind.prefix == _CLIP.prefix and name in _FLAT:
+        return array.reshape(array.shape[_FLAT[name] :])
+    return array
 
 
 class Transformers(Library):
@@ -889,6 +907,7 @@ class Transformers(Library):
             shown.check_sizes(file, stated, {name: "mlp_dim"})
         inputs = image_processors.read(folder, INPUTS[kind.inputs], kind.processor)
         network, pooling = network_of(file, kind, config, shown.keys)
+        without_head = config.get("vision_use_head") is False
         if model_type is not None:
             stated = {
                 **{name: network[name] for name in shown.families},
@@ -897,7 +916,7 @@ class Transformers(Library):
                 "class_token": kind.class_token,
                 "gates": gated,
                 "flat_patches": kind is _NAFLEX,
-                "attention_pooling": config.get("vision_use_head", True) and None,
+                "attention_pooling": False if without_head else None,
                 "relative position biases": BIASES[
                     config.get("use_relative_position_bias", False),
                     config.get("use_shared_relative_position_bias", False),

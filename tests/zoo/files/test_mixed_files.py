@@ -85,13 +85,12 @@ def refusal(tmp_path):
         if library is None:
             return "the names of no library"
         try:
-            parts, stated, problems = foreign.read(file, library)
-            if not problems:
-                semantics, grid = stated.config, stated.grid_size
-                zoo.Checkpoint(file.path, parts, grid, semantics, stated.pooling)
+            parts, stated = foreign.read(file, library)
+            semantics, grid = stated.config, stated.grid_size
+            zoo.Checkpoint(file.path, parts, grid, semantics, stated.pooling)
         except zoo.CheckpointError as error:
             return str(error)
-        return "; ".join(problems) or None
+        return None
 
     return read
 
