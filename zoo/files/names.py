@@ -60,10 +60,27 @@ class Row(NamedTuple):
     keras_hub: str | None
 
 
+def _lines(name):
+    file = pathlib.Path(__file__).with_name(name)
+    _, *lines = csv.reader(file.read_text(encoding="utf-8").splitlines())
+    return lines
+
+
+def _renamed():
+    found: dict[str, tuple] = {}
+    for dialects, theirs, ours in _lines("renamed_parts.csv"):
+        for dialect in dialects.split():
+            found[dialect] = (*found.get(dialect, ()), (theirs, ours))
+    return found
+
+
 # The names of a released layer or array in each library, or None.
-_FILE = pathlib.Path(__file__).with_name("names.csv")
-_, *_LINES = csv.reader(_FILE.read_text(encoding="utf-8").splitlines())
-_LAYERS = {name: [other or None for other in others] for name, *others in _LINES}
+_LAYERS = {
+    name: [other or None for other in others] for name, *others in _lines("names.csv")
+}
+# Pairs of parts of names by dialect: in files, and in a column of `TABLE`, where ^
+# begins a part that only the start of a name may be.
+RENAMED = _renamed()
 
 
 def _row(released):

@@ -16,7 +16,7 @@ from zoo.files.architectures import INPUTS
 from zoo.files.archive import CheckpointError
 from zoo.files.comparison import Shown
 from zoo.files.description import Description
-from zoo.files.names import Rearranged
+from zoo.files.names import RENAMED, Rearranged
 from zoo.text import brief
 
 COLUMN = "the authors' code"
@@ -34,35 +34,6 @@ _UNUSED = {
     ),
     "dino": re.compile(
         r"mask_token$|rope_embed\.periods$|.*\.bias_mask$|local_cls_norm\.|projectors\."
-    ),
-}
-# Theirs and timm's, in this order.
-_RENAMED = {
-    "clip": (
-        ("visual.trunk.", ""),
-        ("visual.transformer.resblocks.", "blocks."),
-        ("visual.class_embedding", "cls_token"),
-        ("visual.positional_embedding", "pos_embed"),
-        ("visual.conv1.", "patch_embed.proj."),
-        ("visual.ln_pre.", "norm_pre."),
-        ("visual.ln_post.", "norm."),
-        ("visual.proj", "head.weight"),
-        (".ln_1.", ".norm1."),
-        (".ln_2.", ".norm2."),
-        (".ls_1.", ".ls1."),
-        (".ls_2.", ".ls2."),
-        (".attn.in_proj_", ".attn.qkv."),
-        (".attn.out_proj.", ".attn.proj."),
-        (".mlp.c_fc.", ".mlp.fc1."),
-        (".mlp.c_proj.", ".mlp.fc2."),
-    ),
-    "dino": (
-        ("register_tokens", "reg_token"),
-        ("storage_tokens", "reg_token"),
-        (".mlp.w12.", ".mlp.fc1."),
-        (".mlp.w1.", ".mlp.fc1_g."),
-        (".mlp.w2.", ".mlp.fc1_x."),
-        (".mlp.w3.", ".mlp.fc2."),
     ),
 }
 # DINOv3's biases of queries, keys and values, of which the second are masked.
@@ -128,6 +99,9 @@ _PREPROCESSING = {
     "size": fields.Field("of the model"),
     "fill_color": fields.Field("where it pads"),
 }
+
+
+_DIALECTS = {"clip": "open_clip", "dino": "dino"}
 
 
 def kind(keys) -> str:
@@ -279,7 +253,7 @@ class Original(timm.Timm):
             if _UNUSED[names_of].match(key):
                 continue
             name = _CHUNK.sub("blocks.", key)
-            for theirs, ours in _RENAMED[names_of]:
+            for theirs, ours in RENAMED[_DIALECTS[names_of]]:
                 name = name.replace(theirs, ours)
             if is_masked and name.endswith(".attn.qkv.bias"):
                 name = name.removesuffix(".qkv.bias") + _MASKED

@@ -4,15 +4,15 @@
 too, and `configuration_fields.csv` what all types have (`fields.py`).
 """
 
+import csv
 import dataclasses
 import pathlib
 import re
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from zoo.files import description, fields, image_processors
+from zoo.files import description, fields, image_processors, names
 from zoo.files.architectures import INPUTS
 from zoo.files.archive import CheckpointError
 from zoo.files.comparison import APART, BIASES, Shown
@@ -47,16 +47,6 @@ _WRITTEN = {
     "gelu": "gelu",
     "gelu_tanh": "gelu_pytorch_tanh",
 }
-# The names that transformers 5 has in memory; in files it writes the older ones.
-_RENAMED = {
-    r"^layers\.": "encoder.layer.",
-    r"\.attention\.q_proj\.": ".attention.attention.query.",
-    r"\.attention\.k_proj\.": ".attention.attention.key.",
-    r"\.attention\.v_proj\.": ".attention.attention.value.",
-    r"\.attention\.o_proj\.": ".attention.output.dense.",
-    r"\.mlp\.fc1\.": ".intermediate.dense.",
-    r"\.mlp\.fc2\.": ".output.dense.",
-}
 # Of pre-training and other towers; the network of the images has no use for them.
 _UNUSED = re.compile(
     r"(\w+\.)?(embeddings\.)?(mask_token|position_ids)$|decoder\.|lm_head\.|"
@@ -75,11 +65,6 @@ def _of_dinov2(checkpoint):
         "use_swiglu_ffn": gated,
         "layerscale_value": 1.0,
     }
-
-
-def _with_registers(checkpoint):
-    registers = checkpoint.config.num_registers
-    return _of_dinov2(checkpoint) | {"num_register_tokens": registers}
 
 
 def _of_dinov3(checkpoint):
@@ -144,15 +129,18 @@ def _mlp_ratio(checkpoint, gated):
 
 
 class _Type(NamedTuple):
-    """What a `model_type` implies: the defaults of its classes, and its names.
+    """A row of `transformers_types.csv`: what a `model_type` implies, and its names.
 
-    Fields with names of `ViTConfig` mean the same, the activation in their words.
+    Fields with names of `ViTConfig` mean the same, the activation in their words. An
+    empty cell is the default here.
     """
 
-    prefix: str
-    # The names of its classes without and with a head, where it is written.
-    classes: tuple[str | None, str | None] = (None, None)
-    # What the head reads.
+    # Types of one family have the same names of arrays and fields of settings.
+    family: str = "vit"
+    prefix: str = ""
+    # The classes without and with a head, and what the head reads.
+    encoder: str = ""
+    classifier: str = ""
     reads: tuple[str, ...] = ("token",)
     activation: str = "gelu"
     layer_norm_epsilon: float = 1e-12
@@ -163,201 +151,53 @@ class _Type(NamedTuple):
     distillation_token: bool = False
     tokens_with_positions: str = "all"
     position_resizing: str = "bicubic_no_antialias"
-    inputs: str = "half"
-    # The class of its image processor, a key of `image_processors`.
-    processor: str = "ViT"
-    # Pairs of parts of names: in files, and in the column of `names.TABLE`.
-    renamed: tuple = ()
-    renamed_with_gates: tuple = ()
-    norm_before_blocks: bool = False
-    rotary: str = "none"
     relative_position_resizing: str | None = None
-    # Returns what its settings have besides those of all types.
-    settings: Callable[[object], dict] = lambda checkpoint: {}
-    column: str = COLUMN
+    rotary: str = "none"
+    norm_before_blocks: bool = False
+    # Mean and deviation, and the class of the image processor, where no file says them.
+    inputs: str = "half"
+    processor: str = "ViT"
 
 
-_VIT = _Type("vit.", classes=("ViTModel", "ViTForImageClassification"))
-_DINOV2_NORMS = (
-    (".norm1.", ".layernorm_before."),
-    (".norm2.", ".layernorm_after."),
-)
-_DINOV2 = _Type(
-    "dinov2.",
-    classes=("Dinov2Model", "Dinov2ForImageClassification"),
-    reads=("token_and_gap",),
-    settings=_of_dinov2,
-    layer_norm_epsilon=1e-6,
-    layer_scale=True,
-    inputs="clip",
-    processor="Bit",
-    renamed=(
-        *_DINOV2_NORMS,
-        (".mlp.fc1.", ".intermediate.dense."),
-        (".mlp.fc2.", ".output.dense."),
-    ),
-    renamed_with_gates=(
-        *_DINOV2_NORMS,
-        (".mlp.weights_in.", ".intermediate.dense."),
-        (".mlp.weights_out.", ".output.dense."),
-    ),
-)
-_TIPSV2 = _DINOV2._replace(
-    prefix="vision_encoder.",
-    classes=("Tipsv2VisionModel", None),
-    settings=_with_registers,
-    num_registers=1,
-    tokens_with_positions="class token and patches",
-    position_resizing="bilinear",
-    inputs="unit",
-    processor="Tipsv2",
-    renamed=(
-        ("register_tokens", "reg_token"),
-        (".mlp.c_fc.", ".mlp.fc1."),
-        (".mlp.c_proj.", ".mlp.fc2."),
-    ),
-    renamed_with_gates=(
-        ("register_tokens", "reg_token"),
-        (".mlp.w12.", ".mlp.fc1."),
-        (".mlp.w3.", ".mlp.fc2."),
-    ),
-    column="timm",
-)
-_SIGLIP = _Type(
-    "vision_model.",
-    classes=("SiglipVisionModel", "SiglipForImageClassification"),
-    reads=("gap",),
-    settings=_of_siglip,
-    activation="gelu_pytorch_tanh",
-    layer_norm_epsilon=1e-6,
-    class_token=False,
-    processor="Siglip",
-    renamed=(
-        ("embeddings.class_embedding", "embeddings.cls_token"),
-        ("embeddings.patch_embedding.", "embeddings.patch_embeddings.projection."),
-        ("embeddings.position_embedding.weight", "embeddings.position_embeddings"),
-        ("encoder.layers.", "encoder.layer."),
-        (".layer_norm1.", ".layernorm_before."),
-        (".layer_norm2.", ".layernorm_after."),
-        (".self_attn.q_proj.", ".attention.attention.query."),
-        (".self_attn.k_proj.", ".attention.attention.key."),
-        (".self_attn.v_proj.", ".attention.attention.value."),
-        (".self_attn.out_proj.", ".attention.output.dense."),
-        (".mlp.fc1.", ".intermediate.dense."),
-        (".mlp.fc2.", ".output.dense."),
-        ("post_layernorm.", "layernorm."),
-        ("head.attention.in_proj_", "head.attention.in_proj."),
-    ),
-)
-# Of any number of patches, which it has flattened.
-_NAFLEX = _SIGLIP._replace(
-    classes=("Siglip2VisionModel", None),
-    position_resizing="bilinear",
-    processor="Siglip2",
-    settings=_of_naflex,
-)
-_CLIP = _SIGLIP._replace(
-    classes=("CLIPVisionModel", "CLIPVisionModelWithProjection"),
-    # Its projection, and its classifier.
-    reads=("token", "gap"),
-    settings=_of_clip,
-    activation="quick_gelu",
-    layer_norm_epsilon=1e-5,
-    class_token=True,
-    norm_before_blocks=True,
-    inputs="clip",
-    processor="CLIP",
-    renamed=(*_SIGLIP.renamed, ("visual_projection.", "classifier.")),
-)
-_DINOV3 = _DINOV2._replace(
-    prefix="",
-    classes=("DINOv3ViTModel", None),
-    settings=_of_dinov3,
-    layer_norm_epsilon=1e-5,
-    num_heads=6,
-    tokens_with_positions="none",
-    rotary="dinov3",
-    inputs="imagenet",
-    processor="DINOv3ViT",
-    renamed=(
-        ("^layer.", "^encoder.layer."),
-        ("^norm.", "^layernorm."),
-        *_DINOV2_NORMS,
-        ("embeddings.patch_embeddings.", "embeddings.patch_embeddings.projection."),
-        (".attention.q_proj.", ".attention.attention.query."),
-        (".attention.k_proj.", ".attention.attention.key."),
-        (".attention.v_proj.", ".attention.attention.value."),
-        (".attention.o_proj.", ".attention.output.dense."),
-        (".mlp.up_proj.", ".intermediate.dense."),
-        (".mlp.down_proj.", ".output.dense."),
-    ),
-    renamed_with_gates=(),
-)
-_BEIT = _Type(
-    "beit.",
-    classes=("BeitModel", "BeitForImageClassification"),
-    reads=("token", "gap"),
-    settings=_of_beit,
-    layer_scale=True,
-    processor="Beit",
-    tokens_with_positions="none",
-    relative_position_resizing="bilinear_no_antialias",
-    renamed=(
-        (".lambda_1", ".layer_scale1.lambda1"),
-        (".lambda_2", ".layer_scale2.lambda1"),
-    ),
-)
-_DATA2VEC = _BEIT._replace(
-    prefix="data2vec_vision.", classes=("Data2VecVisionModel", None)
-)
+def _cell(default, text):
+    if isinstance(default, bool):
+        return text == "1"
+    if isinstance(default, tuple):
+        return tuple(text.split())
+    return text if default is None else type(default)(text)
+
+
+def _types():
+    file = pathlib.Path(__file__).with_name("transformers_types.csv")
+    with file.open(encoding="utf-8", newline="") as lines:
+        for row in csv.DictReader(lines):
+            names, by_default = row.pop("types").split(), _Type._field_defaults
+            cells = {key: _cell(by_default[key], row[key]) for key in row if row[key]}
+            yield from dict.fromkeys(names, _Type(**cells)).items()
+
+
+_TYPES = dict(_types())
 # Its gates, and the values behind them, are one array elsewhere.
 _GATE, _VALUES = ".mlp.gate_proj.", ".intermediate.dense."
-_TYPES = {
-    "vit": _VIT,
-    "deit": _VIT._replace(
-        prefix="deit.",
-        classes=("DeiTModel", "DeiTForImageClassification"),
-        reads=("token", "distilled"),
-        distillation_token=True,
-        processor="DeiT",
-    ),
-    "vit_mae": _VIT,
-    "vit_msn": _VIT._replace(layer_norm_epsilon=1e-6),
-    "ijepa": _VIT._replace(
-        prefix="ijepa.",
-        classes=("IJepaModel", "IJepaForImageClassification"),
-        reads=("gap",),
-        class_token=False,
-    ),
-    "dinov2": _DINOV2,
-    "dinov2_with_registers": _DINOV2._replace(
-        prefix="dinov2_with_registers.",
-        classes=(
-            "Dinov2WithRegistersModel",
-            "Dinov2WithRegistersForImageClassification",
-        ),
-        settings=_with_registers,
-        num_registers=4,
-        tokens_with_positions="class token and patches",
-        position_resizing="bicubic",
-        inputs="imagenet",
-    ),
-    "tipsv2_vision_model": _TIPSV2,
-    "tipsv2": _TIPSV2,
-    "siglip_vision_model": _SIGLIP,
-    "siglip": _SIGLIP,
-    "siglip2_vision_model": _NAFLEX,
-    "siglip2": _NAFLEX,
-    **{
-        f"{name}{tower}": _CLIP
-        for name in ("clip", "metaclip_2", "altclip", "chinese_clip")
-        for tower in ("_vision_model", "")
-    },
-    "dinov3_vit": _DINOV3,
-    "beit": _BEIT,
-    "data2vec-vision": _DATA2VEC,
+# What the settings of a family have besides those of all types.
+_OWN_SETTINGS = {
+    "dinov2": _of_dinov2,
+    "tipsv2": _of_dinov2,
+    "dinov3": _of_dinov3,
+    "siglip": _of_siglip,
+    "naflex": _of_naflex,
+    "clip": _of_clip,
+    "beit": _of_beit,
 }
-_BEITS = (_BEIT, _DATA2VEC)
+_OF_TWO_TOWERS = ("siglip", "naflex", "clip")
+# The families whose names the arrays of others may have.
+_NAMED_AS = {
+    **dict.fromkeys(_OF_TWO_TOWERS, ("clip",)),
+    # Where it has neither biases of offsets nor factors.
+    "beit": ("beit", "dinov2"),
+    "dinov3": ("dinov3",),
+    "tipsv2": ("tipsv2",),
+}
 # Those in messages, without the names of single towers.
 _NAMED = tuple(dict.fromkeys(name.removesuffix("_vision_model") for name in _TYPES))
 _POOLER = re.compile(r"(^|\.)pooler\.layernorm\.weight$")
@@ -388,16 +228,21 @@ _PREFIXES = tuple({kind.prefix for kind in _TYPES.values() if kind.prefix})
 
 
 def _named_as(keys):
-    """Returns a type of the names that keys have."""
+    """Returns the family whose names keys have."""
     if any(".self_attn." in key for key in keys):
-        return _CLIP
+        return "clip"
     if any(key.endswith("embeddings.patch_embeddings.weight") for key in keys):
-        return _DINOV3
+        return "dinov3"
     if any(key.endswith("register_tokens") and "embeddings" not in key for key in keys):
-        return _TIPSV2
+        return "tipsv2"
     if any(map(_BEIT_KEYS.search, keys)):
-        return _BEIT
-    return _DINOV2
+        return "beit"
+    return "dinov2"
+
+
+def _column(family):
+    """Returns the column of `names.TABLE` that a family's names become those of."""
+    return "timm" if family == "tipsv2" else COLUMN
 
 
 def _replaced(name, old, new):
@@ -429,12 +274,12 @@ def network_of(file, kind: _Type, config: dict, keys) -> tuple[dict, str | None]
     """
     found = {name: getattr(kind, name) for name in _IMPLIED}
     found |= {ours: config[name] for name, ours in _ARGUMENTS.items() if name in config}
-    if found["num_registers"] == 0 and kind is not _DINOV3:
+    if found["num_registers"] == 0 and kind.family != "dinov3":
         found["tokens_with_positions"] = "all"
     found |= {
         "activation": _activation(file, kind, config),
         "qkv_bias": _biases(file, config)
-        if kind is _DINOV3
+        if kind.family == "dinov3"
         else config.get("qkv_bias", True),
         "rotary_base": _rotary_base(file, config),
         "final_norm": True,
@@ -444,10 +289,10 @@ def network_of(file, kind: _Type, config: dict, keys) -> tuple[dict, str | None]
         "relative_position_bias": False,
     }
     pooling = None
-    if kind in _BEITS:
+    if kind.family == "beit":
         own, pooling = _network_of_beit(file, config, keys)
         found |= own
-    if kind is _CLIP and "classifier.weight" in keys:
+    if kind.family == "clip" and "classifier.weight" in keys:
         found["final_norm"], pooling = False, "gap"
     return found, pooling
 
@@ -457,7 +302,7 @@ def _activation(file, kind, config):
     gated = config.get("use_swiglu_ffn", config.get("use_gated_mlp", False))
     activation = config.get("hidden_act", kind.activation)
     # DINOv3's gates have the activation of the settings, those of DINOv2 always SiLU.
-    is_gate = gated and kind is _DINOV3
+    is_gate = gated and kind.family == "dinov3"
     if is_gate and activation != "silu":
         raise CheckpointError(
             f"{file} has gates of hidden_act {brief(activation)}: only silu is "
@@ -538,20 +383,13 @@ def _check_names(file, config, kind, keys):
     """Refuses arrays in the names of another type."""
     model_type = config["model_type"]
     prefixes = {prefix for prefix in _PREFIXES for k in keys if k.startswith(prefix)}
-    if _named_as(keys) not in _names_of(kind) or prefixes - {kind.prefix}:
+    if _named_as(keys) not in _NAMED_AS.get(kind.family, ("dinov2",)) or prefixes - {
+        kind.prefix
+    }:
         raise CheckpointError(
             f"{file} describes a model of type {model_type!r}, and the arrays have the "
             f"names of another type: {APART}"
         )
-
-
-def _names_of(kind):
-    """Returns what `_named_as` may return for the arrays of a type."""
-    if kind.prefix == _CLIP.prefix:
-        return (_CLIP,)
-    if kind in _BEITS:
-        return (_BEIT, _DINOV2)  # the latter's where it has neither biases nor factors
-    return (kind,) if kind in (_DINOV3, _TIPSV2) else (_DINOV2,)
 
 
 def _tower(file, config, kind):
@@ -662,17 +500,17 @@ def _differences(name, checkpoint):
     """Returns the settings of a type, and what of its network is another."""
     kind, network = _TYPES[name], checkpoint.config
     has_head = checkpoint.classes is not None
-    classifier = _CLASSIFIERS.get((name, checkpoint.pooling), kind.classes[1])
-    config = _config_of(checkpoint, name, has_head and classifier or kind.classes[0])
+    classifier = _CLASSIFIERS.get((name, checkpoint.pooling), kind.classifier)
+    config = _config_of(checkpoint, name, has_head and classifier or kind.encoder)
     # By these keys two classes of a type differ.
     keys = ["classifier.weight"] if has_head and checkpoint.pooling == "gap" else []
-    keys += ["pooler.layernorm.weight"] if kind is _BEIT else []
+    keys += ["pooler.layernorm.weight"] if name == "beit" else []
     theirs, _ = network_of(name, kind, config, keys)
     theirs = dataclasses.replace(network, **{**FAMILIES, **theirs})
     wrong = theirs.differences(network)
     for field in RESIZING:
         wrong.pop(field, None)
-    is_siglip = kind in (_SIGLIP, _NAFLEX)
+    is_siglip = kind.family in ("siglip", "naflex")
     if is_siglip or kind.num_registers:
         # Two types of one network, for images of one size and of any.
         sizes = kind.position_resizing, network.position_resizing
@@ -682,7 +520,7 @@ def _differences(name, checkpoint):
             checkpoint.hidden_size, config["mlp_ratio"], _is_gated(checkpoint)
         )
         wrong["mlp_dim"] = size, checkpoint.mlp_dim
-    if kind in _BEITS:
+    if kind.family == "beit":
         # It confuses rows and columns of others.
         rows, columns = checkpoint.grid_size
         wrong["a square grid"] = True, rows == columns
@@ -691,7 +529,7 @@ def _differences(name, checkpoint):
     wrong |= {
         "class_token": (kind.class_token, checkpoint.class_token),
         "attention_pooling": (is_siglip, bool(checkpoint.pooling_heads) or is_tanh),
-        "head": (has_head and classifier is not None, has_head),
+        "head": (has_head and bool(classifier), has_head),
         f"a head that reads {checkpoint.pooling}": (reads or not has_head, True),
     }
     return config, [
@@ -722,7 +560,11 @@ def _config_of(checkpoint, model_type, class_name):
         "num_channels": checkpoint.channels,
         "qkv_bias": network.qkv_bias is not False,
     }
-    config |= _TYPES[model_type].settings(checkpoint)
+    kind = _TYPES[model_type]
+    if kind.num_registers:
+        config["num_register_tokens"] = network.num_registers
+    if kind.family in _OWN_SETTINGS:
+        config |= _OWN_SETTINGS[kind.family](checkpoint)
     return {key: value for key, value in config.items() if value is not None}
 
 
@@ -762,18 +604,19 @@ def _file_keys(arrays, kind, checkpoint):
     gated = _is_gated(checkpoint)
     # A class with a head has the encoder inside, others are it.
     prefix = kind.prefix if "classifier.weight" in arrays else ""
-    renamed = (gated and kind.renamed_with_gates) or kind.renamed
+    renamed = names.RENAMED.get(kind.family, ())
+    renamed = names.RENAMED.get(f"{kind.family}_gated", renamed) if gated else renamed
     size, named = checkpoint.hidden_size, {}
     for name, array in arrays.items():
-        if gated and kind is _DINOV3 and _VALUES in name:
+        if gated and kind.family == "dinov3" and _VALUES in name:
             gate, array = np.split(array, 2)
             place = name.replace(_VALUES, _GATE)
             named[_replaced(place, "^encoder.layer.", "^layer.")] = gate
         key = _classifier_key(name, arrays, kind)
         named[key or prefix + _key(name, renamed)] = _shaped(name, array, kind)
-    if kind is _DINOV3 and not checkpoint.config.num_registers:
+    if kind.family == "dinov3" and not checkpoint.config.num_registers:
         named["embeddings.register_tokens"] = np.zeros((1, 0, size), np.float32)
-    if kind is _CLIP and "classifier.bias" in arrays:
+    if kind.family == "clip" and "classifier.bias" in arrays:
         # Its classifier does not use the norm that it has.
         named[f"{prefix}post_layernorm.weight"] = np.ones(size, np.float32)
         named[f"{prefix}post_layernorm.bias"] = np.zeros(size, np.float32)
@@ -784,7 +627,7 @@ def _classifier_key(name, arrays, kind):
     """Returns the key of an array of a classifier, None of others."""
     if not name.partition(".")[0].endswith("classifier"):
         return None
-    if kind is _CLIP and "classifier.bias" not in arrays:
+    if kind.family == "clip" and "classifier.bias" not in arrays:
         return name.replace("classifier", "visual_projection")
     two = "distillation_classifier.weight" in arrays
     name = name.replace("classifier", "cls_classifier", two)
@@ -804,9 +647,12 @@ def _key(name, renamed):
 
 def _shaped(name, array, kind):
     """Returns an array with the axes that it has in files of a type."""
-    if kind is _NAFLEX and name == "embeddings.patch_embeddings.projection.weight":
+    if (
+        kind.family == "naflex"
+        and name == "embeddings.patch_embeddings.projection.weight"
+    ):
         return flat_patches(array)
-    if kind.prefix == _CLIP.prefix and name in _FLAT:
+    if kind.family in _OF_TWO_TOWERS and name in _FLAT:
         return array.reshape(array.shape[_FLAT[name] :])
     return array
 
@@ -835,15 +681,15 @@ class Transformers(Library):
     is_written = True
 
     def column(self, keys) -> str:
-        return _named_as(keys).column
+        return _column(_named_as(keys))
 
     def select(self, keys) -> dict[str, str]:
         chosen = {}
         classifies = any(
             key.startswith(("classifier.", "cls_classifier.")) for key in keys
         )
-        kind = _named_as(keys)
-        of_two = kind in (_CLIP, _TIPSV2)
+        family = _named_as(keys)
+        of_two = family in ("clip", "tipsv2")
         # The classifier reads the tokens themselves.
         unused_heads = ("head." if of_two else "pooler.dense.",) if classifies else ()
         if classifies and any(
@@ -852,18 +698,18 @@ class Transformers(Library):
             # CLIP's classifiers read the tokens before the last norm.
             unused_heads += ("post_layernorm.",)
         idle = _UNUSED_OF_TWO if of_two else _UNUSED
-        renamed = dict((*kind.renamed, *kind.renamed_with_gates))
+        renamed = names.RENAMED[family] + names.RENAMED.get(f"{family}_gated", ())
+        if family == "dinov2":
+            # In memory transformers 5 has other names than in files.
+            renamed = names.RENAMED["transformers_5"] + renamed
         for key in keys:
             prefix = next(filter(key.startswith, _PREFIXES), "")
             name = key.removeprefix(prefix)
             if name.startswith(unused_heads) or idle.match(key):
                 continue
-            if kind is _DINOV3:
+            if family == "dinov3":
                 name = name.removeprefix("model.")
-            if kind is _DINOV2:
-                for pattern, replacement in _RENAMED.items():
-                    name = re.sub(pattern, replacement, name)
-            for theirs, ours in renamed.items():
+            for theirs, ours in renamed:
                 # The MLP of an attention pooling is called so by all.
                 if not (theirs.startswith(".mlp") and name.startswith("head.")):
                     name = _replaced(name, theirs, ours)
@@ -915,7 +761,7 @@ class Transformers(Library):
                 "final_norm": None if network["final_norm"] else False,
                 "class_token": kind.class_token,
                 "gates": gated,
-                "flat_patches": kind is _NAFLEX,
+                "flat_patches": kind.family == "naflex",
                 "attention_pooling": False if without_head else None,
                 "relative position biases": BIASES[
                     config.get("use_relative_position_bias", False),
@@ -926,7 +772,7 @@ class Transformers(Library):
         if model_type is None:
             network["num_heads"] = None
         grid = description.grid_of(config.get("image_size"), config.get("patch_size"))
-        if kind in _BEITS and grid is not None and grid[0] != grid[1]:
+        if kind.family == "beit" and grid is not None and grid[0] != grid[1]:
             raise CheckpointError(
                 f"{file} has an image_size that makes a grid of {grid[0]}x{grid[1]} "
                 "patches, of whose relative positions transformers' BEiT confuses rows "
@@ -958,7 +804,7 @@ class Transformers(Library):
             # CLIP's classifiers have one, and its projection none.
             count = 1 if _is_classifier_of_clip(name, checkpoint) else 2
             without = self.without_biases[:count]
-        arrays = arrays_of(checkpoint, kind.column, self, without)
+        arrays = arrays_of(checkpoint, _column(kind.family), self, without)
         return _file_keys(arrays, kind, checkpoint), {
             _CONFIG: _with_labels(checkpoint, name, config),
             image_processors.FILES[0]: image_processors.write(checkpoint),
