@@ -14,13 +14,11 @@ _ASKING |= {"-?", "-h"}
 # The flags of the commands in the order in which the page shows them; settings of
 # recipes name their group, and are where the asterisk is.
 GROUPS = {
-    "Data": "dataset data_dir skip_corrupt split real_labels few_shot_dataset * images "
-    "bits",
+    "Data": "dataset data_dir skip_corrupt split real_labels * images bits",
     "Model": "* model weights image_size central_crop class features",
     "Optimization": "* batch_size find_learning_rate",
     "Augmentation": "*",
-    "Study": "study seeds learning_rates models subsets step_counts positions tasks "
-    "shots",
+    "Study": "study seeds learning_rates *",
     "Run": "recipe config print_config smoke extend resume * measure shown trust",
     "Devices": "strategy * precision engine threads",
     "Export": "format min_agreement calibration_images dynamic_batch any_size uint8",

@@ -46,15 +46,15 @@ def optimizer(recipe, schedule=None):
 
 def model(recipe, classes):
     """Returns the recipe's model: its weights, and a new head of so many classes."""
-    architecture = architecture_of(recipe)
-    for argument, field in _ASKED_BY.items():
-        if getattr(recipe, field) and not architecture.takes(argument):
-            raise RunError(
-                f"{recipe.model} has no {field}: leave it out, or choose a Vision "
-                "Transformer."
-            )
     try:
         recipe.check()
+        architecture = architecture_of(recipe)
+        for argument, field in _ASKED_BY.items():
+            if getattr(recipe, field) and not architecture.takes(argument):
+                raise RunError(
+                    f"{recipe.model} has no {field}: leave it out, or choose a Vision "
+                    "Transformer."
+                )
         network, weights, pooling = _network(recipe)
         # A linear probe takes the features without noise.
         rate, depth_rate = recipe.dropout, recipe.stochastic_depth_rate

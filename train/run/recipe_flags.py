@@ -59,21 +59,23 @@ _DEFINITIONS = {
 }
 
 
-def define_settings(recipe_class, flag_values=flags.FLAGS):
-    """Defines a flag for each setting of a class of recipes that has a group."""
-    for field in recipe_class.settings():
+def define_settings(fields, flag_values=flags.FLAGS, has_defaults=False):
+    """Defines a flag for each field that has a group, by default of None."""
+    for field in fields:
         if not field.metadata["group"]:
             continue
+        default = field.default if has_defaults else None
+        default = list(default) if isinstance(default, tuple) else default
         flag_help.add_setting(field.name, field.metadata["group"])
         described = {"help": field.metadata["usage"], "flag_values": flag_values}
         kinds = {typing.get_origin(kind) or kind for kind in setting.kinds(field)}
         if choices := field.metadata["choices"]:
-            flags.DEFINE_enum(field.name, None, list(choices), **described)
+            flags.DEFINE_enum(field.name, default, list(choices), **described)
         elif field.metadata.get("takes_auto"):
-            flags.DEFINE(_NumberOrAuto(), field.name, None, **described)
+            flags.DEFINE(_NumberOrAuto(), field.name, default, **described)
         else:
             kind = next(kind for kind in _DEFINITIONS if kind in kinds)
-            _DEFINITIONS[kind](field.name, None, **described)
+            _DEFINITIONS[kind](field.name, default, **described)
 
 
 def define(recipes, otherwise, recipe_class=Recipe):
@@ -130,7 +132,7 @@ def define(recipes, otherwise, recipe_class=Recipe):
         "environment the model runs on JAX: on one; mirrored; tpu, the chips of this "
         "machine; or auto, all that JAX sees.",
     )
-    define_settings(recipe_class)
+    define_settings(recipe_class.settings())
 
 
 def perform(argv, command, recipes, packages, task, next_steps):

@@ -25,6 +25,7 @@ from train.common import command_line
 from train.common.errors import RunError
 from train.run import help_text, recipe_flags
 from train.study import kinds
+from train.study.options import Options
 
 # Checked for before anything heavy is imported, by the names that Python has.
 PACKAGES = (*recipe_flags.CLASSIFIER_PACKAGES, "yaml")
@@ -34,56 +35,12 @@ recipe_flags.define(
 flags.DEFINE_enum(
     "study", None, kinds.names(), "What the runs differ in.", required=True
 )
-flags.DEFINE_integer(
-    "seeds",
-    None,
-    "Runs of each kind, with --seed and those after it; 3 of the chosen learning rate "
-    "and else 1 if not given.",
-    lower_bound=1,
-)
 flags.DEFINE_list(
     "learning_rates",
     None,
     "With --study=learning_rates: those to try; the recipe's if not given.",
 )
-flags.DEFINE_list(
-    "models",
-    [],
-    "With --study=examples or compute: the models. If not given that of the recipe, "
-    "with compute also at a half and at a quarter of its width.",
-)
-flags.DEFINE_list(
-    "subsets",
-    ["10%", "30%", "100%"],
-    "With --study=examples: parts of the training images, percents or numbers.",
-)
-flags.DEFINE_list(
-    "step_counts",
-    [],
-    "With --study=compute: the steps of the runs; the recipe's if not given.",
-)
-flags.DEFINE_list(
-    "positions",
-    ["none", "1d", "2d", "relative"],
-    "With --study=positions: these, or 1d-every-layer, 1d-every-layer-shared, "
-    "2d-every-layer, 2d-every-layer-shared.",
-)
-flags.DEFINE_list(
-    "tasks",
-    [],
-    "With --study=vtab: its tasks, such as dtd; all 19 if not given, with --smoke one "
-    "of each group.",
-)
-flags.DEFINE_integer(
-    "shots",
-    5,
-    "With --study=examples, compute or positions: training images per class of the "
-    "few-shot accuracy, 0 to leave it out.",
-    lower_bound=0,
-)
-flags.DEFINE_string(
-    "few_shot_dataset", None, "Whose few-shot accuracy; --dataset if not given."
-)
+recipe_flags.define_settings(dataclasses.fields(Options), has_defaults=True)
 
 
 def main(argv):
@@ -99,6 +56,11 @@ def main(argv):
         recipe_flags.refuse(
             "extend", "it is of single runs, such as keras-vit finetune"
         )
+        names = (field.name for field in dataclasses.fields(Options))
+        try:
+            options = Options(**command_line.values(" ".join(names)))
+        except ValueError as error:
+            raise RunError(str(error)) from error
         recipe, settings = recipe_flags.read(
             "study",
             functools.partial(kinds.recipe_for, given.study),
@@ -107,15 +69,13 @@ def main(argv):
             check=functools.partial(
                 kinds.check,
                 given.study,
-                options=given,
+                options=options,
                 models=given.models,
                 smoke=given.smoke,
             ),
         )
         from train.study import studies
 
-        names = (field.name for field in dataclasses.fields(studies.Options))
-        options = studies.Options(**command_line.values(" ".join(names)))
         results = studies.run(given.study, recipe, options, **settings)
         tables = kinds.named(given.study).tables(results)
         print("\n\n".join([*tables, f"page {results['page']}"]))

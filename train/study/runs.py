@@ -22,25 +22,6 @@ from train.study.kinds import check_known
 from zoo.network import NETWORKS
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """The flags of `python -m train.study` that are not of the recipe.
-
-    Each study uses its own. With `smoke` the recipe is cut down, so that models must
-    be, too.
-    """
-
-    seeds: int | None = None
-    models: tuple[str, ...] = ()
-    subsets: tuple[str, ...] = ("10%", "30%", "100%")
-    step_counts: tuple[str, ...] = ()
-    positions: tuple[str, ...] = ("none", "1d", "2d", "relative")
-    tasks: tuple[str, ...] = ()
-    shots: int = 5
-    few_shot_dataset: str | None = None
-    smoke: bool = False
-
-
 class Point(typing.NamedTuple):
     """One row of a study: a recipe, run with one seed or several.
 

@@ -8,7 +8,7 @@ from train.engine import reproducibility
 from train.models.run_directory import RunDirectory
 from train.reports import figures, markdown
 from train.study import kinds
-from train.study.runs import Options
+from train.study.options import Options
 
 _TEMPLATE = pathlib.Path(__file__).with_name("page.md.jinja")
 

@@ -26,7 +26,7 @@ def defined():
             )
             monkeypatch.setattr(flags, f"DEFINE_{kind}", define)
         data_flags.define_data()
-    recipe_flags.define_settings(Recipe, values)
+    recipe_flags.define_settings(Recipe.settings(), values)
     return values
 
 

@@ -27,7 +27,7 @@ from train.run import recipe_flags, training
 from train.study import kinds, studies
 from train.study import runs as study_runs
 from train.study.kinds import compute, examples, learning_rates, positions
-from train.study.runs import Options
+from train.study.options import Options
 
 pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.skipif(

@@ -39,7 +39,7 @@ def named(name):
 def check(study, recipe, options, models=(), smoke=False):
     """Refuses a recipe that a study cannot use, and flags or models that mean nothing.
 
-    `options` has the flags of the study, as `runs.Options` has.
+    `options` has the flags of the study, as `train.study.options.Options` has.
 
     Raises:
         RunError: the study trains all weights from scratch, the recipe does not; or a
