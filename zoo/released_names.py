@@ -4,7 +4,7 @@ Every name of a released array is written here and nowhere else. A shape is a tu
 sizes; a size is an int, the name of a quantity ("hidden_size") that must be the same
 wherever it appears, or an (int, name) product.
 The names are those of the files in ``gs://vit_models`` (written by Flax before its
-Linen API); `zoo.files.dialects` translates the others.
+Linen API); `zoo.files.released` translates the others.
 """
 
 import functools

@@ -9,8 +9,8 @@ import numpy as np
 import zoo
 from keras_vit.weights.loading import stacklevel
 from keras_vit.weights.released_places import as_arrays
-from zoo.files.archive import Archive, CheckpointError, StoredArrays, refuse
-from zoo.files.dialects import wrong_dtypes
+from zoo.files.arrays import CheckpointError, StoredArrays, refuse, wrong_dtypes
+from zoo.files.npz import Npz
 from zoo.regular_files import expand_home
 
 
@@ -33,14 +33,14 @@ class NamedFiles:
 
     def config_in(self, path):
         """Returns the config of a file's network, None of another architecture's."""
-        if path.suffix != ".npz" or self.mark not in Archive(path).keys:
+        if path.suffix != ".npz" or self.mark not in Npz(path).keys:
             return None
         _, arrays = self.read(path)
         return self.config_of(arrays.shapes)
 
     def read(self, source):
         """Returns the path of a file, and its arrays, which are read one by one."""
-        file = Archive(zoo.locate(source))
+        file = Npz(zoo.locate(source))
         parts = {key: file.check(key) for key in file.keys}
         refuse(file.path, self._kind(), wrong_dtypes(parts))
         return file.path, StoredArrays(parts)

@@ -8,7 +8,8 @@ from keras import ops
 
 from train.common.errors import DIVERGED, RunError, first_line
 from train.common.files import checkpoint_steps, make_folder, whole_file
-from zoo.files.archive import Archive, CheckpointError
+from zoo.files.arrays import CheckpointError
+from zoo.files.npz import Npz
 
 
 class Checkpoints:
@@ -90,7 +91,7 @@ class Checkpoints:
         targets = _keyed(variables)
         shapes = {key: tuple(variable.shape) for key, variable in targets.items()}
         try:
-            file = Archive(path)
+            file = Npz(path)
             # A run whose weights are not finite goes on as it would have.
             arrays = {key: file.check(key, finite=False) for key in file.keys}
             if shapes != {key: tuple(array.shape) for key, array in arrays.items()}:

@@ -15,7 +15,7 @@ import keras_vit  # noqa: F401 - whose layers the files name
 from train.common.errors import RunError, first_line
 from train.models.run_directory import RunDirectory
 from zoo import limits
-from zoo.files.archive import BUGS, CheckpointError
+from zoo.files.arrays import BUGS, CheckpointError
 from zoo.files.h5 import MAGIC, arrays_of
 from zoo.regular_files import missing_remedy, open_regular
 

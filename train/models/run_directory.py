@@ -18,7 +18,7 @@ from train.common.files import (
 )
 from train.data.registry import is_same
 from zoo.catalog.labels import texts_of
-from zoo.files.archive import CheckpointError
+from zoo.files.arrays import CheckpointError
 from zoo.files.opening import CHECKPOINTS, RUN_MODEL, models_in
 from zoo.head import CLASS_LISTS, list_of
 from zoo.limits import NOTE_BYTES, TEXT_BYTES

@@ -6,7 +6,7 @@ import pathlib
 import urllib.parse
 
 from zoo import photos
-from zoo.files.archive import CheckpointError
+from zoo.files.arrays import CheckpointError
 from zoo.files.opening import (
     CARD,
     EXPORTS,

@@ -1,7 +1,8 @@
 """Model files of every library, read into arrays under the released names and back.
 
-Two questions, one module each. Which container holds the arrays (`opening` finds out):
-`.npz` (`archive`), `safetensors`, several of them, or `h5`. Whose names
-they have: the released ones and their dialects (`dialects`), `timm`, `transformers` or
-`keras_hub`, all in the table of `names`.
+Two questions. Which container holds the arrays (`opening` finds out): `npz`,
+`safetensors`, several of them, or `h5`, each an `OpenFile` of `arrays`. Whose names
+they have: the `released` ones and their dialects, or those of a `Library`, which
+`reading` finds: `timm`, `transformers`, `keras_hub` or `original`, all in the table of
+`names`.
 """

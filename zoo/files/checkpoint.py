@@ -14,13 +14,17 @@ import pathlib
 import tempfile
 import warnings
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from zoo import released_names
-from zoo.files import comparison, description, dialects, foreign, opening, safetensors
-from zoo.files.archive import CheckpointError, StoredArrays
+from zoo.files import comparison, description, opening, reading, released, safetensors
+from zoo.files.arrays import (
+    CheckpointError,
+    StoredArrays,
+    to_float32,
+    wrong_dtypes,
+)
 from zoo.files.description import Description
 from zoo.head import ONE_CLASS, Head, checked_names
 from zoo.network import FAMILIES, POOLINGS, RELEASED, SIZES, ViTConfig, pair
@@ -28,7 +32,7 @@ from zoo.position_embedding import relative_positions, resize_patches
 from zoo.regular_files import expand_home
 from zoo.text import brief
 
-NAMINGS = ("released", *foreign.WRITTEN)
+NAMINGS = ("released", *reading.WRITTEN)
 # Choices of a network that its arrays do not show.
 _UNSEEN = (
     *RELEASED, "qkv_bias", "final_norm", "norm_after_branches", "rotary",
@@ -87,7 +91,7 @@ class Checkpoint:
     def __post_init__(self):
         if not isinstance(self.arrays, StoredArrays):
             object.__setattr__(self, "arrays", StoredArrays(self.arrays))
-        foreign.refuse(self.path, self._measured[1])
+        reading.refuse(self.path, self._measured[1])
         stated, problems = self.semantics, []
         grid, rows = self.stored_grid, self.num_positions
         has_table = "positions" in self._features
@@ -110,10 +114,10 @@ class Checkpoint:
                 "position_embedding out"
             )
         problems += self._wrong_names()
-        foreign.refuse(self.path, problems)
+        reading.refuse(self.path, problems)
         object.__setattr__(self, "semantics", stated.semantics)
         if self.pooling not in (None, *POOLINGS):
-            foreign.refuse(self.path, [f"pooling {brief(self.pooling)} is not known"])
+            reading.refuse(self.path, [f"pooling {brief(self.pooling)} is not known"])
         if self.pooling is None:
             object.__setattr__(self, "pooling", self.default_pooling)
         shown = comparison.Shown(self.shapes, self._measured[0]).facts
@@ -122,7 +126,7 @@ class Checkpoint:
             families["layer_scale"] = True
         families["gates"] = self.semantics.activation == "swiglu"
         sizes = {**stated.sizes, "resnet_width": None}
-        foreign.refuse(
+        reading.refuse(
             self.path,
             comparison.differences(families, shown)
             + comparison.differences(sizes, self.config.sizes),
@@ -359,13 +363,13 @@ def read(
             "trainer put there: left out.",
             stacklevel=2,
         )
-    library = foreign.recognise(file)
+    library = reading.recognise(file)
     if library is None:
-        parts, stated = _read_released(file)
+        parts, stated = released.read(file)
     else:
         num_heads = num_heads or (semantics.num_heads if semantics else None)
-        parts, stated = foreign.read(file, library, num_heads)
-    foreign.refuse(file.path, dialects.wrong_dtypes(parts), library)
+        parts, stated = reading.read(file, library, num_heads)
+    reading.refuse(file.path, wrong_dtypes(parts), library)
     if stated.warning and (semantics is None or semantics.activation is None):
         warnings.warn(stated.warning, stacklevel=2)
     semantics = (semantics or ViTConfig()).with_defaults(stated.config.semantics)
@@ -377,36 +381,6 @@ def read(
         stated.pooling,
         stated.head,
     )
-
-
-def _read_released(file):
-    """Undoes the dialect; returns arrays and a description."""
-    parts, grid = {}, None
-    chosen, unknown = dialects.select(file.keys)
-    problems = [f"unknown {key}" for key in unknown]
-    with ThreadPoolExecutor() as threads:
-        checked = list(threads.map(file.check, chosen))
-    for (key, name), array in zip(chosen.items(), checked, strict=True):
-        if name == released_names.GRID_SIZE and array.dtype.kind == "i":
-            if array.shape != (2,):
-                problems.append(f"{key} has shape {brief(array.shape)}, not (2,)")
-                continue
-            grid = tuple(map(int, np.asarray(array)))
-            continue
-        for released, part in dialects.arrange(name, array).items():
-            if released in parts:
-                problems.append(f"two arrays for {released}, one is {key}")
-            parts[released] = part
-    by_default = Description(grid_size=grid)
-    if dialects.TOP_LEVEL_POSITION_EMBEDDING in chosen.values():
-        dialects.add_prefix_positions(parts)
-        resizing = dialects.TOP_LEVEL_RESIZING
-        by_default = Description(ViTConfig(position_resizing=resizing), grid)
-    if common := os.path.commonprefix(file.keys).rpartition(".")[0]:
-        common = f"every key begins with {brief(common + '.')}: save without it"
-        problems.insert(0, common)
-    foreign.refuse(file.path, problems)
-    return parts, description.from_metadata(file.metadata, file.path) or by_default
 
 
 def write(
@@ -473,7 +447,7 @@ def write(
             stored[name] = stored[name].reshape(1, 1, 1, -1)
     else:
         try:
-            stored, files = foreign.LIBRARIES[naming].written(checkpoint)
+            stored, files = reading.LIBRARIES[naming].written(checkpoint)
         except ValueError as error:
             raise CheckpointError(f"Cannot write {path}: {error}.") from error
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".checkpoint-") as folder:
@@ -544,15 +518,15 @@ def _check_problem(path, naming, problem_type):
 def _whole(path, arrays, grid_size, semantics, pooling, head):
     """Makes sure that arrays are a checkpoint, in memory as float32."""
     stored = {name: np.asarray(array) for name, array in arrays.items()}
-    foreign.refuse(path, dialects.wrong_dtypes(stored))
+    reading.refuse(path, wrong_dtypes(stored))
     problems = []
     for name in stored:
-        stored[name] = dialects.to_float32(stored[name])
+        stored[name] = to_float32(stored[name])
         if not np.isfinite(stored[name]).all():
             problems.append(f"{name} holds NaN or infinity")
         if released_names.is_group_norm(name):
             stored[name] = stored[name].reshape(-1)
-    foreign.refuse(path, problems)
+    reading.refuse(path, problems)
     grid_size = None if grid_size is None else tuple(map(int, grid_size))
     checkpoint = Checkpoint(str(path), stored, grid_size, semantics, pooling, head)
     if checkpoint.grid_size is None and checkpoint.num_positions:

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 
 from zoo import released_names
-from zoo.files.archive import CheckpointError
+from zoo.files.arrays import CheckpointError
 from zoo.network import FAMILIES, ViTConfig
 from zoo.text import brief
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from zoo import limits, regular_files
 from zoo.files import comparison
-from zoo.files.archive import CheckpointError
+from zoo.files.arrays import CheckpointError
 from zoo.head import PROBLEM_TYPES, Head, check_problem_type, checked_names
 from zoo.network import FAMILIES, ViTConfig, pair, positive_int
 from zoo.preparation import check_bits, check_preparation

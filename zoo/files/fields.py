@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from zoo import limits
-from zoo.files.archive import CheckpointError
+from zoo.files.arrays import CheckpointError
 from zoo.text import brief, named
 
 

@@ -6,7 +6,7 @@ neither, so both are refused: only contiguous arrays in the file itself are read
 
 import os
 
-from zoo.files.archive import CheckpointError, OpenFile, StoredArray
+from zoo.files.arrays import CheckpointError, OpenFile, StoredArray
 from zoo.limits import GROUP_DEPTH
 
 MAGIC = b"\x89HDF\r\n\x1a\n"

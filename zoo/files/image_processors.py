@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from zoo.files import description, fields
 from zoo.files.architectures import INPUTS
-from zoo.files.archive import CheckpointError
+from zoo.files.arrays import CheckpointError
 from zoo.preparation import Preparation
 from zoo.text import brief
 

@@ -4,7 +4,7 @@ import pathlib
 import re
 
 from zoo.files import description, fields
-from zoo.files.archive import CheckpointError
+from zoo.files.arrays import CheckpointError
 from zoo.files.comparison import Shown
 from zoo.files.description import Description
 from zoo.files.h5 import H5

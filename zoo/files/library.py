@@ -1,6 +1,6 @@
 """What a library of checkpoints declares: how its files are recognised, read, written.
 
-A new one is a subclass of `Library` in a module of its own, which `foreign.LIBRARIES`
+A new one is a subclass of `Library` in a module of its own, which `reading.LIBRARIES`
 lists, and a column of `names.csv`, unless its names become those of another column.
 """
 

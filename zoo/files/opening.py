@@ -8,7 +8,7 @@ import pathlib
 import re
 from typing import NamedTuple
 
-from zoo.files import archive, description, h5, safetensors
+from zoo.files import arrays, description, h5, npz, safetensors
 from zoo.regular_files import open_regular
 
 EXTENSIONS = (".npz", ".safetensors", ".h5")
@@ -90,15 +90,15 @@ def models_in(folder: str | os.PathLike) -> Models:
     return Models(run, card, weights, exports)
 
 
-def two_kinds(folder, *names) -> archive.CheckpointError:
+def two_kinds(folder, *names) -> arrays.CheckpointError:
     """Returns the error of a folder with models of two kinds, in files of two names."""
-    return archive.CheckpointError(
+    return arrays.CheckpointError(
         f"{folder} has models of two kinds, {' and '.join(names)}, and which one is "
         "meant is not clear: move one away, or give the path of the file itself."
     )
 
 
-def open_file(path: str | os.PathLike) -> archive.OpenFile | Shards:
+def open_file(path: str | os.PathLike) -> arrays.OpenFile | Shards:
     """Opens a file, or the one in a folder; its first bytes decide on the kind."""
     if os.path.isdir(path):
         models_in(path)
@@ -107,8 +107,8 @@ def open_file(path: str | os.PathLike) -> archive.OpenFile | Shards:
         if not found and os.path.exists(os.path.join(path, OPEN_CLIP)):
             found = [os.path.join(path, OPEN_CLIP)]
         if len(found) != 1:
-            held = sorted(os.listdir(path))[: archive.MOST_LISTED]
-            raise archive.CheckpointError(
+            held = sorted(os.listdir(path))[: arrays.MOST_LISTED]
+            raise arrays.CheckpointError(
                 f"There is no checkpoint file {path}: it is a folder with "
                 f"{len(found)} of {', '.join(FILES_IN_FOLDERS)}, pass the file. It "
                 f"holds {', '.join(held) or 'nothing'}."
@@ -125,7 +125,7 @@ def open_file(path: str | os.PathLike) -> archive.OpenFile | Shards:
             return h5.H5(path)
         if start.startswith(b"{"):
             return Shards(path)
-    return archive.Archive(path)
+    return npz.Npz(path)
 
 
 # PyTorch's prefixes to keys of parts that it compiles, shards or recomputes.
@@ -139,7 +139,7 @@ _WRAPPERS = (
 )  # fmt: skip
 
 
-def unwrapped(file) -> tuple[archive.OpenFile | Shards | Unwrapped, list[str]]:
+def unwrapped(file) -> tuple[arrays.OpenFile | Shards | Unwrapped, list[str]]:
     """Returns a file without what trainers put into its keys, and what that is.
 
     Names are taken from before the keys only where every key begins with them.
@@ -172,7 +172,7 @@ class Unwrapped:
         """The names of the arrays."""
         return list(self._keys)
 
-    def check(self, key: str) -> archive.StoredArray:
+    def check(self, key: str) -> arrays.StoredArray:
         """Returns an array, checked as the file does."""
         return self._file.check(self._keys[key])
 
@@ -203,7 +203,7 @@ class Shards:
         """The names of the arrays."""
         return list(self._places)
 
-    def check(self, key: str) -> archive.StoredArray:
+    def check(self, key: str) -> arrays.StoredArray:
         """Returns an array, checked as in `Safetensors.check`."""
         return self._files[self._places[key]].check(key)
 
@@ -220,19 +220,19 @@ class Shards:
 
     def _refuse(self, problems):
         what = "the index of the files beside it (download or save all of them again)"
-        archive.refuse(self.path, what, problems)
+        arrays.refuse(self.path, what, problems)
 
 
 def _places(path):
     places = description.read_json(path).get("weight_map")
     if not isinstance(places, dict) or not places:
-        raise archive.CheckpointError(
+        raise arrays.CheckpointError(
             f"{path} is not the index of a checkpoint, whose weight_map says which "
             "file holds which array: pass the file that holds the arrays."
         )
     for name in places.values():
         if not isinstance(name, str) or not _FILE.fullmatch(name):
-            raise archive.CheckpointError(
+            raise arrays.CheckpointError(
                 f"{path} names {name!r}, which is not a file beside it, and nothing "
                 "else is read: save the checkpoint again."
             )

@@ -13,7 +13,7 @@ import numpy as np
 
 from zoo.files import description, fields, timm
 from zoo.files.architectures import INPUTS
-from zoo.files.archive import CheckpointError
+from zoo.files.arrays import CheckpointError
 from zoo.files.comparison import Shown
 from zoo.files.description import Description
 from zoo.files.names import RENAMED, Rearranged

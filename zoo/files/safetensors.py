@@ -20,7 +20,7 @@ import zlib
 
 import numpy as np
 
-from zoo.files.archive import CheckpointError, OpenFile, StoredArray
+from zoo.files.arrays import CheckpointError, OpenFile, StoredArray
 from zoo.files.description import METADATA_KEY
 from zoo.limits import AXES, SAFETENSORS_HEADER_BYTES
 from zoo.text import brief

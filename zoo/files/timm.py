@@ -12,7 +12,7 @@ import numpy as np
 from zoo import released_names
 from zoo.files import architectures, description, fields
 from zoo.files.architectures import ARGUMENTS
-from zoo.files.archive import CheckpointError
+from zoo.files.arrays import CheckpointError
 from zoo.files.comparison import BIASES, Shown
 from zoo.files.description import Description
 from zoo.files.library import EMBEDDING_BIAS, Library, arrays_of, first_alike

@@ -14,7 +14,7 @@ import numpy as np
 
 from zoo.files import description, fields, image_processors, names
 from zoo.files.architectures import INPUTS
-from zoo.files.archive import CheckpointError
+from zoo.files.arrays import CheckpointError
 from zoo.files.comparison import APART, BIASES, Shown
 from zoo.files.description import Description
 from zoo.files.library import (

@@ -13,7 +13,7 @@ import pathlib
 import re
 
 from zoo import store
-from zoo.files import foreign, opening
+from zoo.files import opening, reading
 from zoo.regular_files import expand_home
 from zoo.store import FULL_DISK, StoreError
 
@@ -23,7 +23,7 @@ _PART = r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*"
 _REPOSITORY = re.compile(f"{_PART}/{_PART}")
 _REVISION = re.compile(f"{_PART}(?:/{_PART})*")
 # The card of a published model, and the settings that other libraries write.
-_BESIDE = ("model.json", *foreign.BESIDE)
+_BESIDE = ("model.json", *reading.BESIDE)
 _LOG_IN = "log in with `hf auth login`, or set HF_TOKEN"
 _MOST_LISTED = 10
 

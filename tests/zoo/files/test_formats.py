@@ -8,7 +8,7 @@ import pytest
 
 import zoo
 from zoo import released_names
-from zoo.files import foreign, h5, names, safetensors, timm
+from zoo.files import h5, names, reading, safetensors, timm
 from zoo.files.comparison import Shown
 from zoo.released_names import BLOCK
 
@@ -150,7 +150,7 @@ class TestRoundTrips:
             write(tmp_path, "token", "timm", semantics=said)
 
     def test_without_our_header_the_settings_say_the_same(self, tmp_path):
-        for naming in foreign.WRITTEN:
+        for naming in reading.WRITTEN:
             said = zoo.ViTConfig.released(
                 activation="gelu_tanh", input_std=(0.1, 0.2, 0.3)
             )
@@ -169,7 +169,7 @@ class TestRoundTrips:
         if not path.exists():
             pytest.skip(f"needs the real weights {path}")
         released = zoo.read(path)
-        for naming in foreign.WRITTEN:
+        for naming in reading.WRITTEN:
             zoo.write(tmp_path / "model.safetensors", released, naming=naming)
             assert_same(zoo.read(tmp_path).arrays, released.arrays)
 

@@ -352,13 +352,13 @@ def test_what_would_fill_the_memory_is_not_begun(
 def test_the_most_arrays_that_a_file_may_have(tmp_path):
     path = tmp_path / "a.npz"
     path.write_bytes(replicated(10_000))
-    assert len(zoo.files.archive.Archive(path).keys) == 10_000
+    assert len(zoo.files.npz.Npz(path).keys) == 10_000
 
 
 def test_a_file_of_ten_times_its_size_is_no_bomb(tmp_path):
     path = tmp_path / "a.npz"
     path.write_bytes(squeezed(7))
-    assert zoo.files.archive.Archive(path).keys == ["a", "b"]
+    assert zoo.files.npz.Npz(path).keys == ["a", "b"]
 
 
 def test_the_files_are_right_but_for_their_harm(tmp_path):
@@ -390,9 +390,9 @@ def test_arrays_without_end(monkeypatch):
         def count(self, _):
             raise AssertionError("once for each key is too slow")
 
-    path, keys = GOLDEN, zoo.files.archive.Archive.keys
+    path, keys = GOLDEN, zoo.files.npz.Npz.keys
     monkeypatch.setattr(
-        zoo.files.archive.Archive, "keys", property(lambda file: Keys(keys.fget(file)))
+        zoo.files.npz.Npz, "keys", property(lambda file: Keys(keys.fget(file)))
     )
     assert read(path) is None
 

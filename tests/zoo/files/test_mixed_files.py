@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import zoo
-from zoo.files import foreign, safetensors
+from zoo.files import reading, safetensors
 
 FOLDER = pathlib.Path(__file__).parents[4] / "shared" / "goldens_families"
 INDEX = FOLDER / "index.json"
@@ -81,11 +81,11 @@ def refusal(tmp_path):
     def read(arrays, settings):
         (tmp_path / "config.json").write_text(json.dumps(settings))
         file = Held(tmp_path, arrays)
-        library = foreign.recognise(file)
+        library = reading.recognise(file)
         if library is None:
             return "the names of no library"
         try:
-            parts, stated = foreign.read(file, library)
+            parts, stated = reading.read(file, library)
             semantics, grid = stated.config, stated.grid_size
             zoo.Checkpoint(file.path, parts, grid, semantics, stated.pooling)
         except zoo.CheckpointError as error:

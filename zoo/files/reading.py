@@ -9,7 +9,7 @@ import numpy as np
 
 from zoo import released_names
 from zoo.files import (
-    archive,
+    arrays,
     description,
     keras_hub,
     names,
@@ -17,7 +17,7 @@ from zoo.files import (
     timm,
     transformers,
 )
-from zoo.files.archive import CheckpointError
+from zoo.files.arrays import CheckpointError
 from zoo.files.comparison import BIASES, Shown
 from zoo.files.library import Library
 from zoo.network import VARIANTS
@@ -115,7 +115,7 @@ def refuse(path, problems: list[str], library: Library | None = None) -> None:
     """Raises a `CheckpointError` of problems with a file, if there are any."""
     naming = f"the names of {library.name}" if library else "the released names"
     what = f"a checkpoint of a Vision Transformer under {naming}"
-    archive.refuse(path, what, list(dict.fromkeys(problems)))
+    arrays.refuse(path, what, list(dict.fromkeys(problems)))
 
 
 def _selected(file, holders, library):

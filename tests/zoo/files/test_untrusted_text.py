@@ -245,7 +245,7 @@ def variations(table):
 def test_settings_of_other_kinds(naming, tmp_path):
     path = tmp_path / "model.safetensors"
     golden = zoo.read(GOLDENS / "token.npz")
-    library = zoo.files.foreign.LIBRARIES[naming]
+    library = zoo.files.reading.LIBRARIES[naming]
     # Without an entry of ours.
     zoo.files.safetensors.write(path, library.written(golden)[0])
     file = zoo.files.opening.open_file(path)
@@ -253,7 +253,7 @@ def test_settings_of_other_kinds(naming, tmp_path):
     for settings in variations(SETTINGS[naming]):
         (tmp_path / "config.json").write_text(json.dumps(settings))
         try:
-            zoo.files.foreign.read(file, library)
+            zoo.files.reading.read(file, library)
         except zoo.CheckpointError as error:
             assert is_clean(str(error))
             refused += 1

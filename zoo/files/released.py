@@ -5,11 +5,18 @@ state, a two-tower model), other module names (Flax Linen), and other arrangemen
 the same numbers (stacked blocks, the position embedding at top level).
 """
 
+import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from zoo import released_names
+from zoo.files import description
+from zoo.files.description import Description
+from zoo.files.reading import refuse
+from zoo.network import ViTConfig
+from zoo.text import brief
 
 # A prefix and what may stand beside it: optimizer state, the text tower of a
 # two-tower model with its temperature and bias.
@@ -30,6 +37,36 @@ _MOST_BLOCKS = 1000
 TOP_LEVEL_POSITION_EMBEDDING = "pos_embedding"
 # How timm and FlexiViT resize the positions of such files.
 TOP_LEVEL_RESIZING = "bilinear_no_antialias"
+
+
+def read(file):
+    """Undoes the dialect; returns arrays and a description."""
+    parts, grid = {}, None
+    chosen, unknown = select(file.keys)
+    problems = [f"unknown {key}" for key in unknown]
+    with ThreadPoolExecutor() as threads:
+        checked = list(threads.map(file.check, chosen))
+    for (key, name), array in zip(chosen.items(), checked, strict=True):
+        if name == released_names.GRID_SIZE and array.dtype.kind == "i":
+            if array.shape != (2,):
+                problems.append(f"{key} has shape {brief(array.shape)}, not (2,)")
+                continue
+            grid = tuple(map(int, np.asarray(array)))
+            continue
+        for place, part in arrange(name, array).items():
+            if place in parts:
+                problems.append(f"two arrays for {place}, one is {key}")
+            parts[place] = part
+    by_default = Description(grid_size=grid)
+    if TOP_LEVEL_POSITION_EMBEDDING in chosen.values():
+        add_prefix_positions(parts)
+        resizing = TOP_LEVEL_RESIZING
+        by_default = Description(ViTConfig(position_resizing=resizing), grid)
+    if common := os.path.commonprefix(file.keys).rpartition(".")[0]:
+        common = f"every key begins with {brief(common + '.')}: save without it"
+        problems.insert(0, common)
+    refuse(file.path, problems)
+    return parts, description.from_metadata(file.metadata, file.path) or by_default
 
 
 def select(keys) -> tuple[dict[str, str], list[str]]:
@@ -76,32 +113,6 @@ def add_prefix_positions(arrays: dict) -> None:
         arrays[released_names.POSITION_EMBEDDING] = np.pad(
             np.asarray(table), ((0, 0), (rows, 0), (0, 0))
         )
-
-
-def to_float32(array: np.ndarray) -> np.ndarray:
-    """Returns a float32, float16 or bfloat16 array as float32; others are a TypeError.
-
-    NumPy reads bfloat16 as void of two bytes.
-    """
-    if array.dtype.kind == "V" and array.dtype.itemsize == 2:
-        # bfloat16 is the upper half of a float32.
-        bits = np.ascontiguousarray(array).view(np.uint16).astype(np.uint32)
-        bits <<= 16  # in place, for less memory
-        return bits.view(np.float32).reshape(array.shape)
-    if array.dtype.kind == "f" and array.dtype.itemsize <= 4:
-        return array.astype(np.float32, copy=False)
-    raise TypeError(f"dtype {array.dtype}, not float32, float16 or bfloat16")
-
-
-def wrong_dtypes(arrays: dict) -> list[str]:
-    """Returns a problem for each array that `to_float32` refuses."""
-    problems = []
-    for name, array in arrays.items():
-        try:
-            to_float32(np.empty(0, array.dtype))
-        except TypeError as error:
-            problems.append(f"{name} has {error}")
-    return problems
 
 
 def _released_module(name):
