@@ -49,7 +49,7 @@ def litert(path, sizes, image_size, batch, dynamic_range, family=None):
     import tensorflow as tf
 
     from benchmarks.ours import build
-    from keras_vit.runtimes.litert import convert
+    from keras_vit.runtimes.litert import tflite
 
     model = build(sizes, image_size, family)
     images = tf.TensorSpec((batch, image_size, image_size, 3), "float32")
@@ -58,7 +58,7 @@ def litert(path, sizes, image_size, batch, dynamic_range, family=None):
         return model(images, training=False)
 
     precision = "dynamic" if dynamic_range else "float32"
-    pathlib.Path(path).write_bytes(convert(model, call, images, precision))
+    pathlib.Path(path).write_bytes(tflite(model, call, images, precision))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """A model that another runtime computes, from a conversion of its weights."""
 
 import importlib
+import tempfile
 
 from keras_vit.runtimes.batches import filled, in_batches
 from keras_vit.runtimes.changes import Values
@@ -14,7 +15,7 @@ class Converted:
         self.engine = engine
         self._model, self._batch_size = model, batch_size
         self._precision = precision
-        self._make = importlib.import_module(f"keras_vit.runtimes.{engine}").make
+        self._runtime = importlib.import_module(f"keras_vit.runtimes.{engine}")
         self._values = None
         # By the number of images that they take, None for any.
         self._runs = {}
@@ -41,6 +42,9 @@ class Converted:
             count = min(size for size in sizes if size >= len(images))
         if count not in self._runs:
             shape = (count, *self._model.input_shape[1:])
-            self._runs[count] = self._make(self._model, shape, self._precision)
+            runtime, precision = self._runtime, self._precision
+            with tempfile.TemporaryDirectory() as folder:
+                converted = runtime.convert(self._model, shape, precision, folder)
+                self._runs[count] = runtime.load(converted, precision)
         given = images if count is None else filled(images, count)
         return self._runs[count](given)[: len(images)]

@@ -11,10 +11,8 @@ from keras_vit.runtimes.precision import in_precision
 from zoo.machine import threads
 
 
-def make(model, shape, precision):
-    """Returns a function from images of a shape to a model's outputs."""
-    from ai_edge_litert.interpreter import Interpreter
-
+def convert(model, shape, precision, folder):
+    """Returns the content of a TFLite file for images of a shape; writes nothing."""
     model = in_precision(model)
 
     def call(images):
@@ -22,7 +20,13 @@ def make(model, shape, precision):
 
     images = tf.TensorSpec(shape, model.inputs[0].dtype)
     kind = {"float32": "float32", "int8": "dynamic"}[precision]
-    content = convert(model, call, images, kind)
+    return tflite(model, call, images, kind)
+
+
+def load(content, precision):
+    """Returns a function from images to a model's outputs."""
+    from ai_edge_litert.interpreter import Interpreter
+
     interpreter = Interpreter(model_content=content, num_threads=threads())
     interpreter.allocate_tensors()
     [source] = interpreter.get_input_details()
@@ -36,7 +40,7 @@ def make(model, shape, precision):
     return run
 
 
-def convert(model, call, images, precision="float32"):
+def tflite(model, call, images, precision="float32"):
     """Returns the bytes of a TFLite file of built-in operations, with one signature.
 
     Args:

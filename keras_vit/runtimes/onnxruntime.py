@@ -1,16 +1,18 @@
 """ONNX Runtime, on the CPU."""
 
-import tempfile
-
 from keras_vit.runtimes.onnx import write
 from zoo.machine import threads
 from zoo.runtimes import onnx_session
 
 
-def make(model, shape, precision):
+def convert(model, shape, precision, folder):
+    """Writes a model into a folder; returns the path of the file."""
+    return write(model, folder)
+
+
+def load(path, precision):
     """Returns a function from images to a model's outputs."""
-    with tempfile.TemporaryDirectory() as folder:
-        session = onnx_session(str(write(model, folder)), threads())
+    session = onnx_session(str(path), threads())
 
     def run(images):
         [outputs] = session.run(None, {"images": images})

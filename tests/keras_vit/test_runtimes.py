@@ -174,7 +174,7 @@ SECONDS = {"keras": 4.0, "litert": 3.0, "onnxruntime": 1.0, "openvino": 2.0}
 def test_auto_stays_with_keras_where_others_fail(model, impatient, monkeypatch):
     monkeypatch.setitem(automatic.TOLERANCES, "float32", 0.0)
     monkeypatch.setattr(
-        "keras_vit.runtimes.onnxruntime.make", lambda *_: 1 / 0, raising=False
+        "keras_vit.runtimes.onnxruntime.convert", lambda *_: 1 / 0, raising=False
     )
     images = normal((6, 16, 24, 3))
     predictor = Predictor(model, 2)
@@ -351,8 +351,10 @@ def test_nothing_is_made_anew_without_a_change(model, monkeypatch):
     monkeypatch.setattr(automatic, "conversion_seconds", lambda *_: float("inf"))
     made = []
     monkeypatch.setattr(
-        "keras_vit.runtimes.onnxruntime.make",
-        lambda *_: made.append(1) or (lambda images: images),
+        "keras_vit.runtimes.onnxruntime.convert", lambda *_: made.append(1)
+    )
+    monkeypatch.setattr(
+        "keras_vit.runtimes.onnxruntime.load", lambda *_: lambda images: images
     )
     of_any_size = at_image_size(model, (None, None))
     predictors = [Predictor(model, engine="onnxruntime"), Predictor(of_any_size)]

@@ -5,7 +5,7 @@ import collections
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.runtimes.litert import convert
+from keras_vit.runtimes import litert
 from keras_vit.runtimes.precision import in_precision
 from train.common import packages
 from train.common.errors import RunError
@@ -189,6 +189,6 @@ def _converted(model, precision, dynamic_batch):
     batch = None if dynamic_batch else 1
     images = tf.TensorSpec((batch, *model.input_shape[1:]), tf.float32, name="images")
     try:
-        return convert(model, call, images, precision)
+        return litert.tflite(model, call, images, precision)
     except ValueError as error:
         raise RunError(str(error)) from error
