@@ -21,7 +21,7 @@ from keras_vit_start import typed
 from zoo import store
 from zoo.catalog import augreg, cards, registry
 from zoo.catalog.locate import fetch_card, read_located, with_names
-from zoo.files.checkpoint import NAMINGS
+from zoo.files.writing import NAMINGS
 from zoo.regular_files import expand_home
 from zoo.store import hub
 from zoo.text import as_flags, printable

@@ -119,6 +119,16 @@ def refuse_null(file, fields: list[str]) -> None:
         )
 
 
+def check_choices(file, settings: dict, known: dict) -> None:
+    """Refuses values of settings that are none of those known, by field."""
+    for name, choices in known.items():
+        if settings[name] not in choices:
+            raise CheckpointError(
+                f"{file} has {name}={brief(settings[name])}: only "
+                f"{', '.join(choices)} are computed; write the nearest one."
+            )
+
+
 def warn_of_fit(file) -> None:
     """Warns of settings that fit photos as no preparation does."""
     warnings.warn(

@@ -30,7 +30,7 @@ def _normalizing(name):
     return dict(zip(("image_mean", "image_std"), INPUTS[name], strict=True))
 
 
-# What the classes of transformers 5 have where a file says nothing, ViT's first.
+# The classes of transformers 5 have these where a file says nothing, ViT's first.
 _DEFAULTS = {
     "size": 224,
     "default_to_square": True,

@@ -63,7 +63,7 @@ _OTHERS = dict.fromkeys(
 )  # fmt: skip
 _BACKBONE = re.compile(r"(?:.*/)?(layers/vi_t_(?:patching_and_embedding|encoder)/.*)")
 _BLOCK = re.compile(r"(?<=/vi_t_encoder_block)(?:_([0-9]+))?(?=/)")
-# Of training, where the model was compiled or has dropout.
+# Arrays of training are there where the model was compiled or has dropout.
 _TRAINING = re.compile(r"(.*/)?(optimizer|seed_generator|metrics|loss_tracker)/")
 _PRIVATE = re.compile(r"(?<=/mha/)_(?=\w+_dense/)")
 # The last dense layer is the head; one before it is the intermediate one.

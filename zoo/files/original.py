@@ -25,7 +25,7 @@ _CONFIG, _OPEN_CLIP = "config.json", "open_clip_config.json"
 _CLIP = re.compile(r"^visual\.(transformer\.resblocks|trunk\.blocks)\.")
 _DINO = ("mask_token", "patch_embed.proj.weight")
 _CHUNK = re.compile(r"^blocks\.[0-9]+\.(?=[0-9]+\.)")
-# Of the towers of texts, of pre-training, and angles that are computed.
+# The network of images needs no towers of texts, nothing of pre-training, no angles.
 _UNUSED = {
     "clip": re.compile(
         r"transformer\.|text\.|token_embedding\.|positional_embedding$|ln_final\.|"
@@ -208,12 +208,8 @@ def _of_preprocessing(file, said):
     by_default |= {"interpolation": "bicubic", "resize_mode": "shortest"}
     # As OpenCLIP, which passes over what is empty.
     said = by_default | {name: said[name] for name in said if said[name]}
-    for name, known in (("resize_mode", _FITS), ("interpolation", _INTERPOLATIONS)):
-        if said[name] not in known:
-            raise CheckpointError(
-                f"{file} has {name}={brief(said[name])}: only {', '.join(known)} are "
-                "computed; write the one that is nearest to it."
-            )
+    known = {"resize_mode": _FITS, "interpolation": _INTERPOLATIONS}
+    description.check_choices(file, said, known)
     return {
         "mean": said["mean"],
         "std": said["std"],
@@ -265,7 +261,7 @@ class Original(timm.Timm):
         found: dict[str, object] = {}
         for name, array in arrays.items():
             if name.endswith(_MASKED) and array.ndim == 1 and not array.shape[0] % 3:
-                # That of keys is masked.
+                # The bias of keys is masked.
                 query, _, value = np.split(np.asarray(array), 3)
                 stem = name.removesuffix(_MASKED)
                 found |= {f"{stem}.q_bias": query, f"{stem}.v_bias": value}

@@ -48,7 +48,7 @@ BESIDE = tuple(
 def recognise(file) -> Library | None:
     """Returns the library that names arrays so, None for the released dialects."""
     keys, folder = file.keys, pathlib.Path(file.path).parent
-    # Of PyTorch's libraries settings name the network, whatever arrays it has.
+    # Settings of PyTorch's libraries name the network, whatever arrays it has.
     if not (description.METADATA_KEY in file.metadata or any("/" in k for k in keys)):
         _check_known(folder / timm.CONFIG)
     found = (one for one in LIBRARIES.values() if one.recognises(keys, folder))

@@ -28,9 +28,9 @@ DEFAULTS = ViTConfig.released(activation="gelu", resnet_epsilons="timm")
 CONFIG = "config.json"
 _STEM = "patch_embed.backbone.stem."
 _LONE_STEM = re.compile(r"patch_embed\.backbone\.(?=(conv|norm)\.)")
-# Those of WordNet, and of Open Images.
+# Ids of labels in WordNet, and in Open Images.
 _LABEL_ID = re.compile(r"n\d{8}|/[mgt]/\w+")
-# What transformers puts before the keys of timm's models that it wraps.
+# transformers puts this before the keys of timm's models that it wraps.
 _WRAPPER = "timm_model."
 _ACTIVATIONS = {
     None: "gelu",
@@ -52,12 +52,12 @@ _BIASES_APART = ("beit", "eva", "eva unfused")
 # The types of fields that must have a value, but for those where timm has None, too.
 _WITH_VALUE = ("flag", "number or none")
 _MAY_BE_NULL = ("fc_norm", "use_fc_norm", "final_norm", "use_post_transformer_norm")
-# What timm takes where a `config.json` says a part of how photos come to the size.
+# timm takes these where a `config.json` says a part of how photos come to the size.
 _EVALUATION = {"crop_pct": 0.875, "crop_mode": "center", "interpolation": "bicubic"}
 _FITS = {"center": "crop", "squash": "squash"}
 _POOLINGS = {"token": "token", "avg": "gap", "map": "map", "": None, None: None}
 _NAFLEX = re.compile(r"^embeds\.")
-# What is called otherwise in timm's EVA.
+# timm's EVA has other names for these.
 _EVA = {".gamma_1": ".ls1.gamma", ".gamma_2": ".ls2.gamma"}
 _QKV = [f".attn.{part}_proj.weight" for part in "qkv"]
 _QKV_BIAS = [f".attn.{part}_proj.bias" for part in "qkv"]
@@ -73,19 +73,12 @@ _APART = {
     ),
     ".mlp.fc1_g.bias": (".mlp.fc1.bias", [".mlp.fc1_g.bias", ".mlp.fc1_x.bias"]),
 }
-# The others, by the first.
-_BEHIND = {other: first for first, (_, parts) in _APART.items() for other in parts[1:]}
 _HYBRIDS = {
     (): "vit_tiny_r_s16_p8_224",
     (2, 2, 2, 2): "vit_small_r26_s32_224",
     (3, 4, 9): "vit_base_r50_s16_224",
     (3, 4, 6, 3): "vit_large_r50_s32_224",
 }
-
-
-def _joins(arrays, stem, first):
-    whole, _ = _APART[first]
-    return stem + first in arrays and stem + whole not in arrays
 
 
 def may_be_joined(parts) -> bool:
@@ -329,7 +322,7 @@ def _names(file, config, inputs, classes):
     else:
         return None
     about = config.get("label_descriptions") or inputs.get("label_descriptions") or {}
-    # Of data sets whose labels are ids the descriptions are the names.
+    # Where labels are ids, the descriptions are the names.
     if all(map(_LABEL_ID.fullmatch, names)) and about.keys() >= {*names}:
         found = [about[name] for name in names]
         names = description.names_of_outputs(file, "label_descriptions", found, classes)
@@ -343,12 +336,8 @@ def _preparation(file, inputs):
     if not said:
         return None
     said = {**_EVALUATION, **said}
-    for name, known in (("crop_mode", _FITS), ("interpolation", INTERPOLATIONS)):
-        if said[name] not in known:
-            raise CheckpointError(
-                f"{file} has a {name} of {brief(said[name])}: only "
-                f"{', '.join(known)} are computed; write the one that is nearest to it."
-            )
+    known = {"crop_mode": _FITS, "interpolation": INTERPOLATIONS}
+    description.check_choices(file, said, known)
     fit, share = _FITS[said["crop_mode"]], float(said["crop_pct"])
     return str(Preparation("timm", fit, said["interpolation"], share))
 
@@ -607,7 +596,7 @@ def _apart(arrays, named_as, checkpoint):
 
 
 def _has_halves(checkpoint):
-    # Of timm's SwiGLU, those of EVA-02's tiny and small models are packed.
+    # The gates of EVA-02's tiny and small models are packed with the values.
     config = checkpoint.config
     return config.mlp_norm_inside or config.rotary == "dinov3"
 
@@ -646,26 +635,21 @@ class Timm(Library):
         return chosen
 
     def joined(self, arrays: dict) -> tuple[dict, bool]:
-        found, key_biases = {}, True
+        found, key_biases = dict(arrays), True
         for name, array in arrays.items():
-            behind = next(filter(name.endswith, _BEHIND), None)
-            if behind and _joins(arrays, name.removesuffix(behind), _BEHIND[behind]):
-                continue  # joined where the first of its parts is
             first = next(filter(name.endswith, _APART), None)
             if first is None:
-                found[name] = array
                 continue
             stem, (whole, others) = name.removesuffix(first), _APART[first]
             parts = [arrays.get(stem + other) for other in others]
-            is_bias = len(parts) == 3 and np.ndim(array) == 1
-            # Of keys there is no bias, and of others both or none.
-            if is_bias and parts[1] is None:
+            # Keys have no bias, and queries and values both or none.
+            if len(parts) == 3 and np.ndim(array) == 1 and parts[1] is None:
                 key_biases = False
                 parts[1] = np.zeros(array.shape, np.float32)
-            if stem + whole in arrays or not may_be_joined(parts):
-                found[name] = array  # which is unknown, as its others are
-                continue
-            found[stem + whole] = np.concatenate([np.asarray(part) for part in parts])
+            if stem + whole not in arrays and may_be_joined(parts):
+                for other in others:
+                    found.pop(stem + other, None)
+                found[stem + whole] = np.concatenate(list(map(np.asarray, parts)))
         return found, key_biases
 
     def describe(self, folder: pathlib.Path, shown: Shown) -> Description:

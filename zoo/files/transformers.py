@@ -47,7 +47,7 @@ _WRITTEN = {
     "gelu": "gelu",
     "gelu_tanh": "gelu_pytorch_tanh",
 }
-# Of pre-training and other towers; the network of the images has no use for them.
+# The network of images has no use for arrays of pre-training and of other towers.
 _UNUSED = re.compile(
     r"(\w+\.)?(embeddings\.)?(mask_token|position_ids)$|decoder\.|lm_head\.|"
     r".*\.relative_position_index$"
@@ -179,7 +179,7 @@ def _types():
 _TYPES = dict(_types())
 # Its gates, and the values behind them, are one array elsewhere.
 _GATE, _VALUES = ".mlp.gate_proj.", ".intermediate.dense."
-# What the settings of a family have besides those of all types.
+# Settings that a family has besides those of all types.
 _OWN_SETTINGS = {
     "dinov2": _of_dinov2,
     "tipsv2": _of_dinov2,
@@ -198,7 +198,7 @@ _NAMED_AS = {
     "dinov3": ("dinov3",),
     "tipsv2": ("tipsv2",),
 }
-# Those in messages, without the names of single towers.
+# Messages name these, without the names of single towers.
 _NAMED = tuple(dict.fromkeys(name.removesuffix("_vision_model") for name in _TYPES))
 _POOLER = re.compile(r"(^|\.)pooler\.layernorm\.weight$")
 _ROPE = {"rope_type": "default", "rope_theta": 0}
@@ -363,7 +363,7 @@ def _network_of_beit(file, config, keys):
             f"{file} has no positions of any kind, learned or relative, which is not "
             "read: no published BEiT is without."
         )
-    # That for masked patches has a norm of its own before its head.
+    # The class for masked patches has a norm of its own before its head.
     kind = _class_of(config)
     masked = kind == "BeitForMaskedImageModeling"
     # Data2Vec's class without a head has no pooling, and so no norm, by default.
@@ -669,7 +669,7 @@ class Transformers(Library):
         r"^(vision_encoder\.)?register_tokens$"
     )
     reasons = {
-        # Of its two classes for segmentation.
+        # Two of its classes segment.
         r"^(decode_head|auxiliary_head)\.": "it has a head that segments images",
     }
     shared_biases = (
@@ -740,7 +740,6 @@ class Transformers(Library):
             _check_names(file, config, kind, shown.keys)
         head = _head(file, config, shown.classes)
         heads = _heads_of(config)
-        # Of two towers, that of the images.
         config = _tower(file, config, kind)
         _check_fields(file, config)
         gated = config.get("use_swiglu_ffn", config.get("use_gated_mlp", False))
