@@ -15,8 +15,56 @@ from zoo.preparation import check_bits
 FACTS, LABELS = "keras_vit.json", "labels.txt"
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What the metadata of a file say of its model, each a text there.
+
+    Args:
+        activation: str, of the head: "linear", "softmax" or "sigmoid".
+        preparation: str, see `zoo.photos.prepare`.
+        problem_type: str, what the outputs answer, one of `zoo.head.PROBLEM_TYPES`.
+        bits: int or None, of photos in files of 16 bits, see `zoo.photos.decode`.
+        image_size: (height, width) that photos are brought to, if the file takes images
+            of any size; else None, as of a model without positions.
+        size_step: (height, width) that the sides of images are multiples of, None of a
+            file for images of one size.
+    """
+
+    activation: str = "linear"
+    preparation: str = "squash"
+    problem_type: str = ONE_CLASS
+    bits: int | None = None
+    image_size: tuple[int, int] | None = None
+    size_step: tuple[int, int] | None = None
+
+    def texts(self):
+        """Returns a dict of str: `activation`, `preparation`, and what is unusual."""
+        kept = {"activation", "preparation"}
+        return {
+            name: ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+            for name, value in vars(self).items()
+            if name in kept or value != getattr(Facts, name)
+        }
+
+    @classmethod
+    def of_texts(cls, texts):
+        """Returns the facts that `texts` gave; refuses others."""
+        names = vars(cls())
+        if not isinstance(texts, dict) or not all(
+            isinstance(texts.get(name, ""), str) for name in names
+        ):
+            raise ValueError("its facts are not a table of texts")
+        said = {name: texts[name] for name in names if name in texts}
+        if "bits" in said:
+            said["bits"] = check_bits(int(said["bits"]))
+        for name in {"image_size", "size_step"} & said.keys():
+            height, width = map(int, said[name].split(","))
+            said[name] = check_image_size((height, width))
+        return cls(**said)
+
+
 @dataclasses.dataclass(frozen=True)
-class ExportedModel:
+class ExportedModel(Facts):
     """A model in the runtime of its format.
 
     Args:
@@ -30,13 +78,8 @@ class ExportedModel:
             "probabilities" or "features".
         one_by_one: bool, whether it takes no batches, so that 8 images are 8 calls.
         class_names: tuple of str in the order of the outputs, None where unknown.
-        activation: str, of the head: "linear", "softmax" or "sigmoid".
-        preparation: str, see `zoo.photos.prepare`.
-        problem_type: str, what the outputs answer, one of `zoo.head.PROBLEM_TYPES`.
-        bits: int or None, of photos in files of 16 bits, see `zoo.photos.decode`.
-        size_step: (height, width) that the sides of images are multiples of, None of a
-            file for images of one size.
         features: function like `run` to the input of the head, None without one.
+        **facts: those of `Facts`.
     """
 
     run: Callable
@@ -46,11 +89,6 @@ class ExportedModel:
     output: str
     one_by_one: bool = False
     class_names: tuple[str, ...] | None = None
-    activation: str = "linear"
-    preparation: str = "squash"
-    problem_type: str = ONE_CLASS
-    bits: int | None = None
-    size_step: tuple[int, int] | None = None
     features: Callable | None = None
 
     @property
@@ -64,21 +102,3 @@ def texts(names):
     if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
         raise ValueError("its class_names are not a list of texts")
     return tuple(names)
-
-
-def known(facts):
-    """Returns the facts in metadata as arguments of `ExportedModel`, all checked."""
-    known = ("activation", "preparation", "problem_type")
-    if not isinstance(facts, dict) or not all(
-        isinstance(facts.get(key, ""), str)
-        for key in (*known, "bits", "image_size", "size_step")
-    ):
-        raise ValueError("its facts are not a table of texts")
-    found = {key: facts[key] for key in known if key in facts}
-    if "bits" in facts:
-        found["bits"] = int(facts["bits"])
-        check_bits(found["bits"])
-    for key in {"image_size", "size_step"} & facts.keys():
-        height, width = map(int, facts[key].split(","))
-        found[key] = check_image_size((height, width))
-    return found

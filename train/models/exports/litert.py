@@ -8,7 +8,7 @@ import zipfile
 import numpy as np
 
 from train.models.exports import graph_sizes
-from train.models.exports.description import FACTS, LABELS, ExportedModel, known
+from train.models.exports.description import FACTS, LABELS, ExportedModel, Facts
 from zoo import limits
 from zoo.limits import check_image_size
 from zoo.regular_files import open_regular
@@ -61,13 +61,13 @@ def load(path, threads=None):
         return np.concatenate([of_batch(image[None]) for image in images])
 
     [signature] = interpreter.get_signature_list().values() or [{"outputs": [""]}]
-    names, facts = None, {}
+    names, said = None, {}
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             if LABELS in archive.namelist():
                 names = _lines(_unpacked(archive, LABELS, limits.TEXT_BYTES))
             if FACTS in archive.namelist():
-                facts = known(json.loads(_unpacked(archive, FACTS, limits.NOTE_BYTES)))
+                said = json.loads(_unpacked(archive, FACTS, limits.NOTE_BYTES))
     version = importlib.metadata.version("ai-edge-litert")
     return ExportedModel(
         run,
@@ -77,7 +77,7 @@ def load(path, threads=None):
         output=signature["outputs"][0],
         one_by_one=one_by_one,
         class_names=names,
-        **facts,
+        **vars(Facts.of_texts(said)),
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from train.common.errors import RunError
 from train.models.exports import graph_sizes
-from train.models.exports.description import ExportedModel, known, texts
+from train.models.exports.description import ExportedModel, Facts, texts
 from zoo import limits
 from zoo.regular_files import check, open_regular
 from zoo.runtimes import onnx_session
@@ -64,15 +64,15 @@ def load(path, threads=None):
         [answers] = session.run(None, {source.name: images})
         return answers
 
-    names, facts = metadata.get("class_names"), known(metadata)
+    names, facts = metadata.get("class_names"), Facts.of_texts(metadata)
     return ExportedModel(
         run,
         f"ONNX Runtime {onnxruntime.__version__}",
-        (*facts.pop("image_size", source.shape[1:3]), *source.shape[3:]),
+        (*(facts.image_size or source.shape[1:3]), *source.shape[3:]),
         tuple(target.shape),
         target.name,
         class_names=None if names is None else texts(json.loads(names)),
-        **facts,
+        **vars(facts),
     )
 
 

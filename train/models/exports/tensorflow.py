@@ -5,7 +5,7 @@ import json
 import pathlib
 
 from train.models.exports import graph_sizes
-from train.models.exports.description import FACTS, ExportedModel, known
+from train.models.exports.description import FACTS, ExportedModel, Facts
 from train.models.run_directory import read_names
 from zoo import limits
 from zoo.regular_files import read_text
@@ -47,18 +47,18 @@ def load(path, threads=None):
     [(output, target)] = signature.structured_outputs.items()
     has_features = output != "features" and "features" in loaded.signatures
     names = pathlib.Path(path, "assets", "class_names.txt")
-    facts = pathlib.Path(path, "assets.extra", FACTS)
-    facts = json.loads(read_text(facts, limits.NOTE_BYTES)) if facts.exists() else {}
-    facts = known(facts)
+    file = pathlib.Path(path, "assets.extra", FACTS)
+    said = json.loads(read_text(file, limits.NOTE_BYTES)) if file.exists() else {}
+    facts = Facts.of_texts(said)
     return ExportedModel(
         function("serving_default"),
         f"TensorFlow {tensorflow.__version__}",
-        (*facts.pop("image_size", source.shape[1:3]), *source.shape[3:]),
+        (*(facts.image_size or source.shape[1:3]), *source.shape[3:]),
         tuple(target.shape),
         output,
         class_names=read_names(names) if names.exists() else None,
         features=function("features") if has_features else None,
-        **facts,
+        **vars(facts),
     )
 
 

@@ -1,6 +1,7 @@
 """What writers of model files share: the head, facts, names."""
 
 import contextlib
+import dataclasses
 
 import keras
 
@@ -13,7 +14,7 @@ from keras_vit.structure import (
     size_step,
     takes_any_size,
 )
-from zoo.head import ONE_CLASS
+from train.models.exports.description import Facts
 
 
 def has_head(model):
@@ -41,31 +42,21 @@ def check_one_output(model):
 
 
 def facts_of(model):
-    """Returns what exported files say of a model besides shapes and class names.
-
-    These are the `activation` of the head, the `preparation` of photos, see
-    `zoo.photos.prepare`, the `bits` of photos where they are known, see
-    `zoo.photos.decode`, and the `problem_type` of a head that does not answer with one
-    class of several; of a model for images of any size also the `image_size`
-    of its positions, and the `size_step` that sides are multiples of, both as
-    "height,width". A dict of str.
-    """
+    """Returns the texts of a model's `Facts`, a dict of str for an exported file."""
     head = model.layers[-1] if has_head(model) else None
     activation = getattr(head, "activation", keras.activations.linear)
-    facts = {
-        "activation": activation.__name__,
-        "preparation": preparation_of(model),
-    }
-    if (problem_type := problem_type_of(model)) != ONE_CLASS:
-        facts["problem_type"] = problem_type
-    if (bits := bits_of(model)) is not None:
-        facts["bits"] = str(bits)
+    facts = Facts(
+        activation=activation.__name__,
+        preparation=preparation_of(model),
+        problem_type=problem_type_of(model),
+        bits=bits_of(model),
+    )
     if takes_any_size(model):
+        facts = dataclasses.replace(facts, size_step=size_step(model))
         # A model without positions has no size of its own.
         with contextlib.suppress(ValueError):
-            facts["image_size"] = ",".join(map(str, own_image_size(model)))
-        facts["size_step"] = ",".join(map(str, size_step(model)))
-    return facts
+            facts = dataclasses.replace(facts, image_size=own_image_size(model))
+    return facts.texts()
 
 
 def check_class_names(class_names, model):
