@@ -6,8 +6,8 @@ import numpy as np
 
 from train.common.errors import RunError
 from train.data import run_data, sources
+from train.data.registry import kind_of
 from train.models.run_directory import RunDirectory
-from train.recipes import is_own
 from train.reports.classification import share
 from train.scoring.evaluation_data import is_of_run
 
@@ -22,14 +22,15 @@ def in_training(loaded, model, source, part, split, data_dir, skip_corrupt):
     model was loaded from.
     """
     own, is_same = loaded.config.get("dataset"), is_of_run(loaded, source.name)
-    if not is_same and not (own and is_own(own) and is_own(source.name)):
+    are_files = kind_of(source.name).is_own
+    if not is_same and not (own and kind_of(own).is_own and are_files):
         return None, []
     try:
         divided = _divided_by_run(loaded, source, data_dir)
     except RunError as error:
         return f"Which of the images the model was trained on is not known: {error}", []
     most = loaded.config.get("train_examples") or divided.train.num_examples
-    if not is_own(source.name):
+    if not are_files:
         count = min(most, divided.train.num_examples)
         return count if _is_trained(split) else None, []
     limited = run_data.limit(divided, most, loaded.config.get("test_examples"))

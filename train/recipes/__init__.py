@@ -4,9 +4,9 @@ import importlib
 import pkgutil
 
 from train.data.registry import kind_of
-from train.recipes.recipe import Recipe, base_name, is_own
+from train.recipes.recipe import Recipe, base_name
 
-__all__ = ["Recipe", "for_dataset", "is_own", "names"]
+__all__ = ["Recipe", "for_dataset", "names"]
 
 # The recipe of data sets that have none of their own.
 _OWN_DATA = "own_data"
@@ -43,18 +43,17 @@ def for_dataset(dataset, name=None, package=__name__):
         >>> for_dataset("cifar100").steps
         10000
     """
-    recipes = _recipes(package)
+    recipes, kind = _recipes(package), kind_of(dataset)
     if name is None:
         name = base_name(dataset)
         own = {key for key, recipe in recipes.items() if key == recipe.dataset}
-        if name not in own | ({"vtab"} & recipes.keys()) or is_own(dataset):
+        if name not in own | ({"vtab"} & recipes.keys()) or kind.is_own:
             name = _OWN_DATA
     if name not in recipes:
         raise ValueError(
             f"There is no recipe {name!r}: choose one of {', '.join(sorted(recipes))}."
         )
     stripped = dataset.rstrip("/") or "/"
-    kind = kind_of(dataset)
     if kind is kind_of(stripped) and kind.name in ("folder", "tfrecord"):
         # Written either way, a folder is the same data set to a run that goes on.
         dataset = stripped

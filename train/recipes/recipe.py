@@ -56,11 +56,6 @@ def divisors(number):
     return sorted({*small, *(number // n for n in small)})
 
 
-def is_own(dataset):
-    """Returns whether the data are files of the user's: folder, CSV or TFRecord."""
-    return kind_of(dataset).is_own
-
-
 def _is_count(value):
     return not isinstance(value, str) and value >= 1
 
@@ -374,7 +369,7 @@ class Recipe(Augmentation):
             if "changes" not in field.metadata
             and getattr(self, field.name) != getattr(changed, field.name)
         }
-        is_same_data = not is_own(changed.dataset) and (
+        is_same_data = not kind_of(changed.dataset).is_own and (
             base_name(self.dataset) == base_name(changed.dataset)
         )
         if "published" in values or (differing <= {"dataset"} and is_same_data):

@@ -6,11 +6,12 @@ import itertools
 
 from train.common.files import checkpoint_steps, write_text
 from train.data import pipeline, run_data, sources
+from train.data.registry import kind_of
 from train.engine import reproducibility
 from train.engine.devices import alone
 from train.engine.loop import TrainingLoop, check_finite, explained_device_errors
 from train.models.run_directory import RunDirectory
-from train.recipes import Recipe, is_own
+from train.recipes import Recipe
 from train.run import building, explained_images, micro_batches, plan
 from train.run.classification import FineTuning
 from zoo.store.progress import progress_bar
@@ -229,5 +230,5 @@ def check_source(recipe, source, directory, devices, *, is_decoded):
     if source.skipped:
         write_text(directory.skipped, "\n".join(source.skipped) + "\n")
     is_new = not checkpoint_steps(directory.checkpoints)
-    if is_new and is_own(recipe.dataset) and not is_decoded:
+    if is_new and kind_of(recipe.dataset).is_own and not is_decoded:
         pipeline.check_readable(source.validation, source.test)

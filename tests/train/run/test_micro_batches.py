@@ -85,7 +85,7 @@ def test_an_accelerator_is_tried_and_the_run_is_as_if_the_number_was_given(
     file.write_text(json.dumps(written | {"micro_batches": 8}))
     task = FineTuning(auto)
     training.run(task, run_dir=tmp_path / "auto")
-    assert task.micro_batches == 8
+    assert (task.micro_batches, task.recipe) == (8, auto)
     assert "all steps were taken before" in capsys.readouterr().out
     # Where it no longer fits, another number is allowed.
     training.run(recipe(micro_batches=16), run_dir=tmp_path / "auto")

@@ -16,6 +16,7 @@ from absl import flags
 from train import recipes
 from train.common import flag_help
 from train.common.errors import RunError
+from train.common.setting import ABOVE_0, setting
 from train.data.registry import CROPS
 from train.data.transforms import preprocessing
 from train.recipes import pretraining
@@ -280,6 +281,29 @@ HELP = {
     ("--recipe=vtab", "--dataset=x/"): ("vtab", recipes.for_dataset("x/", "vtab")),
     ("--dataset",): ("your own data", recipes.for_dataset("")),
 }
+
+
+@dataclasses.dataclass(frozen=True)
+class WiderRecipe(recipes.Recipe):
+    width: float = setting(1.0, "Factor of the width.", ABOVE_0, group="Model")
+
+
+def test_a_setting_is_one_field(file):
+    shown = flags.FlagValues()
+    recipe_flags.define_settings(WiderRecipe.settings(), shown)
+    assert shown["width"].help == "Factor of the width."
+    shown(["finetune", "--width=2"])
+    values = {**shown.flag_values_dict(), "dataset": "x/"}
+    recipe = recipes.for_dataset("x/")
+    wider = WiderRecipe(**dataclasses.asdict(recipe) | {"published": ""})
+    found = settle(find_recipe=lambda *_: wider, **values)
+    assert (found.recipe.width, found.origins["width"]) == (2.0, "flag")
+    config = file("dataset: x/\nwidth: 3e-1")
+    found = settle(config, lambda *_: wider)
+    assert found.recipe.width == found.recipe.deciding["width"] == 0.3
+    assert re.search("(?m)^width: 0.3 +# config file$", settings.page(found, {}))
+    with pytest.raises(ValueError, match="width must be above 0, got -1.0"):
+        wider.override(width=-1.0)
 
 
 def help_of(monkeypatch, names, *words):
