@@ -62,6 +62,8 @@ _EVA = {".gamma_1": ".ls1.gamma", ".gamma_2": ".ls2.gamma"}
 _QKV = [f".attn.{part}_proj.weight" for part in "qkv"]
 _QKV_BIAS = [f".attn.{part}_proj.bias" for part in "qkv"]
 _FUSED_BIAS = [f".attn.{part}_bias" for part in "qkv"]
+# Keys have none.
+_NO_BIAS = (_QKV_BIAS[1], _FUSED_BIAS[1])
 # The first of arrays that are one elsewhere: that one's name, and all that it has.
 _APART = {
     _QKV[0]: (".attn.qkv.weight", _QKV),
@@ -570,35 +572,25 @@ def _flat(arrays, checkpoint):
 
 def _apart(arrays, named_as, checkpoint):
     """Returns arrays as timm's EVA has them, undoing `joined` and `select`."""
-    found = {}
-    unfused, fused = named_as.endswith(" unfused"), named_as.endswith(" fused")
-    halves = checkpoint.config.activation == "swiglu" and _has_halves(checkpoint)
-    for name, array in arrays.items():
-        stem, _, part = name.partition(".attn.qkv.")
-        mlp, _, of_mlp = name.partition(".mlp.fc1.")
-        if part == "bias" and not fused:
-            thirds = zip(
-                _QKV_BIAS if unfused else _FUSED_BIAS, np.split(array, 3), strict=True
-            )
-            found |= {stem + key: third for key, third in thirds if "k_" not in key}
-        elif part and unfused:
-            thirds = zip(_QKV, np.split(array, 3), strict=True)
-            found |= {stem + key: third for key, third in thirds}
-        elif of_mlp and halves:
-            _, keys = _APART[f".mlp.fc1_g.{of_mlp}"]
-            parts = zip(keys, np.split(array, 2), strict=True)
-            found |= {mlp + key: half for key, half in parts}
-        else:
-            for theirs, ours in _EVA.items():
-                name = name.replace(ours, theirs)
-            found[name] = array
-    return found
-
-
-def _has_halves(checkpoint):
-    # The gates of EVA-02's tiny and small models are packed with the values.
     config = checkpoint.config
-    return config.mlp_norm_inside or config.rotary == "dinov3"
+    firsts = {"eva unfused": (_QKV[0], _QKV_BIAS[0]), "eva fused": ()}
+    firsts = firsts.get(named_as, (_FUSED_BIAS[0],))
+    # The gates of EVA-02's tiny and small models are packed with the values.
+    is_packed = not config.mlp_norm_inside and config.rotary != "dinov3"
+    if config.activation == "swiglu" and not is_packed:
+        firsts += (".mlp.fc1_g.weight", ".mlp.fc1_g.bias")
+    wholes, found = dict(_APART[first] for first in firsts), {}
+    for name, array in arrays.items():
+        whole = next(filter(name.endswith, wholes), "")
+        if whole:
+            stem, parts = name.removesuffix(whole), wholes[whole]
+            own = zip(parts, np.split(array, len(parts)), strict=True)
+            found |= {stem + part: array for part, array in own if part not in _NO_BIAS}
+            continue
+        for theirs, ours in _EVA.items():
+            name = name.replace(ours, theirs)
+        found[name] = array
+    return found
 
 
 class Timm(Library):
