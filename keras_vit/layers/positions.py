@@ -36,6 +36,14 @@ class AttentionPositions(Layer, Placed):
         a tensor that goes with (batch, num_heads, queries, tokens).
         """
 
+    def resized(self, grid_size, method=None):
+        """Returns the same of another grid; a ValueError where there is no such."""
+        raise ValueError(
+            f"The positions {self.name} are a {type(self).__name__}, which belongs to "
+            "one number of tokens: build and train the model at the image size that "
+            "you need."
+        )
+
 
 @keras.saving.register_keras_serializable(package="keras_vit")
 class RelativePositionEmbedding(AttentionPositions):

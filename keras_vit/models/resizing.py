@@ -76,15 +76,6 @@ def at_image_size(model, image_size, position_embedding_method=None):
             f"position_embedding_method: unknown method {position_embedding_method!r}, "
             f"choose from {METHODS}."
         )
-    if any(
-        isinstance(block.positions, layers.RelativePositionEmbedding)
-        for block in layers_of(model, layers.TransformerBlock)
-    ):
-        raise ValueError(
-            f"The model {model.name} has embeddings of relative positions, which "
-            "belong to one number of tokens: build and train it at the image size that "
-            "you need."
-        )
     if fixed := what_fixes_size(model, image_size):
         raise ValueError(
             f"The model {model.name} has the layer {fixed}, which makes "

@@ -240,7 +240,7 @@ def test_what_cannot_be_is_refused(plain):
         with pytest.raises(ValueError, match="multiples of 8 and 8, got 48x50"):
             function(images)
     with pytest.raises(
-        ValueError, match="embeddings of relative positions, which belong to"
+        ValueError, match="RelativePositionEmbedding, which belongs to one"
     ):
         at_image_size(small_models.shared("relative"), ANY)
     with pytest.raises(ValueError, match="makes images one size"):

@@ -6,6 +6,7 @@ from harness import normal, numpy, randomize
 from keras import ops
 
 import keras_vit
+from keras_vit import layers
 
 RESIZABLE = sorted(small_models.MODELS.keys() - {"relative"})
 # Of each kind of layers; that others save as these do the tests of layers show.
@@ -117,7 +118,7 @@ def test_int8_models_keep_their_kernels():
 def test_what_cannot_be_is_refused():
     model = small_models.shared("relative")
     with pytest.raises(
-        ValueError, match="embeddings of relative positions, which belong to"
+        ValueError, match="RelativePositionEmbedding, which belongs to one"
     ):
         keras_vit.at_image_size(model, 32)
     model = small_models.shared()
@@ -136,6 +137,16 @@ def test_what_cannot_be_is_refused():
         keras_vit.at_image_size(model, 64, "cubic")
     with pytest.raises(ValueError, match="image_size must be a positive int"):
         keras_vit.at_image_size(model, 0)
+
+
+@pytest.mark.parametrize("size", [(24, 16), (None, None)])
+def test_attention_of_one_number_of_tokens_is_refused_in_any_layer(size):
+    images = keras.Input((16, 24, 3))
+    positions = layers.RelativePositionEmbedding()
+    attention = layers.SelfAttention(2, positions=positions)
+    model = keras.Model(images, attention(layers.PatchEncoder(8, 16)(images)))
+    with pytest.raises(ValueError, match="build and train the model at the image size"):
+        keras_vit.at_image_size(model, size)
 
 
 def functional(model):
