@@ -22,21 +22,7 @@ _CONFIG = "config.json"
 _CONVERTERS = ("preprocessor.json", "image_converter.json")
 _TASK = "task.json"
 _TASK_WEIGHTS = "task.weights.h5"
-_TYPES = {
-    name: fields.Field("read", type=type_)
-    for type_, names in {
-        "text": ("class_name", "pooling", "interpolation"),
-        "flag": ("crop_to_aspect_ratio", "pad_to_aspect_ratio", "antialias"),
-        "table": ("config", "backbone", "image_converter"),
-        "count": ("hidden_dim", "num_layers", "mlp_dim"),
-        "shape": ("image_shape",),
-        "sides": ("patch_size", "image_size"),
-        "positive": ("layer_norm_epsilon",),
-        "deviations": ("scale", "norm_std"),
-        "means": ("offset", "norm_mean"),
-    }.items()
-    for name in names
-}
+_FIELDS = fields.table("keras_hub_fields.csv")
 # Their names of sizes, and ours.
 _SIZES = {
     "hidden_dim": "hidden_size",
@@ -56,11 +42,6 @@ _LEVELS = {"offset": 0.0, "scale": 1.0, "norm_mean": 0.0, "norm_std": 1.0}
 _DEFAULTS = {"image_size": None, **_FIT, **_LEVELS}
 # keras-hub's names and Pillow's, whose kernel is always widened for smaller sizes.
 _WIDENED = {"bilinear": "bilinear", "bicubic": "bicubic", "lanczos3": "lanczos"}
-_OTHERS = dict.fromkeys(
-    ("height", "width", "bounding_box_format", "data_format", "dtype", "name",
-     "trainable", "config_file"),
-    fields.Field("of sizes, boxes, axes, layers and files"),
-)  # fmt: skip
 _BACKBONE = re.compile(r"(?:.*/)?(layers/vi_t_(?:patching_and_embedding|encoder)/.*)")
 _BLOCK = re.compile(r"(?<=/vi_t_encoder_block)(?:_([0-9]+))?(?=/)")
 # Arrays of training are there where the model was compiled or has dropout.
@@ -80,7 +61,7 @@ def _converter(folder):
         file = folder / name
         settings = _inside(file, _settings(file), "config")
         settings |= _inside(file, settings, "image_converter", "config")
-        fields.check(file, settings, _TYPES | _OTHERS)
+        fields.check(file, settings, _FIELDS)
         if said := {key: settings[key] for key in _DEFAULTS if key in settings}:
             found.append((file, said))
     if len(found) == 2:
@@ -141,7 +122,7 @@ def _inputs(file, converter):
 
 def _settings(file):
     settings = description.read_json(file)
-    fields.check_types(file, settings, _TYPES)
+    fields.check_types(file, settings, _FIELDS)
     return settings
 
 
@@ -149,7 +130,7 @@ def _inside(file, settings, *names):
     """Returns a table inside settings, {} where there is none."""
     for name in names:
         settings = settings.get(name) or {}
-        fields.check_types(file, settings, _TYPES)
+        fields.check_types(file, settings, _FIELDS)
     return settings
 
 

@@ -48,8 +48,7 @@ _DINOV3_FILE = re.compile(
     r"dinov3_vit(?:([sbl]|7b)16|([sh])16(plus))_pretrain_(lvd1689m|sat493m)"
     r"(-[0-9a-f]{8})?"
 )
-# OpenCLIP's settings of a tower that are read, with its defaults, those that change
-# nothing, and steps that must be off. Others are not known.
+# OpenCLIP's defaults of a tower.
 _TOWER = {
     "image_size": 224, "layers": 12, "width": 768, "head_width": 64, "mlp_ratio": 4.0,
     "patch_size": 16, "ls_init_value": None, "no_ln_pre": False, "pool_type": "tok",
@@ -57,15 +56,6 @@ _TOWER = {
 }  # fmt: skip
 _NUMBERS = ("image_size", "width", "layers", "patch_size", "mlp_ratio", "head_width")
 _POOLINGS = {"tok": "token", "avg": "avg"}
-_IDLE = (
-    "patch_dropout", "output_tokens", "pos_embed_type", "attn_pooler_queries",
-    "attn_pooler_heads", "timm_model_pretrained", "timm_drop", "timm_drop_path",
-    "timm_proj_bias",
-)  # fmt: skip
-_OFF = (
-    "attentional_pool", "qk_norm", "scaled_cosine_attn", "scale_heads", "scale_attn",
-    "scale_attn_inner", "scale_fc",
-)  # fmt: skip
 # Their names of sizes, and ours.
 _SIZES = {
     "width": "hidden_size",
@@ -73,34 +63,14 @@ _SIZES = {
     "patch_size": "patch_height",
     "mlp_ratio * width": "mlp_dim",
 }
-_TIMM = ("timm_model_name", "timm_pool", "timm_proj", "image_size")
-_TYPES = {
-    name: fields.Field("read", type=type_)
-    for type_, names in {
-        "table": ("model_cfg", "vision_cfg", "preprocess_cfg"),
-        "text": ("timm_model_name", "timm_pool"),
-        "count": ("layers", "width", "head_width"),
-        "sides": ("image_size", "patch_size"),
-        "positive": ("mlp_ratio",),
-        "number": ("ls_init_value",),
-        "flag": ("no_ln_pre", "final_ln_after_pool", "quick_gelu"),
-    }.items()
-    for name in names
+# Each field of OpenCLIP's settings, by the table that has it.
+_FIELDS = {
+    part: fields.table("open_clip_fields.csv", part)
+    for part in ("top", "model_cfg", "vision_cfg", "preprocess_cfg")
 }
 # How OpenCLIP's `image_transform` brings photos to the size, in timm's words.
 _FITS = {"shortest": "center", "squash": "squash"}
 _INTERPOLATIONS = {"bicubic": "bicubic", "bilinear": "bilinear", "random": "bicubic"}
-_PREPROCESSING = {
-    "mean": fields.Field("read", type="means"),
-    "std": fields.Field("read", type="deviations"),
-    "interpolation": fields.Field("read", type="text"),
-    "resize_mode": fields.Field("read", type="text"),
-    "mode": fields.Field("implied", "RGB"),
-    "size": fields.Field("of the model"),
-    "fill_color": fields.Field("where it pads"),
-}
-
-
 _DIALECTS = {"clip": "open_clip", "dino": "dino"}
 
 
@@ -138,15 +108,15 @@ def _dinov3(match):
 
 def _of_open_clip(file, settings, shown):
     """Returns timm's settings of the tower that OpenCLIP's describe."""
-    fields.check_types(file, settings, _TYPES)
+    fields.check_types(file, settings, _FIELDS["top"])
     config = settings.get("model_cfg") or {}
-    fields.check_types(file, config, _TYPES)
+    fields.check_types(file, config, _FIELDS["model_cfg"])
     vision = config.get("vision_cfg")
     if vision is None:
         raise CheckpointError(
             f"{file} has no vision_cfg in its model_cfg: copy the file again."
         )
-    fields.check_types(file, vision, _TYPES)
+    fields.check_types(file, vision, _FIELDS["vision_cfg"])
     _check_tower(file, vision)
     inputs = _of_preprocessing(file, settings.get("preprocess_cfg") or {})
     if name := vision.get("timm_model_name"):
@@ -177,13 +147,10 @@ def _of_open_clip(file, settings, shown):
 def _check_tower(file, vision):
     """Refuses settings of a tower that are not known, or not computed."""
     name = vision.get("timm_model_name")
-    known = {*_IDLE, *_TOWER, *(_TIMM if name else ())}
     wrong = [
         f"{key}={brief(value)}"
         for key, value in vision.items()
-        if key not in known
-        and not (value is None or value == "default")
-        and not (value is False and key in _OFF)
+        if not (value is None or value == "default" or _is_known(key, value, name))
     ]
     # timm's towers have a projection as their head, or none.
     if name and vision.get("timm_proj", "linear") not in ("", "none", None):
@@ -201,9 +168,17 @@ def _check_tower(file, vision):
     description.refuse_null(file, nulls)
 
 
+def _is_known(key, value, name):
+    """Returns whether a setting of a tower changes nothing that is not computed."""
+    use = _FIELDS["vision_cfg"][key].use if key in _FIELDS["vision_cfg"] else ""
+    is_off = use == "must be off" and value is False
+    is_timms = use == "of timm's tower" and bool(name)
+    return is_off or is_timms or use in ("read", "changes nothing")
+
+
 def _of_preprocessing(file, said):
     """Returns timm's settings of photos that OpenCLIP's `preprocess_cfg` describes."""
-    fields.check(file, said, _PREPROCESSING)
+    fields.check(file, said, _FIELDS["preprocess_cfg"])
     by_default = dict(zip(("mean", "std"), INPUTS["clip"], strict=True))
     by_default |= {"interpolation": "bicubic", "resize_mode": "shortest"}
     # As OpenCLIP, which passes over what is empty.
