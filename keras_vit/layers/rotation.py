@@ -211,7 +211,8 @@ class RotaryPositions(AttentionPositions):
 
     def shared(self, method=None):
         """Returns the layer that gives all blocks their `grid_positions`."""
-        return type(self).from_config(self.get_config() | {"name": "rotation"})
+        changes = {"name": "rotation", "trainable": True}
+        return type(self).from_config(self.get_config() | changes)
 
     def resized(self, grid_size, method=None):
         """Returns the same of another grid, of none for images of any size."""

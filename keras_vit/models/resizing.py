@@ -120,9 +120,10 @@ class _Copies:
             self.old_grid = grid_size(model)
         self.grid = None
         # In a copy for images of any size: the input of its `PatchEncoder`, the output
-        # of `PatchGrid`, and the positions computed from it, by their class.
+        # of `PatchGrid`, and pairs of a layer's configuration and the positions that
+        # it computes from this.
         self.images = self.patch_grid = None
-        self.grid_positions = {}
+        self.grid_positions = []
         self.copies = {}
 
     def of_model(self, model, images):
@@ -158,12 +159,19 @@ class _Copies:
         return copy(*args, **kwargs)
 
     def _grid_positions(self, positions):
-        # All blocks of a model share them.
-        kind = type(positions)
-        if self.grid == ANY_SIZE and kind not in self.grid_positions:
-            shared = positions.shared(self.method)
-            self.grid_positions[kind] = shared(self._patch_grid())
-        return self.grid_positions.get(kind)
+        """Returns what all blocks with such positions share."""
+        if self.grid != ANY_SIZE:
+            return None
+        shared = positions.shared(self.method)
+        config = shared.get_config()
+        for other, computed in self.grid_positions:
+            if other == config:
+                return computed
+        if self.grid_positions:
+            name = f"{shared.name}_{len(self.grid_positions)}"
+            shared = type(shared).from_config(config | {"name": name})
+        self.grid_positions.append((config, shared(self._patch_grid())))
+        return self.grid_positions[-1][1]
 
     def _patch_grid(self):
         if self.patch_grid is None and self.grid == ANY_SIZE:
@@ -204,6 +212,8 @@ class _Copies:
                 config["num_prefix_tokens"] = layer.length - math.prod(own)
         elif (positions := _positions_of(layer)) is not None:
             config["positions"] = positions.resized(self.grid, self.method)
+        elif isinstance(layer, layers.PatchOffsets):
+            config["resizing"] = self.method or layer.resizing
         elif isinstance(layer, layers.PatchMap) or (
             isinstance(layer, Placed)
             and layer.grid_size is not None

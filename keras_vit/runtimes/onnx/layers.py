@@ -323,6 +323,9 @@ def _rotated(graph, layer, heads, first_alone, grid_positions):
     name = f"rotation/{layer.kind}/{size}"
     if grid_positions is None:
         first = "first" if first_alone else "all"
+        # Blocks share the values of positions that are alike.
+        of_grid = (layer.grid_size, layer.num_prefix_tokens, layer.stretched_to)
+        first = f"{first}/{of_grid}/{layer.base}"
         values = layer.turns[:, : 1 if first_alone else None, None]
         cosine, sine = (
             graph.weight(f"{name}/{first}/{kind}", part)

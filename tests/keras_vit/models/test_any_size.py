@@ -7,7 +7,7 @@ import small_models
 from harness import flags, numpy, randomize
 
 import keras_vit
-from keras_vit import at_image_size, explain
+from keras_vit import at_image_size, explain, layers
 from keras_vit.structure import own_image_size
 
 ANY = (None, None)
@@ -284,3 +284,50 @@ def test_layers_name_what_they_miss():
     ):
         with pytest.raises(ValueError, match=message):
             call()
+
+
+def blocks_of(*positions):
+    images = keras.Input((*SIZE, 3))
+    tokens = keras_vit.ClassToken()(keras_vit.PatchEncoder(8, 24)(images))
+    for one in positions:
+        tokens = keras_vit.TransformerBlock(3, 40, positions=one)(tokens)
+    model = keras.Model(images, layers.PatchPooling()(tokens))
+    randomize(model)
+    return model
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        layers.RotaryPositions("eva", (4, 6), base=10.0),
+        layers.RotaryPositions("eva", (4, 6), stretched_to=(2, 3)),
+        layers.RotaryPositions("dinov3", (4, 6)),
+        layers.RelativePositionBias((4, 6)),
+    ],
+    ids=["base", "stretched", "kind", "biases"],
+)
+def test_each_block_has_positions_of_its_own(others):
+    others = type(others).from_config(others.get_config())
+    rotary = layers.RotaryPositions("eva", (4, 6))
+    fixed = blocks_of(rotary, others)
+    model = at_image_size(fixed, ANY)
+    runtime = keras_vit.Predictor(fixed, engine="onnxruntime")
+    close(runtime(images_of(fixed, SIZE)), fixed(images_of(fixed, SIZE)), 1e-5)
+    for size in (SIZE, (48, 24)):
+        images = images_of(model, size)
+        close(model(images), at_image_size(fixed, size)(images))
+
+
+def test_blocks_share_positions_that_are_alike():
+    first, *others = (layers.RotaryPositions("eva", (4, 6)) for _ in range(3))
+    first.trainable = False
+    model = at_image_size(blocks_of(first, *others), ANY)
+    shared = [isinstance(one, layers.RotaryPositions) for one in model.layers]
+    assert sum(shared) == 1
+
+
+def test_another_rule_for_biases_of_any_size():
+    fixed = blocks_of(layers.RelativePositionBias((4, 6)))
+    images = images_of(fixed, (48, 24))
+    wanted = at_image_size(fixed, (48, 24), "bilinear")(images)
+    close(at_image_size(at_image_size(fixed, ANY), ANY, "bilinear")(images), wanted)
