@@ -23,7 +23,7 @@ from train.models import loaded_model
 from train.predict import classifiers
 from train.predict.prediction import predict
 from train.run import building
-from train.scoring import linear_probe
+from train.scoring import linear_probe, running
 from zoo.photos import prepare
 
 PLAIN = keras_vit.ViTConfig(
@@ -104,7 +104,7 @@ def in_evaluate(monkeypatch, file, photos, tmp_path, **flags):
     def predictions(predictor, batches, split):
         raise Done(np.concatenate([images.numpy() for images, _ in batches]))
 
-    monkeypatch.setattr(loaded_model, "predictions", predictions)
+    monkeypatch.setattr(running, "predictions", predictions)
     with pytest.raises(Done) as done:
         evaluation.evaluate(
             file, dataset=str(photos), split="all", out_dir=tmp_path / "out", **flags
@@ -201,7 +201,7 @@ def test_reports_name_the_preparation(model_file, photos, tmp_path, monkeypatch)
 
     monkeypatch.setattr(evaluation, "write_report", write_report)
     speed = {"model": 1.0}
-    monkeypatch.setattr(loaded_model, "images_per_second", lambda found: speed)
+    monkeypatch.setattr(running, "images_per_second", lambda found: speed)
     with pytest.raises(Done):
         evaluation.evaluate(
             file, dataset=str(photos), split="all", out_dir=tmp_path / "out"
@@ -215,15 +215,16 @@ def test_features_of_few_shots_are_of_images_as_the_model_says(
     """A model that says nothing of its own has big_vision's."""
     split = sources.load(str(photos), validation_fraction=None).all
 
-    def predict(predictor, batches, split):
-        return np.concatenate([images.numpy() for images, _ in batches])
+    def predictions(predictor, batches, split):
+        for images, labels in batches:
+            yield labels.numpy(), images.numpy()
 
-    monkeypatch.setattr(loaded_model, "predict", predict)
+    monkeypatch.setattr(running, "predictions", predictions)
     for preparation in ("timm crop bicubic 0.9", "squash"):
         file = model_file(preparation)
         model = loaded_model.load(file, features=True).model
         predictor = keras_vit.Predictor(model, batch_size=2)
-        found = linear_probe.features_of(predictor, split)
+        _, found = linear_probe.features_of(predictor, split)
         if preparation == "squash":
             assert linear_probe.preparation_for(model) == linear_probe.RELEASED
             bigger = [prepare(path, (37, 55)) for path in sorted(photos.glob("*/*"))]
