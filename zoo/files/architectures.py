@@ -13,10 +13,10 @@ The rows of `architectures.csv` have the arguments that a name implies, of which
 in a file's settings are changes.
 """
 
-import csv
-import pathlib
 import re
 from typing import NamedTuple
+
+from zoo.files.fields import rows
 
 # Mean and deviation of images in [0, 1].
 INPUTS = {
@@ -59,18 +59,12 @@ class Argument(NamedTuple):
     beit: str
 
 
-def _table(name):
-    file = pathlib.Path(__file__).with_name(name)
-    with file.open(encoding="utf-8", newline="") as lines:
-        return list(csv.DictReader(lines))
-
-
 def _cell(argument, text):
     # An empty cell is what timm's constructor has by default.
     return _READ[argument["type"]](text) if text else None
 
 
-_ARGUMENTS = {row.pop("argument"): row for row in _table("timm_arguments.csv")}
+_ARGUMENTS = {row.pop("argument"): row for row in rows("timm_arguments.csv")}
 ARGUMENTS = {
     name: Argument(**{**row, "default": _cell(row, row["default"])})
     for name, row in _ARGUMENTS.items()
@@ -81,7 +75,7 @@ ROWS = tuple(
         for name, text in row.items()
         if text
     }
-    for row in _table("architectures.csv")
+    for row in rows("architectures.csv")
 )
 
 

@@ -30,17 +30,22 @@ class Field(NamedTuple):
         return self.use in ("read", "compared", "implied")
 
 
-def table(name: str, part: str | None = None) -> dict[str, Field]:
-    """Returns the fields of a table beside this file, or of one part of it."""
+def rows(name: str) -> list[dict[str, str]]:
+    """Returns the rows of a table beside this file."""
     file = pathlib.Path(__file__).with_name(name)
     with file.open(encoding="utf-8", newline="") as lines:
-        return {
-            row["field"]: Field(
-                row["use"], json.loads(row["implied"] or "null"), row["type"]
-            )
-            for row in csv.DictReader(lines)
-            if part in (None, row.get("table"))
-        }
+        return list(csv.DictReader(lines))
+
+
+def table(name: str, part: str | None = None) -> dict[str, Field]:
+    """Returns the fields of a table beside this file, or of one part of it."""
+    return {
+        row["field"]: Field(
+            row["use"], json.loads(row["implied"] or "null"), row["type"]
+        )
+        for row in rows(name)
+        if part in (None, row.get("table"))
+    }
 
 
 class _Type(NamedTuple):

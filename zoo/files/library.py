@@ -111,21 +111,28 @@ def arrays_of(checkpoint, column: str, library: Library, without=()) -> dict:
     return names.from_released(column, released, *heads)
 
 
-def first_alike(library: Library, found: dict[str, tuple[dict, list[str]]]):
-    """Returns the first name without differences, and its settings.
+def first_alike(library: Library, found: dict[str, tuple[dict, dict]]):
+    """Returns the first name whose network is the wanted one, and its settings.
 
     Args:
         library: for the message.
-        found: {name: (settings, what of its network is another)}.
+        found: {name: (settings, {field: (value of its network, value wanted)})}.
 
     Raises:
         ValueError: there is none; it says what the nearest has.
     """
-    nearest = min(found, key=lambda name: len(found[name][1]))
-    settings, differences = found[nearest]
-    if differences:
+    differences = {
+        name: [
+            f"{field} {has!r}, not {needs!r}"
+            for field, (has, needs) in fields.items()
+            if has != needs
+        ]
+        for name, (_, fields) in found.items()
+    }
+    nearest = min(found, key=lambda name: len(differences[name]))
+    if differences[nearest]:
         raise ValueError(
             f"{library.name} has no network like this: its nearest one, {nearest}, has "
-            f"{', '.join(differences)}"
+            f"{', '.join(differences[nearest])}"
         )
-    return nearest, settings
+    return nearest, found[nearest][0]

@@ -7,14 +7,13 @@ size of the attention in one axis; keras-hub stores all as released. Every chang
 einops pattern, so what is written is read back to the last bit.
 """
 
-import csv
 import math
-import pathlib
 import re
 from typing import NamedTuple
 
 import numpy as np
 
+from zoo.files.fields import rows
 from zoo.released_names import (
     BLOCK,
     CLASS_TOKEN,
@@ -60,23 +59,18 @@ class Row(NamedTuple):
     keras_hub: str | None
 
 
-def _lines(name):
-    file = pathlib.Path(__file__).with_name(name)
-    _, *lines = csv.reader(file.read_text(encoding="utf-8").splitlines())
-    return lines
-
-
 def _renamed():
     found: dict[str, tuple] = {}
-    for dialects, theirs, ours in _lines("renamed_parts.csv"):
-        for dialect in dialects.split():
-            found[dialect] = (*found.get(dialect, ()), (theirs, ours))
+    for row in rows("renamed_parts.csv"):
+        for dialect in row["dialects"].split():
+            found[dialect] = (*found.get(dialect, ()), (row["theirs"], row["ours"]))
     return found
 
 
 # The names of a released layer or array in each library, or None.
 _LAYERS = {
-    name: [other or None for other in others] for name, *others in _lines("names.csv")
+    row.pop("released"): [other or None for other in row.values()]
+    for row in rows("names.csv")
 }
 # Pairs of parts of names by dialect: in files, and in a column of `TABLE`, where ^
 # begins a part that only the start of a name may be.

@@ -465,7 +465,7 @@ def _hybrid(checkpoint):
 
 
 def _differences(architecture, checkpoint):
-    """Returns the arguments that a name needs, and what of its network is another."""
+    """Returns the arguments of a name, and its network beside the wanted one."""
     implied = architectures.implied(architecture)
     said = {**_DEFAULTS, **implied}
     kind = _class_of(said["named_as"])
@@ -501,11 +501,7 @@ def _differences(architecture, checkpoint):
         "attention_pooling": pooled == "map",
         "pooling_heads": said["pooling_heads"],
     }
-    return arguments, [
-        f"{name} {value!r}, not {wanted[name]!r}"
-        for name, value in network.items()
-        if value != wanted[name]
-    ]
+    return arguments, {name: (network[name], wanted[name]) for name in network}
 
 
 def _arguments(checkpoint):

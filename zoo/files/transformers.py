@@ -4,7 +4,6 @@
 too, and `configuration_fields.csv` what all types have (`fields.py`).
 """
 
-import csv
 import dataclasses
 import pathlib
 import re
@@ -168,12 +167,11 @@ def _cell(default, text):
 
 
 def _types():
-    file = pathlib.Path(__file__).with_name("transformers_types.csv")
-    with file.open(encoding="utf-8", newline="") as lines:
-        for row in csv.DictReader(lines):
-            names, by_default = row.pop("types").split(), _Type._field_defaults
-            cells = {key: _cell(by_default[key], row[key]) for key in row if row[key]}
-            yield from dict.fromkeys(names, _Type(**cells)).items()
+    by_default = _Type._field_defaults
+    for row in fields.rows("transformers_types.csv"):
+        types = row.pop("types").split()
+        cells = {key: _cell(by_default[key], row[key]) for key in row if row[key]}
+        yield from dict.fromkeys(types, _Type(**cells)).items()
 
 
 _TYPES = dict(_types())
@@ -497,7 +495,7 @@ _CLASSIFIERS = {
 
 
 def _differences(name, checkpoint):
-    """Returns the settings of a type, and what of its network is another."""
+    """Returns the settings of a type, and its network beside the wanted one."""
     kind, network = _TYPES[name], checkpoint.config
     has_head = checkpoint.classes is not None
     classifier = _CLASSIFIERS.get((name, checkpoint.pooling), kind.classifier)
@@ -532,11 +530,7 @@ def _differences(name, checkpoint):
         "head": (has_head and bool(classifier), has_head),
         f"a head that reads {checkpoint.pooling}": (reads or not has_head, True),
     }
-    return config, [
-        f"{name} {has!r}, not {needs!r}"
-        for name, (has, needs) in wrong.items()
-        if has != needs
-    ]
+    return config, wrong
 
 
 def _config_of(checkpoint, model_type, class_name):
