@@ -88,7 +88,7 @@ class Model(keras.Model):
         if self.description is None or self.description.pooling != "token":
             return None
         blocks = [one for one in self.layers if isinstance(one, TransformerBlock)]
-        return blocks[-1]
+        return blocks[-1] if blocks else None
 
     def get_config(self):
         config = super().get_config()

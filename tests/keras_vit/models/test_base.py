@@ -91,6 +91,15 @@ def test_a_clone_is_a_graph_of_any_kind():
     assert clone.class_token_block is None
 
 
+def test_a_model_without_blocks_computes_what_it_has():
+    images = keras.Input((16, 16, 3))
+    tokens = layers.ClassToken()(layers.PatchEncoder(8, 24)(images))
+    config, features = small_models.PLAIN, layers.ClassTokenPooling()(tokens)
+    description = Description(config, (16, 16), class_token=True, pooling="token")
+    model = Model(images, features, description=description)
+    assert model(images_of(model)).shape == (2, 24)
+
+
 @pytest.mark.parametrize("kind", ["without head", "relative"])
 def test_every_layer_gives_all_tokens(kind):
     model = small_models.shared(kind)
