@@ -8,7 +8,9 @@ from keras_vit.layers.blockwise import MIN_TOKENS, blockwise_attention
 from keras_vit.layers.forward_pass import forward_pass, with_attention_weights
 from keras_vit.layers.initial_values import initializer
 from keras_vit.layers.layer_norm import LayerNorm
+from keras_vit.layers.positions import AttentionPositions
 from keras_vit.layers.remat import Dropout
+from zoo.text import brief
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -76,6 +78,12 @@ class SelfAttention(Composite):
         self.norm_epsilon = norm_epsilon
         if isinstance(positions, dict):
             positions = keras.saving.deserialize_keras_object(positions)
+        if not isinstance(positions, AttentionPositions | None):
+            raise ValueError(
+                f"{self.name}: positions must be a RotaryPositions, "
+                "RelativePositionBias or RelativePositionEmbedding, or None, got "
+                f"{brief(positions)}."
+            )
         if positions is not None:
             positions.dtype_policy = self.policy_of_part("positions")
         self.positions = positions
@@ -154,7 +162,8 @@ class SelfAttention(Composite):
                 bias = self.positions.scores(
                     ops.transpose(query, (0, 2, 1, 3)), grid_positions
                 )
-            bias = None if bias is None else bias[None]
+            if bias is not None:
+                bias = bias[(None,) * (4 - len(bias.shape))]
             mixed = ops.dot_product_attention(query, key, value, bias=bias)
         mixed = ops.reshape(mixed, (-1, tokens.shape[-1]))
         if self.norm is not None:

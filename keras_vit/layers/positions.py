@@ -82,6 +82,13 @@ class RelativePositionEmbedding(AttentionPositions):
             initializer=keras.initializers.RandomNormal(stddev=0.02),
         )
 
+    def check(self, tokens, grid_positions):
+        super().check(tokens, grid_positions)
+        if grid_positions is not None:
+            raise ValueError(
+                f"{self.name} is for one number of tokens: leave out grid_positions."
+            )
+
     def scores(self, query, grid_positions):
         rows = self.rows(query.shape[2])
         # The product makes the gradient of a TensorFlow variable a dense tensor.

@@ -21,6 +21,7 @@ assert not found, found
 HERE = pathlib.Path(__file__).parent
 sys.path += [str(HERE), str(HERE / "layers"), str(HERE.parent)]
 
+import test_positions  # noqa: E402
 import test_predictor  # noqa: E402
 import test_remat  # noqa: E402
 from harness import flags, gradients, numpy  # noqa: E402
@@ -63,6 +64,9 @@ class Checks:
     def remat_with_dropout(self):
         test_remat.test_gradients_and_seeds_are_those_without(test_remat.RATES, False)
         test_remat.test_less_is_kept_for_the_gradient()
+
+    def positions_of_users(self):
+        test_positions.test_scores_of_a_users_positions_may_have_an_axis_of_images()
 
     def the_least_arithmetic(self):
         block = self.plain.get_layer("encoder_block_1")

@@ -18,6 +18,7 @@ from keras_vit import (
     load_released_weights,
     save_released_weights,
 )
+from keras_vit.layers.positions import AttentionPositions
 from keras_vit.structure import num_prefix_tokens
 
 PLAIN = ViTConfig(hidden_size=24, num_layers=2, num_heads=3, mlp_dim=40, patch_size=8)
@@ -158,6 +159,38 @@ def test_relative_blocks_pass_all_arguments_on():
         block.remat = remat
         first = block(tokens, training=True, class_token_only=True)
         np.testing.assert_allclose(numpy(first), numpy(expected)[:, :1], atol=1e-5)
+
+
+@pytest.mark.parametrize("positions", ["rotary", layers.RotaryPositions])
+def test_positions_are_objects_of_their_class(positions):
+    policy = vars(keras.layers.Layer)["dtype_policy"]
+    for layer, sizes in ((layers.SelfAttention, [3]), (layers.PostNormBlock, [3, 40])):
+        with pytest.raises(ValueError, match="attention.*: positions must be a Rotary"):
+            layer(*sizes, positions=positions)
+    assert layers.RotaryPositions.dtype_policy is policy
+
+
+def test_relative_positions_take_none_of_a_grid():
+    positions = layers.RelativePositionEmbedding()
+    attention = layers.SelfAttention(3, positions=positions)
+    with pytest.raises(ValueError, match="leave out grid_positions"):
+        attention(normal((2, 7, 24)), grid_positions=normal((2, 7, 8)))
+
+
+class ScoresPerImage(AttentionPositions):
+    def build(self, heads_shape):
+        self.length = heads_shape[1]
+
+    def scores(self, query, grid_positions):
+        places = ops.arange(self.length, dtype=query.dtype)
+        return ops.reshape(places, (1, 1, 1, -1))
+
+
+def test_scores_of_a_users_positions_may_have_an_axis_of_images():
+    attention = layers.SelfAttention(3, positions=ScoresPerImage())
+    tokens = normal((2, 7, 24))
+    expected, _ = attention(tokens, return_attention_weights=True)
+    np.testing.assert_allclose(numpy(attention(tokens)), numpy(expected), atol=1e-5)
 
 
 def test_attention_knows_the_grid_of_another_image_size():
