@@ -70,8 +70,9 @@ def of_config(config: object) -> Architecture:
 
 def _with_config(config):
     # Users' own models may have a config of any kind.
-    known = _ARCHITECTURES.values()
-    return next((one for one in known if type(config) is one.config), None)
+    known = {one.config: one for one in _ARCHITECTURES.values()}
+    kinds = (kind for kind in type(config).__mro__ if kind in known)
+    return next((known[kind] for kind in kinds), None)
 
 
 def of_model(model: keras.Model) -> Architecture:

@@ -51,13 +51,14 @@ def describe(copy, model, **changes):
     """Hands what a model is, and those in it, to a copy of its layers; returns this.
 
     Keras's own cloning leaves it out, as the clone may be of another network. `changes`
-    are of the `ViTConfig`.
+    are of the `ViTConfig`; another config has them where it has such fields.
     """
     if (description := getattr(model, "description", None)) is not None:
         config, size = description.config, description.image_size
+        changed = {key: one for key, one in changes.items() if hasattr(config, key)}
         copy.description = dataclasses.replace(
             description,
-            config=dataclasses.replace(config, **changes),
+            config=dataclasses.replace(config, **changed),
             image_size=size if takes_any_size(copy) else copy.input_shape[1:3],
         )
     for layer in model.layers:

@@ -28,11 +28,13 @@ class Description:
 
     def get_config(self):
         """Returns the attributes as a dict for JSON, without those of no choice."""
-        network = vars(self.config).items()
+        architecture = architectures.of_config(self.config)
+        names = (field.name for field in dataclasses.fields(architecture.config))
+        network = {name: getattr(self.config, name) for name in names}
         return {
             **vars(self),
-            "architecture": architectures.of_config(self.config).name,
-            "config": {name: value for name, value in network if value is not None},
+            "architecture": architecture.name,
+            "config": {name: one for name, one in network.items() if one is not None},
         }
 
     @classmethod

@@ -1,5 +1,6 @@
 """Architectures beside the Vision Transformer: the pyramid of docs/design.md."""
 
+import dataclasses
 import importlib.util
 import pathlib
 import re
@@ -10,8 +11,8 @@ import pytest
 from harness import normal, numpy
 
 import keras_vit
-from keras_vit import architectures
-from keras_vit.models.base import Description
+from keras_vit import architectures, layers
+from keras_vit.models.base import Description, Model
 from zoo.network import NETWORKS
 
 PAGE = pathlib.Path(__file__).parents[3] / "docs" / "design.md"
@@ -125,6 +126,35 @@ def test_a_model_of_a_user_may_have_a_config_of_any_kind():
     own.config = {"size": 3}
     assert architectures.of_model(own).name == "Vision Transformer"
     architectures.check_one_grid(own)
+
+
+def test_a_users_kind_of_config_is_saved_as_the_one_it_is_made_of(tmp_path):
+    class Config(keras_vit.ViTConfig):
+        pass
+
+    plain = keras_vit.ViTConfig(16, 1, 2, 16, patch_size=8)
+    for config in (plain, Config(**vars(plain))):
+        model = keras_vit.VisionTransformer(config, image_size=16, classes=2)
+        model.save(tmp_path / "model.keras")
+        loaded = keras.saving.load_model(tmp_path / "model.keras")
+        assert loaded.config == plain.completed()
+
+
+@dataclasses.dataclass(frozen=True)
+class OneSize:
+    size: int = 16
+
+
+def test_a_rule_of_resizing_need_be_no_field_of_a_users_config(monkeypatch):
+    toy = architectures.Architecture("Toy", OneSize, lambda *_: None, one_grid=True)
+    monkeypatch.setitem(architectures._ARCHITECTURES, "Toy", toy)
+    images = keras.Input((16, 24, 3))
+    tokens = layers.AddPositionEmbs((2, 3))(layers.PatchEncoder(8, 16)(images))
+    description = Description(OneSize(), (16, 24), pooling=None)
+    model = Model(images, tokens, description=description)
+    resized = keras_vit.at_image_size(model, (24, 16), "bilinear")
+    assert resized.config == OneSize()
+    assert resized.description.image_size == (24, 16)
 
 
 def test_what_is_not_registered_is_refused():
