@@ -54,11 +54,19 @@ def tests_of(path, root=ROOT):
         tests.update(own for one in level for own in _own_tests(one, root))
         if tests:
             return sorted(tests)
-        # A package's own file is imported for all that is in it.
-        known = {*seen, *(user for user in users if user.name == "__init__.py")}
+        known = {*seen, *(user for user in users if _hands_on(user, root))}
         level = [user for user in dict.fromkeys(users) if user not in known]
         seen.update(level)
     return _tests_of_room(path, root)
+
+
+def _hands_on(path, root):
+    """Whether it is a package's own file that is imported for all that is in it."""
+    if path.name != "__init__.py":
+        return False
+    own = (ast.FunctionDef, ast.ClassDef)
+    body = ast.parse(_texts(root)[path]).body
+    return not any(isinstance(node, own) and node.name[0] != "_" for node in body)
 
 
 def _is_test(path):

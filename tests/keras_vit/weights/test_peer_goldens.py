@@ -216,7 +216,7 @@ def test_a_base_of_rotary_positions_holds_at_every_size_and_when_saved(tmp_path)
     keras_vit.at_image_size(any_size, photos.shape[1:3]).save(tmp_path / "a.keras")
     again = keras.saving.load_model(tmp_path / "a.keras")
     check(computed(again, photos), expected["answer"])
-    assert again.get_layer("encoder_block_0").rotary_base == 30.0
+    assert again.get_layer("encoder_block_0").positions.base == 30.0
     path = keras_vit.save_released_weights(again, tmp_path / "model.safetensors")
     assert zoo.read(path).config.rotary_base == 30.0
 
