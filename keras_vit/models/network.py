@@ -152,11 +152,13 @@ def _block(config, grid_size, **options):
 def _attention_positions(config, grid_size):
     """How the places of tokens enter the attention of a block, None for not at all."""
     num_registers = config.num_registers + config.distillation_token
+    # The paths of variables, by which checkpoints know them, do not count layers.
+    name = "positions"
     if config.position_embedding == "relative":
-        return layers.RelativePositionEmbedding()
+        return layers.RelativePositionEmbedding(name=name)
     if config.relative_position_bias:
         return layers.RelativePositionBias(
-            grid_size, num_registers, config.relative_position_resizing
+            grid_size, num_registers, config.relative_position_resizing, name=name
         )
     if config.rotary != "none":
         return layers.RotaryPositions(
@@ -165,6 +167,7 @@ def _attention_positions(config, grid_size):
             num_registers,
             config.rotary_grid,
             config.rotary_base,
+            name=name,
         )
     return None
 

@@ -273,3 +273,11 @@ def test_parts_for_features_know_what_they_are(pooling):
     part = of_features(model, model.get_layer("head").input)
     assert part.description == model.description
     assert (part.class_token_block is None) == (pooling is None)
+
+
+@pytest.mark.parametrize("kind", ["plain", "relative", "relative biases", "registers"])
+def test_variables_have_the_same_paths_whenever_a_model_is_made(kind):
+    """A checkpoint of a run that goes on in the same process has them."""
+    first, second = (small_models.made(**small_models.MODELS[kind]) for _ in range(2))
+    paths = [[weight.path for weight in model.weights] for model in (first, second)]
+    assert paths[0] == paths[1]
