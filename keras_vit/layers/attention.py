@@ -157,11 +157,8 @@ class SelfAttention(Composite):
         if keras.backend.backend() == "tensorflow" or self._needs_weights(training):
             mixed = self._mixed(query, key, value, training, grid_positions)
         else:
-            bias = None
-            if self.positions is not None:
-                bias = self.positions.scores(
-                    ops.transpose(query, (0, 2, 1, 3)), grid_positions
-                )
+            of_heads = ops.transpose(query, (0, 2, 1, 3))
+            bias = self._scores_of_positions(of_heads, grid_positions)
             if bias is not None:
                 bias = bias[(None,) * (4 - len(bias.shape))]
             mixed = ops.dot_product_attention(query, key, value, bias=bias)
@@ -175,14 +172,17 @@ class SelfAttention(Composite):
         head_size = rows.shape[-1] // self.num_heads
         return ops.reshape(projection(rows), (batch, length, self.num_heads, head_size))
 
+    def _scores_of_positions(self, query, grid_positions):
+        if self.positions is None:
+            return None
+        return self.positions.scores(query, grid_positions)
+
     def _mixed(self, query, key, value, training, grid_positions):
         query, key, value = (
             ops.transpose(heads, (0, 2, 1, 3)) for heads in (query, key, value)
         )
         query = query * query.shape[-1] ** -0.5
-        added = None
-        if self.positions is not None:
-            added = self.positions.scores(query, grid_positions)
+        added = self._scores_of_positions(query, grid_positions)
         if added is None and self._is_blockwise(query, training):
             mixed = blockwise_attention(query, key, value)
             return ops.transpose(mixed, (0, 2, 1, 3))
