@@ -3,8 +3,8 @@
 from benchmarks.contest import Contender, row
 
 CLASSES = 1000
-# What is computed of an image by a model of another family: all tokens after the last
-# norm, one vector, or a head.
+# Outputs to time of a model of another family: all tokens after the last norm, one
+# vector, or the head's.
 OUTPUTS = {
     "tokens": {"include_top": False, "pooling": None},
     "features": {"include_top": False},

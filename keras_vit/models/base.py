@@ -52,10 +52,10 @@ class Model(keras.Model):
     """A functional `keras.Model` that knows which network it is.
 
     The last block of a Vision Transformer computes the class token alone where that is
-    all that the head reads:
-    6 to 8% less time, the same output to 2e-6 and the same gradients. A part of it,
-    such as `keras.Model(model.input, model.get_layer("encoder_norm").output)`, computes
-    all tokens, and so does `keras.models.clone_model(model)`, which loses what it is.
+    all that the head reads: 6 to 8% less time, the same output to 2e-6 and the same
+    gradients. A part of it, such as
+    `keras.Model(model.input, model.get_layer("encoder_norm").output)`, computes all
+    tokens, and so does `keras.models.clone_model(model)`, which loses what it is.
 
     Args:
         *args: inputs and outputs of `keras.Model`.

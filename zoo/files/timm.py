@@ -324,7 +324,7 @@ def _names(file, config, inputs, classes):
     else:
         return None
     about = config.get("label_descriptions") or inputs.get("label_descriptions") or {}
-    # Where labels are ids, the descriptions are the names.
+    # The descriptions are the names if labels are ids.
     if all(map(_LABEL_ID.fullmatch, names)) and about.keys() >= {*names}:
         found = [about[name] for name in names]
         names = description.names_of_outputs(file, "label_descriptions", found, classes)
@@ -473,7 +473,7 @@ def _differences(architecture, checkpoint):
     pooled = implied.get("global_pool", None if kind == "eva" else "token")
     said["global_pool"] = pooled
     said["init_values"] = 1e-5 if said["init_values"] else None
-    # Where biases of keys are apart, names have those of queries and values.
+    # Names have the biases of queries and values if those of keys are apart.
     said["qkv_bias"] = bool(said["qkv_bias"])
     arguments = {}
     for name, value in _arguments(checkpoint).items():

@@ -191,7 +191,7 @@ _OF_TWO_TOWERS = ("siglip", "naflex", "clip")
 # The families whose names the arrays of others may have.
 _NAMED_AS = {
     **dict.fromkeys(_OF_TWO_TOWERS, ("clip",)),
-    # Where it has neither biases of offsets nor factors.
+    # BEiT without biases of offsets and factors has only names that DINOv2 has too.
     "beit": ("beit", "dinov2"),
     "dinov3": ("dinov3",),
     "tipsv2": ("tipsv2",),

@@ -214,7 +214,7 @@ LAYERS = {
 
 
 def test_every_public_layer_is_here():
-    # Those of grids and positions are in test_grids.py, BiT's unit in test_bit.py.
+    # Layers of grids and positions are in test_grids.py, BiT's unit in test_bit.py.
     others = {"PatchGrid", "PatchOffsets", "RotaryPositions", "RelativePositionBias"}
     others |= {"RelativePositionEmbedding", "PreActivationUnit"}
     assert LAYERS.keys() == set(layers.__all__) - others
