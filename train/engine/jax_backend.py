@@ -169,7 +169,7 @@ class JaxTrainer(Trainer):
         return after, (gradients, loss, accuracy)
 
     def answers(self, inputs, labels):
-        """Returns labels, float32 logits and losses per example, as in `Trainer`."""
+        """Returns labels, float32 logits and losses per example, as on TensorFlow."""
         return self._compiled_answers(*self._state(self._groups[:2]), inputs, labels)
 
     def _answers(self, trained, fixed, inputs, labels):

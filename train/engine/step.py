@@ -29,19 +29,10 @@ class Trainer:
     `rate_scales` maps paths of variables to factors of their learning rate;
     `average_decay` is what averages of the weights keep at a step, 0 for no averages.
 
-    A backend adds:
-
-    - `step(inputs, labels)` takes one step on tensors (batch, ...) of its devices, and
-      returns a dict of float32 scalars on the device: `loss`, `accuracy`,
-      `gradient_norm` (before the clip), `learning_rate`; in float16 also `loss_scale`,
-      where a step whose gradients overflow changes nothing and has norm 0.
-    - `fetch(metrics)` returns the dicts of several steps with floats, in one transfer.
-    - `answers(inputs, labels)` returns labels, float32 logits and losses per example,
-      of all hosts. They are on the device, and not waited for; the loss of `NO_LABEL`
-      is that of label 0.
-    - `gather(values)` returns distributed values of all hosts as one NumPy array.
-    - `first_device(values)` returns what the first device of this host has of them.
-    - `spread_seeds()` gives each device random numbers of its own.
+    A backend adds `step`, `fetch`, `answers`, `gather`, `first_device` and
+    `spread_seeds`. A step returns a dict of float32 scalars on the device: `loss`,
+    `accuracy`, `gradient_norm` (before the clip), `learning_rate`; in float16 also
+    `loss_scale`, where a step whose gradients overflow changes nothing and has norm 0.
     """
 
     # Steps that run while `fetch` returns those before; without any it waits for all.

@@ -169,7 +169,11 @@ class TensorFlowTrainer(Trainer):
 
     @tf.function(autograph=False, reduce_retracing=True)
     def answers(self, inputs, labels):
-        """Returns labels, float32 logits and losses per example, of all hosts."""
+        """Returns labels, float32 logits and losses per example, of all hosts.
+
+        They are on the device, and not waited for; the loss of `NO_LABEL` is that of
+        label 0.
+        """
 
         def answers(inputs, labels):
             logits = self.model(inputs, training=False)

@@ -35,8 +35,7 @@ class Options:
         "With --study=examples: parts of the training images, percents or numbers.",
     )
     step_counts: tuple[str, ...] = _option(
-        (),
-        "With --study=compute: the steps of the runs; the recipe's if not given.",
+        (), "With --study=compute: the steps of the runs; the recipe's if not given."
     )
     positions: tuple[str, ...] = _option(
         ("none", "1d", "2d", "relative"),
