@@ -39,6 +39,9 @@ class Library:
     without_biases: tuple[str, ...] = ()
     is_written = False
 
+    def check_named(self, file: pathlib.Path, config: dict) -> None:
+        """Refuses a `config.json` that names a network which is not read."""
+
     def recognises(self, keys: Iterable[str], folder: pathlib.Path) -> bool:
         """Returns whether the arrays of a file in a folder are named by the library."""
         return any(map(self.keys.search, keys))

@@ -189,6 +189,13 @@ def _joined(parts):
     return np.concatenate([zeros if part is None else part for part in parts])
 
 
+def may_be_joined(parts) -> bool:
+    """Returns whether arrays are all there, and fit along the first axis."""
+    shapes = {None if part is None else part.shape[1:] for part in parts}
+    lengths = {0 if part is None else part.ndim for part in parts}
+    return len(shapes) == len(lengths) == 1 and shapes != {None} and lengths != {0}
+
+
 def flat_patches(kernel: np.ndarray) -> np.ndarray:
     """Returns a kernel (outputs, inputs, y, x) as NaFlex has it."""
     return kernel.transpose(0, 2, 3, 1).reshape(len(kernel), -1)

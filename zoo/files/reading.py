@@ -50,18 +50,12 @@ def recognise(file) -> Library | None:
     keys, folder = file.keys, pathlib.Path(file.path).parent
     # Settings of PyTorch's libraries name the network, whatever arrays it has.
     if not (description.METADATA_KEY in file.metadata or any("/" in k for k in keys)):
-        _check_known(folder / timm.CONFIG)
+        settings = folder / timm.CONFIG
+        config = description.read_json(settings)
+        for library in LIBRARIES.values():
+            library.check_named(settings, config)
     found = (one for one in LIBRARIES.values() if one.recognises(keys, folder))
     return next(found, None)
-
-
-def _check_known(file):
-    """Refuses settings that name a network which is not read."""
-    config = description.read_json(file)
-    if isinstance(config.get("architecture"), str):
-        timm.of_name(file, config["architecture"])
-    elif isinstance(config.get("model_type"), str):
-        transformers.of_type(file, config["model_type"])
 
 
 def read(file, library: Library, num_heads: int | None = None):

@@ -16,7 +16,7 @@ from zoo.files.arrays import CheckpointError
 from zoo.files.comparison import BIASES, Shown
 from zoo.files.description import Description
 from zoo.files.library import EMBEDDING_BIAS, Library, arrays_of, first_alike
-from zoo.files.names import flat_patches
+from zoo.files.names import flat_patches, may_be_joined
 from zoo.head import Head
 from zoo.network import ViTConfig, pair
 from zoo.preparation import INTERPOLATIONS, Preparation
@@ -81,13 +81,6 @@ _HYBRIDS = {
     (3, 4, 9): "vit_base_r50_s16_224",
     (3, 4, 6, 3): "vit_large_r50_s32_224",
 }
-
-
-def may_be_joined(parts) -> bool:
-    """Returns whether arrays are all there, and fit along the first axis."""
-    shapes = {None if part is None else part.shape[1:] for part in parts}
-    lengths = {0 if part is None else part.ndim for part in parts}
-    return len(shapes) == len(lengths) == 1 and shapes != {None} and lengths != {0}
 
 
 def of_name(file: pathlib.Path, architecture: str) -> dict[str, object]:
@@ -607,6 +600,10 @@ class Timm(Library):
     )
     without_biases = (EMBEDDING_BIAS,)
     is_written = True
+
+    def check_named(self, file: pathlib.Path, config: dict) -> None:
+        if isinstance(config.get("architecture"), str):
+            of_name(file, config["architecture"])
 
     def select(self, keys) -> dict[str, str]:
         chosen = {}

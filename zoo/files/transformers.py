@@ -23,8 +23,7 @@ from zoo.files.library import (
     arrays_of,
     first_alike,
 )
-from zoo.files.names import flat_patches
-from zoo.files.timm import may_be_joined
+from zoo.files.names import flat_patches, may_be_joined
 from zoo.head import Head
 from zoo.network import FAMILIES, RESIZING, ROTARY_BASES, ViTConfig
 from zoo.text import brief
@@ -673,6 +672,11 @@ class Transformers(Library):
     )
     without_biases = (EMBEDDING_BIAS, HEAD_BIAS)
     is_written = True
+
+    def check_named(self, file: pathlib.Path, config: dict) -> None:
+        is_of_timm = isinstance(config.get("architecture"), str)
+        if isinstance(config.get("model_type"), str) and not is_of_timm:
+            of_type(file, config["model_type"])
 
     def column(self, keys) -> str:
         return _column(_named_as(keys))
