@@ -1,7 +1,6 @@
 import dataclasses
 import importlib
 import json
-import math
 import pathlib
 import re
 
@@ -145,42 +144,6 @@ def test_override_leaves_the_rest_and_the_original():
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"batch_size": 6, "micro_batches": 4}, "batch_size=6 .*micro_batches=4"),
-        ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
-        ({"steps": 0}, "steps must be at least 1, got 0"),
-        ({"micro_batches": 0}, "micro_batches must be at least 1, or auto, got 0"),
-        ({"steps": 10, "warmup_steps": 10}, "warmup_steps=10 .*steps=10"),
-        ({"warmup_steps": -1}, "warmup_steps=-1"),
-        ({"validation_fraction": 1.0}, r"validation_fraction .*got 1\.0"),
-        ({"validation_fraction": -0.1}, r"validation_fraction .*got -0\.1"),
-        ({"learning_rate": 0.0}, r"learning_rate must be above 0, got 0\.0"),
-        ({"learning_rate": -0.1}, "learning_rate must be above 0"),
-        ({"momentum": 1.0}, "momentum must be in"),
-        ({"seed": -1}, "seed must be from 0 to 4294967295, got -1"),
-        ({"seed": 2**32}, "seed must be from 0"),
-        ({"schedule": "step"}, "schedule must be one of cosine, linear, got 'step'"),
-        ({"loss": "hinge"}, "loss must be one of softmax, sigmoid"),
-        ({"weight_decay": 0.1}, "weight_decay=0.1 does .*optimizer=adam"),
-        ({"frozen": True, "lora_rank": 4}, "frozen .*lora_rank=4"),
-        (
-            {"early_stopping": 3, "validation_fraction": 0.0},
-            "early_stopping=3 .*validation_fraction",
-        ),
-        ({"class_weights": "equal"}, "class_weights must be balanced .*'equal'"),
-        ({"layer_decay": 0.0}, r"layer_decay must be in \(0, 1\], got 0\.0"),
-        ({"clip_norm": 0.0}, "clip_norm must be above 0"),
-        ({"train_examples": 0}, "train_examples must be at least 1"),
-        ({"dropout_rate": 1.0}, "dropout_rate must be in"),
-    ],
-)
-def test_values_that_do_not_fit_are_named(values, message):
-    with pytest.raises(ValueError, match=message):
-        BASE.override(**values)
-
-
-@pytest.mark.parametrize(
     ("values", "directory"),
     [
         ({}, "cifar100-ViT-B_16"),
@@ -310,36 +273,6 @@ def test_what_decides_a_run():
     assert stopping.keys() - decides.keys() == {"eval_every"}
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e39])
-@pytest.mark.parametrize(
-    "name",
-    [
-        "learning_rate",
-        "weight_decay",
-        "momentum",
-        "clip_norm",
-        "head_bias",
-        "mixup",
-        "label_smoothing",
-        "dropout_rate",
-        "average_decay",
-    ],
-)
-def test_numbers_that_are_not_finite_are_refused(name, value):
-    with pytest.raises(ValueError, match=f"{name} must be finite"):
-        BASE.override(**{name: value})
-
-
-def test_tuples_with_a_number_that_is_not_finite_are_refused():
-    for name, value in [
-        ("rand_augment", (2, math.nan)),
-        ("class_weights", (1.0, math.inf)),
-        ("learning_rates", (0.1, math.nan)),
-    ]:
-        with pytest.raises(ValueError, match=f"{name} must be finite"):
-            BASE.override(**{name: value})
-
-
 def test_a_run_of_middling_length_pauses_every_ten_steps():
     middling = BASE.override(steps=25)
     assert (middling.eval_interval, middling.checkpoint_interval) == (10, 10)
@@ -401,10 +334,6 @@ def test_the_recipe_of_a_data_set_from_scratch():
     assert pretraining.for_dataset("photos").model == "ViT-Ti_16"
     assert pretraining.for_dataset("photos", "imagenet2012").published == ""
     assert pretraining.for_dataset("imagenet2012:5.*.*").published
-    with pytest.raises(ValueError, match="no recipe 'augreg'.*augreg_imagenet21k_none"):
-        pretraining.for_dataset("photos", "augreg")
-    with pytest.raises(ValueError, match="no recipe 'own'.*own_data, .*vtab"):
-        recipes.for_dataset("photos", "own")
 
 
 @pytest.mark.parametrize("model", [*VARIANTS, "BiT-R50x1"])

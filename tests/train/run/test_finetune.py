@@ -378,51 +378,6 @@ def test_class_folders_that_are_missing_are_named(photos, command, tmp_path):
     assert "only one class, red" in message and "at least one other class" in message
 
 
-MISTAKES = {
-    "data set": (["--dataset=cifr100"], ['"cifr100"', "did you mean cifar100"]),
-    "image size that leaves a rest": (
-        ["--image_size=225"],
-        ["225x225", "patch size 4", "pass --image_size=224."],
-    ),
-    "image size that is no number": (
-        ["--image_size=abc"],
-        ["--image_size=abc", "HEIGHT,WIDTH"],
-    ),
-    "model": (["--model=ViT-B_61"], ["'ViT-B_61'", "ViT-B_16"]),
-    "release": (
-        ["--model=ViT-Ti_16", "--weights=imagenet22k"],
-        ["ViT-Ti_16", "'imagenet22k'", "augreg-imagenet21k", "the path of a file"],
-    ),
-    "weights file": (["--weights=no/such.npz"], ["no/such.npz", "check the path"]),
-    "micro-batches": (
-        ["--batch_size=6", "--micro_batches=4"],
-        ["batch_size=6", "micro_batches=4", "equal parts"],
-    ),
-    "warm-up": (
-        ["--steps=10", "--warmup_steps=10"],
-        ["--warmup_steps=10", "less than --steps=10"],
-    ),
-    "learning rate": (
-        ["--learning_rate=nan"],
-        ["--learning_rate=nan must be finite"],
-    ),
-    "RandAugment": (["--rand_augment=2"], ["--rand_augment=2 ", "2,15"]),
-    "mixup and CutMix": (
-        ["--mixup=0.2", "--cutmix=1"],
-        ["--mixup=0.2 and --cutmix=1.0", "one of them to 0"],
-    ),
-}
-
-
-@pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_one_clear_line(command, name, tmp_path):
-    flags, told = MISTAKES[name]
-    message = failed(command, "--dataset=digits", *flags, "--run_dir=run")
-    for part in told:
-        assert part in message
-    assert not list(tmp_path.glob("run/checkpoints/*.npz"))
-
-
 def test_a_run_directory_that_cannot_be_made_is_named(command, tmp_path):
     (tmp_path / "file").write_text("in the way")
     run_dir = tmp_path / "file" / "run"
@@ -440,20 +395,10 @@ def test_another_backend_is_refused_before_anything_is_loaded(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_help_and_what_absl_refuses(command, tmp_path):
+def test_help_has_every_flag_and_choice(command):
     _, shown = command("--help")
     for flag in FLAGS:
         assert re.search(rf"^  --(\[no\])?{flag}: \S", shown, re.M), flag
     for rows in (LOSSES, OPTIMIZERS, SCHEDULES):
         for name, choice in rows.items():
             assert f"{name}: {choice.title}" in " ".join(shown.split())
-    for flags, told in [
-        (["--steps=3"], "Give a data set: "),
-        (["--dataset=digits", "--steps=0"], "steps must be at least 1, got 0"),
-        (["--dataset=digits", "--stepz=3"], "did you mean --steps?"),
-        (["--dataset=digits", "--precision=int8"], "float32|mixed_bfloat16"),
-        (["--dataset=digits", "steps=3"], "'steps=3'"),
-    ]:
-        code, said = command(*flags, f"--run_dir={tmp_path / 'run'}")
-        assert code != 0 and told in said and "Traceback" not in said
-    assert not (tmp_path / "run").exists()

@@ -122,47 +122,7 @@ def test_a_file_may_name_the_recipe(file):
     assert not settle(same, steps=9_999).recipe.published
 
 
-WRONG = {
-    "dataset: digits\nlearning_rat: 1": "'learning_rat': did you mean learning_rate?",
-    "dataset: digits\nqqqqq: 1": "no setting 'qqqqq': --print_config shows all",
-    "dataset: digits\nrun_dir: x": "no setting 'run_dir': pass --run_dir",
-    "dataset: digits\npublished: '99'": "no setting 'published'",
-    "dataset: digits\nsteps: 1.5": "steps must be a whole number, got 1.5",
-    "dataset: digits\nsteps: yes": "steps must be a whole number, got True",
-    "dataset: digits\nlearning_rate: fast": "learning_rate must be a number, got 'fast",
-    "dataset: digits\nflip: 1": "flip must be true or false, got 1",
-    "dataset: digits\nrand_augment: [2]": "must be a list of numbers .* or null, got",
-    "dataset: digits\nmodel: {sides: 3}": "model must be a text or the sizes of a ViTC",
-    "dataset: digits\nmixup: 1\ncutmix: 1": "yaml: mixup=1.0 and cutmix=1.0 mix",
-    "dataset: x/\nbatch_size: auto\nmicro_batches: 2": "leave out micro_batches=2, or",
-    "dataset: [digits]": "dataset must be a text",
-    "dataset: digits\nsteps: 3\nsteps: 4": "yaml has 'steps' twice: leave one out",
-    "model: {mlp_dim: 3, 'mlp_dim': 4}": "yaml has 'mlp_dim' twice: leave one out",
-    "steps: 3": "has no dataset: pass --dataset",
-    "- digits": "has no settings by name: write them such as steps: 500",
-    "dataset: digits\nbatch_size: 1000000007": "batch_size must be at most 1,048,576",
-    "dataset: &a digits\nweights: *a": r"line 2 refers to another .*: repeat the value",
-    "dataset: [": r"cannot be read as YAML \(while parsing",
-    "dataset: !!python/object/apply:os.getcwd []": "could not determine a constructor",
-}
-
-
-@pytest.mark.parametrize("content", WRONG)
-def test_what_a_file_has_wrong_is_named(content, file):
-    with pytest.raises((RunError, ValueError), match=WRONG[content]) as told:
-        settle(file(content))
-    assert "\n" not in str(told.value)
-
-
-def test_files_that_cannot_be_read_are_named(file, tmp_path, monkeypatch):
-    with pytest.raises(RunError, match="nix.yaml is not there: check the path"):
-        settle(str(tmp_path / "nix.yaml"))
-    with pytest.raises(RunError, match="is a folder: pass its config.json"):
-        settle(str(tmp_path))
-    with pytest.raises(RunError, match="must end in .yaml, .yml or .json"):
-        settle(file("steps: 3", "a.toml"))
-    with pytest.raises(RunError, match="as JSON .*write settings such as .*: 500}"):
-        settle(file('{"steps": 3', "a.json"))
+def test_a_file_of_settings_needs_pyyaml(file, monkeypatch):
     monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(RunError, match=r"needs pyyaml, .*pip install '.\[train\]'"):
         settle(file("steps: 3"))
@@ -177,17 +137,6 @@ def test_references_of_references_take_no_memory(file):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 2**22
-
-
-def test_a_file_of_settings_has_a_limit(file):
-    with pytest.raises(RunError, match="more than 65,536 bytes"):
-        settle(file("# " + "x" * 2**16))
-
-
-def test_a_key_twice_in_json_is_named(file):
-    for text in ('{"steps": 3, "steps": 3}', '{"model": {"steps": 3, "steps": 4}}'):
-        with pytest.raises(RunError, match="json has 'steps' twice: leave one out"):
-            settle(file(text, "a.json"))
 
 
 @pytest.mark.parametrize("name", ["a.yaml", "a.json"])

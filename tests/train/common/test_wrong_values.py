@@ -1,0 +1,283 @@
+"""What every command says of wrong lines, settings and values, before any work."""
+
+import functools
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import command_outcomes
+import pytest
+
+import keras_vit_start
+
+ROOT = pathlib.Path(__file__).parents[3]
+COMMANDS = sorted(keras_vit_start.COMMANDS.keys() - {"zoo"})
+# The words of a command, further words, and the parts that the message has.
+WRONG = {
+    "finetune": {
+        "": "Give a data set: | finetune photos/, --dataset, or --config | --help",
+        "none/": "there is no folder",
+        "none/ --dataset=digits": "Give one data set, not",
+        "--dataset=none/": "there is no folder",
+        "--dataset=none/a.csv": "there is no file",
+        "--dataset=cifra100": '"cifra100" | did you mean cifar100',
+        "--dataset=vtab/dt": "did you mean dtd",
+        "--dataset=x/ --recipe=own": "no recipe 'own' | own_data, | vtab",
+        "--config=none.yaml": "none.yaml is not there: check the path",
+        "--config=run": "is a folder: pass its config.json",
+        "--config=photo.jpg": "must end in .yaml, .yml or .json",
+        "--dataset=digits steps=3": "'steps=3'",
+    },
+    "finetune --dataset=digits": {
+        "--model=ViT-Tiny_16": "did you mean ViT-Ti_16",
+        "--model=ViT-B_61": "'ViT-B_61' | ViT-B_16",
+        "--model=dinov2-s14/lvd": "Did you mean dinov2-s14/",
+        "--model=ViT-Ti_16 --weights=imagenet22k": "ViT-Ti_16 | 'imagenet22k' | "
+        "augreg-imagenet21k | the path of a file",
+        "--weights=none/a.npz": "There is no file | none/a.npz | check the path",
+        "--image_size=225": "225x225 | patch size 4 | pass --image_size=224.",
+        "--image_size=abc": "--image_size=abc | HEIGHT,WIDTH",
+        "--model=BiT-R50x1 --lora_rank=4": "--lora_rank needs",
+        "--model=BiT-R50x1 --layer_decay=0.7": "has none: leave",
+        "--batch_size=6 --micro_batches=4": "--batch_size=6 | --micro_batches=4 | "
+        "equal parts",
+        "--batch_size=auto --micro_batches=4": "auto chooses | leave out "
+        "--micro_batches=4",
+        "--batch_size=much": "--batch_size=much must be an integer, or auto",
+        "--batch_size=0": "--batch_size must be at least 1, got 0",
+        "--batch_size=1000000007": "--batch_size must be at most 1,048,576",
+        "--micro_batches=0": "--micro_batches must be at least 1, or auto, got 0",
+        "--steps=0": "--steps must be at least 1, got 0",
+        "--steps=10 --warmup_steps=10": "--warmup_steps=10 | less than --steps=10",
+        "--warmup_steps=-1": "--warmup_steps=-1",
+        "--validation_fraction=1": "--validation_fraction | got 1.0",
+        "--validation_fraction=-0.1": "--validation_fraction | got -0.1",
+        "--learning_rate=0": "--learning_rate must be above 0, got 0.0",
+        "--learning_rate=nan": "--learning_rate=nan must be finite",
+        "--seed=-1": "--seed must be from 0 to 4294967295, got -1",
+        "--schedule=step": "--schedule=step must be one of cosine|linear",
+        "--loss=hinge": "--loss=hinge must be one of softmax|sigmoid",
+        "--precision=int8": "float32|mixed_bfloat16",
+        "--crop=centre": "--crop=centre must be one of inception|resize|shift",
+        "--weight_decay=0.1": "--weight_decay=0.1 does | --optimizer=adam",
+        "--frozen --lora_rank=4": "frozen trains | --lora_rank=4",
+        "--early_stopping=3 --validation_fraction=0": "--early_stopping=3 | "
+        "--validation_fraction",
+        "--class_weights=equal": "--class_weights must be balanced | 'equal'",
+        "--layer_decay=0": "--layer_decay must be in (0, 1], got 0.0",
+        "--train_examples=0": "--train_examples must be at least 1",
+        "--dropout_rate=1": "--dropout_rate must be in",
+        "--rand_augment=2": "--rand_augment=2 | 2,15",
+        "--mixup=0.2 --cutmix=1": "--mixup=0.2 and --cutmix=1.0 | of them to 0",
+        "--flip=maybe": "--flip=maybe must be yes or no",
+        "--bits=17": "--bits=17 must be an integer in the range",
+        "--epochs=3": "--steps (steps = epochs * training images / --batch_size)",
+        "--epoch=3": "--steps (steps = epochs * training images / --batch_size)",
+        "--num_epoch=3": "use --steps (steps = epochs",
+        "--lr=0.1": "no flag --lr: | --learning_rate.",
+        "--bs=8": "--batch_size.",
+        "--imgsz=224": "--image_size.",
+        "--num_classes=10": "--dataset (the classes are those of the data set)",
+        "--output=x": "--run_dir.",
+        "--label-smoothing=0.1": "write --label_smoothing.",
+        "--stepz=3": "did you mean --steps?",
+        "--optimiser=adam": "did you mean --optimizer?",
+        "--qqq": "no flag --qqq: | keras-vit finetune --help lists all.",
+    },
+    "pretrain": {
+        "": "Give a data set: keras-vit pretrain photos/ | --help",
+        "--dataset=none/": "there is no folder",
+        "--dataset=x/ --recipe=augreg": "no recipe 'augreg' | augreg_imagenet21k_none",
+        "--dataset=digits --bits=17": "--bits=17 must be an integer in the range",
+    },
+    "masked_patches --dataset=digits": {
+        "--corrupted_fraction=2": "--corrupted_fraction must be above 0",
+        "--bits=17": "--bits=17 must be an integer in the range",
+    },
+    "study --dataset=digits": {
+        "--study=nix": "must be one of compute|examples",
+        "--study=compute --models=ViT-Tiny_16": "did you mean ViT",
+        "--study=compute --weights=vit-b16/imagenet21k --image_size=224": "scratch",
+        "--study=compute --step_counts=1.5": "'1.5' | not a number of steps",
+        "--study=compute --frozen": "leave --frozen and",
+        "--study=compute --extend": "--extend does nothing here, for",
+        "--study=examples --frozen": "trains all weights",
+        "--study=examples --bits=17": "--bits=17 must be an integer in the range",
+        "--study=examples --subsets=50,0%": "--subsets has '0%', which is no part",
+        "--study=examples --subsets=half": "--subsets has 'half'",
+        "--study=learning_rates --learning_rates=0.1,-1": "--learning_rates",
+        "--study=learning_rates --learning_rates=a": "--learning_rates",
+        "--study=positions --positions=3d": "no position embedding '3d'",
+        "--study=vtab --find_learning_rate": "leave it out, or | learning_rates",
+    },
+    "study": {
+        "--study=learning_rates --dataset=none/": "there is no folder",
+        "--study=vtab --dataset=vtab --tasks=mnist": "no task 'mnist': --tasks takes",
+    },
+    "few_shot": {
+        "": "few_shot --help",
+        "a.keras": "The data set is missing. Give one model",
+        "--dataset=digits": "one model",
+        "vit-ti16/augreg-imagenet21k none/": "there is no folder",
+        "vit-ti16/augreg-imagenet21k --dataset=none/": "there is no folder",
+        "vit-ti16/imagenet22k --dataset=digits": "Did you mean vit-ti16/",
+        "none/a.npz --dataset=digits": "none/a.npz",
+        "run --dataset=digits --shots=1,0": "--shots=1,0",
+        "run --dataset=digits --bits=17": "--bits=17 must be an integer in the range",
+    },
+    "predict": {
+        "vit-ti16/imagenet22k photo.jpg": "Did you mean vit-ti16/",
+        "none/model.keras photo.jpg": "there is no such file",
+        "photo.jpg photo.jpg": "is a photo, no model: pass a model, which in commands",
+        "none photo.jpg": "none: check the path. No model is called 'none'. keras-vit",
+        "a.keras": "The photos are missing. Give a model and photos",
+        "a.keras b.jpg --gallery": "--gallery=VALUE needs its value. An .html file",
+        "a.keras b.jpg --threshold=0.5": "use --top (each answer has its probability",
+        "a.keras b.jpg --topk=5": "--top.",
+        "run photo.jpg --bits=17": "--bits=17 must be an integer in the range",
+    },
+    "evaluate": {
+        "": "evaluate --help",
+        "none": "There is no file or folder",
+        "run --batch=8": "--batch_size.",
+        "run --output_dir=x": "--out_dir.",
+        "run --bits=17": "--bits=17 must be an integer in the range",
+    },
+    "explain": {
+        "none photo.jpg": "There is no file or folder",
+        "vit-ti16/augreg-imagenet21k none/a.jpg": "There is no image",
+        "a.keras": "folder/ --out=DIR. Missing: photos",
+        "a.keras b.jpg --out=": "folder/ --out=DIR. Missing: --out",
+        "a.keras b.jpg --output=x": "--out.",
+        "run photo.jpg --bits=17": "--bits=17 must be an integer in the range",
+    },
+    "export": {
+        "none --format=tflite --out=none": "There is no file or folder",
+        "run --format=tflight": "'tflight' is not a format: choose from",
+        "run --format=onnx": "--out is missing. Give one model and a folder: "
+        "keras-vit export MODEL --format=onnx --out=DIR",
+        "run --quantize": "--format.",
+        "run --threshold=0.9": "--min_agreement",
+        "run --format=onnx --out=out --bits=17": "--bits=17 must be an integer",
+    },
+    "publish": {
+        "": "publish --help",
+        "run": "--to is missing. The registry: a folder of models.",
+        "--to=none": "one run directory",
+        "none --to=none": "holds no finished run",
+    },
+    "compare": {
+        "none none": "none has no report | holds no finished run",
+        "none": "Give two runs or more",
+        "run run --out=x": "--output.",
+    },
+}
+# Text of a file of settings, and the parts of the message.
+WRONG_SETTINGS = {
+    "dataset: digits\nlearning_rat: 1": "'learning_rat': did you mean learning_rate?",
+    "dataset: digits\nqqqqq: 1": "no setting 'qqqqq': --print_config shows all",
+    "dataset: digits\nrun_dir: x": "no setting 'run_dir': pass --run_dir",
+    "dataset: digits\npublished: '99'": "no setting 'published'",
+    "dataset: digits\nsteps: 1.5": "steps must be a whole number, got 1.5",
+    "dataset: digits\nsteps: yes": "steps must be a whole number, got True",
+    "dataset: digits\nlearning_rate: fast": "learning_rate must be a number, got 'fast",
+    "dataset: digits\nflip: 1": "flip must be true or false, got 1",
+    "dataset: digits\nmomentum: 1": "momentum must be in",
+    "dataset: digits\nclip_norm: 0": "clip_norm must be above 0",
+    "dataset: digits\nrand_augment: [2]": "must be a list of numbers | or null, got",
+    "dataset: digits\nmodel: {sides: 3}": "model must be a text or the sizes of a ViTC",
+    "dataset: digits\nmixup: 1\ncutmix: 1": "yaml: mixup=1.0 and cutmix=1.0 mix",
+    "dataset: x/\nbatch_size: auto\nmicro_batches: 2": "leave out micro_batches=2, or",
+    "dataset: [digits]": "dataset must be a text",
+    "dataset: digits\nsteps: 3\nsteps: 4": "yaml has 'steps' twice: leave one out",
+    "model: {mlp_dim: 3, 'mlp_dim': 4}": "yaml has 'mlp_dim' twice: leave one out",
+    '{"steps": 3, "steps": 3}': "json has 'steps' twice: leave one out",
+    '{"model": {"steps": 3, "steps": 4}}': "json has 'steps' twice: leave one out",
+    '{"steps": 3': "as JSON | write settings such as",
+    "steps: 3": "has no dataset: pass --dataset",
+    "- digits": "has no settings by name: write them such as steps: 500",
+    "dataset: &a digits\nweights: *a": "line 2 refers to another | repeat the value",
+    "dataset: [": "cannot be read as YAML (while parsing",
+    "dataset: !!python/object/apply:os.getcwd []": "could not determine a constructor",
+    "# " + "x" * 2**16: "more than 65,536 bytes",
+}
+LINES = {
+    f"{words} {more}": parts
+    for words, rows in WRONG.items()
+    for more, parts in rows.items()
+    if words.split()[0] in COMMANDS
+}
+FILES = {
+    f"{number}.{'json' if text[0] == '{' else 'yaml'}": text
+    for number, text in enumerate(WRONG_SETTINGS)
+}
+LINES |= {
+    f"finetune --config={name}": WRONG_SETTINGS[text] for name, text in FILES.items()
+}
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory):
+    """Returns the outcomes of a command, which is tried once."""
+    folder = tmp_path_factory.mktemp("wrong_values")
+    (folder / "photo.jpg").touch()
+    (folder / "run").mkdir()
+    (folder / "run" / "model.keras").touch()
+    (folder / "run" / "report.json").write_text("{}")
+    for name, text in FILES.items():
+        (folder / name).write_text(text)
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "KERAS_BACKEND": "tensorflow"}
+
+    @functools.cache
+    def of_command(command):
+        lines = [
+            line.removeprefix(command) for line in LINES if line.split()[0] == command
+        ]
+        done = subprocess.run(
+            [sys.executable, command_outcomes.__file__, command],
+            input=json.dumps(lines),
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return of_command
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_wrong_line_is_an_error_that_names_what_to_do(line, outcomes):
+    command = line.split()[0]
+    said = outcomes(command)["lines"][line.removeprefix(command)]
+    assert said.startswith("error: ") and said.count("\n") <= 2, said
+    for part in LINES[line].split(" | "):
+        assert part in said
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_bad_value_is_an_error_of_at_most_two_lines(command, outcomes):
+    found = outcomes(command)["flags"]
+    assert len(found) > 60
+    for name, value, said in found:
+        is_error = said.startswith("error: ") and said.count("\n") <= 2
+        assert is_error or said == command_outcomes.GOES_ON, f"{name}={value}: {said}"
+    assert ["dataset", "", command_outcomes.GOES_ON] not in found
+
+
+# What cannot be counted or computed with.
+NUMBERS = {"nan", "inf", "-inf", ".nan", ".inf", "-.inf", "1e39", "1e400", "-1e400"}
+NUMBERS |= {"1" + 400 * "0", "1" + 5000 * "0", "[.nan, 1]", "[1, .inf]"}
+TEXTS = {"few_shot_dataset", "real_labels", "subsets", "step_counts", "class"}
+TEXTS |= {"positions", "tasks", "data_dir", "out_dir", "run_dir", "out", "output"}
+TEXTS |= {"to", "name", "license", "push_to", "sort_into"}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_numbers_that_are_not_finite_or_huge_are_refused_at_once(command, outcomes):
+    found = outcomes(command)["flags"]
+    on = {(name, value) for name, value, said in found if said == "goes on"}
+    assert not {row for row in on if row[1] in NUMBERS and row[0] not in TEXTS}
