@@ -42,12 +42,13 @@ soak: $(VENV)/.installed-test ## run what CI leaves out: all benchmarks, kills o
 peers: $(VENV)/.installed-benchmarks $(VENV)/.installed-test ## compare with PyTorch, timm, transformers and keras-hub, installed for it
 	$(VENV)/bin/python -m pytest -m peers
 
-lint: $(VENV)/.installed-test ## check the style of the code
+lint: $(VENV)/.installed-test ## check the style and the types of the code
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
 
 clean: ## remove .venv, .venv-lowest, .venv-next and caches; runs/ stays
-	rm -rf $(VENV) .venv-lowest .venv-next .pytest_cache .ruff_cache build *.egg-info
+	rm -rf $(VENV) .venv-lowest .venv-next .pytest_cache .mypy_cache .ruff_cache build *.egg-info
 	find . \( -name .git -o -name runs \) -prune -o -name __pycache__ -print0 | xargs -0 rm -rf
 
 # A stamp appears only after its step is whole, so a killed one is done again.

@@ -15,6 +15,7 @@ import pathlib
 import re
 import sys
 import warnings
+from typing import NoReturn
 
 import zoo
 from keras_vit_start import typed
@@ -341,13 +342,13 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(*args, **kwargs)
         self.example = example
 
-    def format_help(self):
+    def format_help(self) -> str:
         return f"$ {typed('zoo')} {self.example}\n\n{super().format_help()}"
 
-    def error(self, message):
+    def error(self, message: str) -> NoReturn:
         wrong = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message)
         choices = re.findall(r"[\w-]+", wrong[2]) if wrong else ()
-        if near := choices and difflib.get_close_matches(wrong[1], choices, n=1):
+        if wrong and (near := difflib.get_close_matches(wrong[1], choices, n=1)):
             message += f": did you mean {near[0]}?"
         super().error(printable(message))
 

@@ -34,7 +34,7 @@ class Answers:
     activation: str = "linear"
     are_logits: bool = True
 
-    def check(self, model: str):
+    def check(self, model: str) -> None:
         """Raises a ValueError, with the model's name, if every image has one class."""
         is_one = len(self.names) == 1 and self.problem_type == ONE_CLASS
         if is_one and self.activation != "sigmoid":
@@ -150,7 +150,7 @@ def list_of(classes: int) -> str | None:
     return next((name for name, n in CLASS_LISTS.items() if n == classes), None)
 
 
-def softmax(logits):
+def softmax(logits) -> np.ndarray:
     """Returns the probabilities of classes.
 
     Args:
@@ -169,7 +169,7 @@ def softmax(logits):
     return powers
 
 
-def sigmoid(logits):
+def sigmoid(logits) -> np.ndarray:
     """Returns the probability of each class for itself.
 
     Args:

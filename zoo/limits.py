@@ -67,7 +67,7 @@ class TooLargeError(ValueError):
     """A file declares more than a limit; the text says what."""
 
 
-def is_photo_small(width, height, bits=24):
+def is_photo_small(width: int, height: int, bits: int = 24) -> bool:
     """Returns whether a photo is within `PHOTO_PIXELS` and `PHOTO_VALUES`.
 
     Args:
@@ -83,7 +83,7 @@ def is_photo_small(width, height, bits=24):
     return (pixels <= PHOTO_PIXELS) & (pixels * bits <= 8 * PHOTO_VALUES)
 
 
-def check_photo_size(width, height, bits=24):
+def check_photo_size(width: int, height: int, bits: int = 24) -> None:
     """Raises a TooLargeError unless `is_photo_small`."""
     if is_photo_small(width, height, bits):
         return

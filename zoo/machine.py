@@ -36,7 +36,7 @@ def threads() -> int:
     return os.cpu_count()
 
 
-def peak_bytes():
+def peak_bytes() -> int:
     """Returns the largest memory that this process ever had, in bytes."""
     # On Linux ru_maxrss starts at what the parent held when it forked.
     if found := _kilobytes("/proc/self/status", "VmHWM"):
@@ -47,18 +47,18 @@ def peak_bytes():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def resident_bytes():
+def resident_bytes() -> int:
     """Returns the memory that this process has now, in bytes; 0 but on Linux."""
     return _kilobytes("/proc/self/status", "VmRSS")
 
 
-def forget_peak():
+def forget_peak() -> None:
     """Lets `peak_bytes` begin anew, where the system allows it."""
     with contextlib.suppress(OSError):
         pathlib.Path("/proc/self/clear_refs").write_text("5")
 
 
-def available_bytes(root="/"):
+def available_bytes(root: str = "/") -> int:
     """Returns the memory that this process can still take, in bytes; 0 but on Linux.
 
     That is what the machine has left, or the limit of a control group, such as a

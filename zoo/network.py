@@ -8,6 +8,7 @@ import dataclasses
 import math
 import numbers
 import operator
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,7 @@ SIZES = (
     "patch_size", "resnet_stages", "resnet_width",
 )  # fmt: skip
 # Choices that differ between sources, with the values of the released code.
-RELEASED = {
+RELEASED: dict[str, Any] = {
     "activation": "gelu_tanh",
     "layer_norm_epsilon": 1e-6,
     "input_mean": (0.5, 0.5, 0.5),
@@ -28,7 +29,7 @@ RELEASED = {
     "resnet_epsilons": "released",
 }
 # Further choices of other families, with the values of the released models.
-FAMILIES = {
+FAMILIES: dict[str, Any] = {
     "layer_scale": False,
     "num_registers": 0,
     "distillation_token": False,
@@ -301,7 +302,7 @@ class ViTConfig:
         self._set(name, finite_float(getattr(self, name), name, positive=True))
 
     @property
-    def sizes(self) -> dict[str, object]:
+    def sizes(self) -> dict[str, Any]:
         """The sizes by name, those of a ResNet included."""
         return {name: getattr(self, name) for name in SIZES}
 
@@ -333,7 +334,7 @@ class ViTConfig:
         return cls(num_heads=num_heads, **RELEASED | computed)
 
     @property
-    def computed(self) -> dict[str, object]:
+    def computed(self) -> dict[str, Any]:
         """What sources differ in, by name; None where the file decides."""
         return {name: getattr(self, name) for name in RELEASED}
 
@@ -506,7 +507,8 @@ def pair(size, name: str) -> tuple[int, int]:
     sides = size if isinstance(size, (tuple, list)) else (size, size)
     with contextlib.suppress(ValueError):
         if len(sides) == 2:
-            return tuple(positive_int(side, name) for side in sides)
+            height, width = (positive_int(side, name) for side in sides)
+            return height, width
     raise ValueError(
         f"{name} must be a positive int or a (height, width) pair of them, up to "
         f"{limits.SIZE:,}, got {brief(size)}."
@@ -534,28 +536,30 @@ def finite_float(value, name: str, *, positive: bool = False) -> float:
     return float(value)
 
 
-_TI = {"hidden_size": 192, "num_layers": 12, "num_heads": 3, "mlp_dim": 768}
-_S = {"hidden_size": 384, "num_layers": 12, "num_heads": 6, "mlp_dim": 1536}
-_B = {"hidden_size": 768, "num_layers": 12, "num_heads": 12, "mlp_dim": 3072}
-_L = {"hidden_size": 1024, "num_layers": 24, "num_heads": 16, "mlp_dim": 4096}
-_H = {"hidden_size": 1280, "num_layers": 32, "num_heads": 16, "mlp_dim": 5120}
+_SIZES: dict[str, dict[str, Any]] = {
+    "Ti": {"hidden_size": 192, "num_layers": 12, "num_heads": 3, "mlp_dim": 768},
+    "S": {"hidden_size": 384, "num_layers": 12, "num_heads": 6, "mlp_dim": 1536},
+    "B": {"hidden_size": 768, "num_layers": 12, "num_heads": 12, "mlp_dim": 3072},
+    "L": {"hidden_size": 1024, "num_layers": 24, "num_heads": 16, "mlp_dim": 4096},
+    "H": {"hidden_size": 1280, "num_layers": 32, "num_heads": 16, "mlp_dim": 5120},
+}
 
 VARIANTS = {
-    "ViT-Ti_16": ViTConfig(**_TI, patch_size=16),
-    "ViT-S_16": ViTConfig(**_S, patch_size=16),
-    "ViT-S_32": ViTConfig(**_S, patch_size=32),
-    "ViT-B_8": ViTConfig(**_B, patch_size=8),
-    "ViT-B_16": ViTConfig(**_B, patch_size=16),
-    "ViT-B_32": ViTConfig(**_B, patch_size=32),
-    "ViT-L_16": ViTConfig(**_L, patch_size=16),
-    "ViT-L_32": ViTConfig(**_L, patch_size=32),
-    "ViT-H_14": ViTConfig(**_H, patch_size=14),
+    "ViT-Ti_16": ViTConfig(**_SIZES["Ti"], patch_size=16),
+    "ViT-S_16": ViTConfig(**_SIZES["S"], patch_size=16),
+    "ViT-S_32": ViTConfig(**_SIZES["S"], patch_size=32),
+    "ViT-B_8": ViTConfig(**_SIZES["B"], patch_size=8),
+    "ViT-B_16": ViTConfig(**_SIZES["B"], patch_size=16),
+    "ViT-B_32": ViTConfig(**_SIZES["B"], patch_size=32),
+    "ViT-L_16": ViTConfig(**_SIZES["L"], patch_size=16),
+    "ViT-L_32": ViTConfig(**_SIZES["L"], patch_size=32),
+    "ViT-H_14": ViTConfig(**_SIZES["H"], patch_size=14),
     # Its root convolution and pooling make it /32, whatever its name says.
-    "R+ViT-Ti_16": ViTConfig(**_TI, patch_size=8, resnet_stages=()),
-    "R26+ViT-S_32": ViTConfig(**_S, patch_size=1, resnet_stages=(2, 2, 2, 2)),
-    "R26+ViT-B_32": ViTConfig(**_B, patch_size=1, resnet_stages=(2, 2, 2, 2)),
-    "R50+ViT-B_16": ViTConfig(**_B, patch_size=1, resnet_stages=(3, 4, 9)),
-    "R50+ViT-L_32": ViTConfig(**_L, patch_size=1, resnet_stages=(3, 4, 6, 3)),
+    "R+ViT-Ti_16": ViTConfig(**_SIZES["Ti"], patch_size=8, resnet_stages=()),
+    "R26+ViT-S_32": ViTConfig(**_SIZES["S"], patch_size=1, resnet_stages=(2, 2, 2, 2)),
+    "R26+ViT-B_32": ViTConfig(**_SIZES["B"], patch_size=1, resnet_stages=(2, 2, 2, 2)),
+    "R50+ViT-B_16": ViTConfig(**_SIZES["B"], patch_size=1, resnet_stages=(3, 4, 9)),
+    "R50+ViT-L_32": ViTConfig(**_SIZES["L"], patch_size=1, resnet_stages=(3, 4, 6, 3)),
 }
 
 
@@ -600,6 +604,6 @@ class ResNetV2Config:
 
 
 # The networks that runs build by their names, those of `VARIANTS` first.
-NETWORKS = collections.ChainMap(
+NETWORKS: collections.ChainMap[str, Any] = collections.ChainMap(
     {"ResNet50V2": ResNetV2Config()}, BIT_VARIANTS, VARIANTS
 )

@@ -9,6 +9,8 @@ integers and widen their kernel when they shrink, as `tf.image.resize` does with
 cubic kernel is another, edges are repeated, and nothing widens.
 """
 
+from typing import Any
+
 import numpy as np
 
 
@@ -137,7 +139,7 @@ def resize(
     return table
 
 
-def relative_positions(grid_size: tuple[int, int], num_prefix_tokens: int = 1) -> int:
+def relative_positions(grid_size: tuple[int, ...], num_prefix_tokens: int = 1) -> int:
     """Returns how many biases `RelativePositionBias` has for each head.
 
     Example:
@@ -203,8 +205,8 @@ def resize_relative(
 
 
 def offset_weights(
-    old_grid: tuple[int, int], new_grid, has_others: bool, method: str, xp=np
-):
+    old_grid: tuple[int, ...], new_grid, has_others: bool, method: str, xp=np
+) -> Any:
     """Returns the matrix that brings biases of offsets to another grid.
 
     Args:
@@ -266,7 +268,7 @@ def _geometric_weights(old: int, new, xp):
     return xp.maximum(near, 0.0)
 
 
-def offset_places(grid_size, num_prefix_tokens: int, xp=np):
+def offset_places(grid_size, num_prefix_tokens: int, xp=np) -> Any:
     """Returns which bias of offsets each pair of tokens has.
 
     Args:
@@ -340,7 +342,7 @@ def resize_patches(
     return resized.astype(kernel.dtype)
 
 
-def axis_weights(old: int, new, method: str, xp=np):
+def axis_weights(old: int, new, method: str, xp=np) -> Any:
     """Returns the matrix that resamples one axis: a grid's rows, then its columns.
 
     Args:

@@ -8,11 +8,11 @@ import contextlib
 import difflib
 import errno
 import functools
-import io
 import itertools
 import os
 import pathlib
 import stat
+from typing import IO, Any
 
 from zoo.text import PrintableError, brief, printable
 
@@ -97,7 +97,7 @@ def with_text(error: OSError, text: str) -> OSError:
         >>> found, found.errno, found.filename
         (FileNotFoundError('no a.jpg'), 2, 'a.jpg')
     """
-    found = _kind_with_text(type(error))(text)
+    found = _kind_with_text(type(error))(text)  # type: ignore[arg-type]
     found.errno, found.strerror = error.errno, error.strerror
     found.filename, found.original = error.filename, error
     return found
@@ -187,7 +187,7 @@ def open_regular(
     buffering: int = -1,
     most: int | None = None,
     follow_links: bool = True,
-) -> io.IOBase:
+) -> IO[Any]:
     """Opens a file for its bytes, and never waits for another process.
 
     Args:
@@ -280,7 +280,7 @@ def read_text(
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def file_lock(path: str | os.PathLike):
+def file_lock(path: str | os.PathLike) -> contextlib.AbstractContextManager:
     """Returns the `filelock.FileLock` of a path, which is not yet acquired.
 
     Raises:

@@ -10,6 +10,7 @@ Linen API); `zoo.files.released` translates the others.
 import functools
 import math
 import re
+from typing import Any
 
 from zoo.position_embedding import relative_positions
 
@@ -69,7 +70,7 @@ RELATIVE_BIAS = "relative_position_bias"
 _POOL = "MAPHead_0"
 _POOL_ATTENTION = f"{_POOL}/MultiHeadDotProductAttention_0"
 _POOL_HEADS = ("pooling_heads", "pooling_head_size")
-OPTIONAL_ARRAYS = {
+OPTIONAL_ARRAYS: dict[str, dict[str, tuple]] = {
     "positions": {POSITION_EMBEDDING: (1, "positions", "hidden_size")},
     "class_token": {CLASS_TOKEN: (1, 1, "hidden_size")},
     "distillation_token": {"distillation_token": (1, 1, "hidden_size")},
@@ -106,7 +107,7 @@ OPTIONAL_ARRAYS = {
     "distillation_head": SECOND_HEAD_ARRAYS,
 }
 _QUERY_VALUE, _KEY = "query_and_value_bias", "key_bias"
-OPTIONAL_BLOCK_ARRAYS = {
+OPTIONAL_BLOCK_ARRAYS: dict[str, dict[str, tuple]] = {
     "attention_norm_inside": {
         f"{_ATTENTION}/LayerNorm_0/scale": ("hidden_size",),
         f"{_ATTENTION}/LayerNorm_0/bias": ("hidden_size",),
@@ -195,7 +196,7 @@ def features(shapes) -> set[str]:
     return found
 
 
-def families(shapes) -> dict[str, object]:
+def families(shapes) -> dict[str, Any]:
     """Returns what `zoo.network.FAMILIES` has and arrays of these shapes show."""
     found = features(shapes)
     names = (*OPTIONAL_ARRAYS, *OPTIONAL_BLOCK_ARRAYS)
@@ -229,7 +230,7 @@ def num_prefix_tokens(shapes) -> int:
 
 def layout(num_layers: int, resnet_stages=None, optional=()) -> dict[str, tuple]:
     """Returns {released name: shape} of a network, sizes as in the tables above."""
-    arrays = dict(EMBEDDING_ARRAYS)
+    arrays: dict[str, tuple] = dict(EMBEDDING_ARRAYS)
     if resnet_stages is not None:
         # The first stage quadruples the stem's channels, each later one doubles them.
         factor = 2 * 2 ** len(resnet_stages) if resnet_stages else 1
@@ -242,7 +243,7 @@ def layout(num_layers: int, resnet_stages=None, optional=()) -> dict[str, tuple]
                     arrays[f"block{stage}/unit{unit}/{name}"] = shape
     if not {"norm_after_pooling", NO_FINAL_NORM} & set(optional):
         arrays |= ENCODER_NORM
-    in_block = dict(BLOCK_ARRAYS)
+    in_block: dict[str, tuple] = dict(BLOCK_ARRAYS)
     for feature, rows in OPTIONAL_BLOCK_ARRAYS.items():
         in_block |= rows if feature in optional else {}
     if SWIGLU in optional:

@@ -1,6 +1,7 @@
 """The runtimes that compute a Keras model: what each needs, and what it computes."""
 
 import dataclasses
+from typing import Any
 
 AUTO, KERAS = "auto", "keras"
 PRECISIONS = ("float32", "bfloat16", "int8")
@@ -39,7 +40,7 @@ RUNTIMES = {
 }
 
 
-def check_choice(engine: str, precision: str):
+def check_choice(engine: str, precision: str) -> None:
     """Checks that there is an engine, and that it computes in a precision.
 
     Args:
@@ -79,7 +80,7 @@ def computing(precision: str) -> list[str]:
     return sorted(rows, key=lambda name: not RUNTIMES[name].is_automatic)
 
 
-def onnx_session(path: str, threads: int = 0):
+def onnx_session(path: str, threads: int = 0) -> Any:
     """Returns the `onnxruntime.InferenceSession` of a file, on the processor.
 
     Args:

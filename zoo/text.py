@@ -3,6 +3,7 @@
 import re
 import reprlib
 import unicodedata
+from collections.abc import Sequence
 
 # Characters of an error message, and of one value in it.
 _MOST_OF_MESSAGE = 2000
@@ -39,7 +40,7 @@ def brief(value: object) -> str:
     return printable(text, _MOST_OF_VALUE)
 
 
-def as_flags(text, spelled):
+def as_flags(text: str, spelled) -> str:
     """Returns a message about arguments of Python in the words of a command line.
 
     Args:
@@ -84,13 +85,13 @@ def is_safe(text: str) -> bool:
     )
 
 
-def named(names):
+def named(names: Sequence) -> str:
     """Joins the first ten names and counts the others."""
     shown = ", ".join(names[:10])
     return f"{shown} and {len(names) - 10:,} more" if len(names) > 10 else shown
 
 
-def counted(count, noun):
+def counted(count: int, noun: str) -> str:
     """Returns a number and a noun, in the plural unless it is one.
 
     Example:
@@ -100,7 +101,7 @@ def counted(count, noun):
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def plain_cell(text):
+def plain_cell(text: str) -> str:
     """Returns a text as a cell of CSV that no spreadsheet takes for a formula.
 
     Spreadsheets compute cells that begin with one of `=+-@`, a tab or a line break. An
@@ -114,7 +115,7 @@ def plain_cell(text):
     return f"'{text}" if text.lstrip("'").startswith(_FORMULA) else text
 
 
-def of_plain_cell(cell):
+def of_plain_cell(cell: str) -> str:
     """Returns the text that `plain_cell` made a cell of.
 
     Example:
@@ -125,7 +126,7 @@ def of_plain_cell(cell):
     return cell[1:] if is_marked else cell
 
 
-def shorten(text, most):
+def shorten(text: str, most: int) -> str:
     """Returns a text cut to a width in letters; one of Chinese is as wide as two.
 
     Example:
@@ -141,7 +142,7 @@ def shorten(text, most):
     return f"{text[:end]}…"
 
 
-def width(text):
+def width(text: str) -> int:
     """Returns the width of a text in letters."""
     return sum(map(_width, text))
 

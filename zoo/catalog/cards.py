@@ -9,6 +9,7 @@ order in which `ModelCard.accuracies` has them, the best evidence first.
 import csv
 import pathlib
 import urllib.parse
+from typing import Any
 
 from zoo.catalog.model_card import BUCKET, Accuracy, Citation, Inference, ModelCard
 from zoo.head import CLASS_LISTS
@@ -29,7 +30,7 @@ def file_url(folder: str, file: str) -> str:
     return f"{BUCKET}/{urllib.parse.quote(f'{folder}/{file}')}"
 
 
-def read_table(name: str) -> list[dict[str, str]]:
+def read_table(name: str) -> list[dict[str, Any]]:
     """Returns the rows of a table of this folder."""
     path = pathlib.Path(__file__).with_name(name)
     with open(path, encoding="utf-8", newline="") as file:
@@ -38,13 +39,13 @@ def read_table(name: str) -> list[dict[str, str]]:
 
 def read_accuracies(name: str, *key: str) -> dict[tuple[str, ...], list[Accuracy]]:
     """Returns the rows of a table of accuracies by the columns of a key."""
-    found = {}
+    accuracies: dict[tuple[str, ...], list[Accuracy]] = {}
     for row in read_table(name):
         place = tuple(row.pop(column) for column in key)
         size = int(row["image_size"]) if row["image_size"] else None
         accuracy = Accuracy(**row | {"value": float(row["value"]), "image_size": size})
-        found.setdefault(place, []).append(accuracy)
-    return found
+        accuracies.setdefault(place, []).append(accuracy)
+    return accuracies
 
 
 def _card(row):

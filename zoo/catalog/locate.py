@@ -112,12 +112,12 @@ def resolve(
         return partial(hub.fetch, source)
     if augreg.is_file_name(source):
         # Only their index, which is downloaded, says whether there is such a file.
-        return lambda: fetch_card(_card(source, variant))
+        return lambda: fetch_card(_card_of(source, variant))
     if "://" in source:
         return partial(store.fetch, source)
     if source.endswith(EXTENSIONS):
         return _there(path)
-    return partial(fetch_card, _card(source, variant))
+    return partial(fetch_card, _card_of(source, variant))
 
 
 def check(source: str | os.PathLike, variant: str | None = None) -> None:
@@ -138,7 +138,7 @@ def check(source: str | os.PathLike, variant: str | None = None) -> None:
         no_model.refuse(path)
         open_file(path)
     elif "://" in str(source) and not hub.is_handle(source):
-        no_model.refuse_url(source)
+        no_model.refuse_url(str(source))
 
 
 def _there(path):
@@ -149,7 +149,7 @@ def _there(path):
     return lambda: path
 
 
-def _card(source, variant):
+def _card_of(source, variant):
     """Returns the card of a release or handle, or of an AugReg file."""
     is_path = source.endswith(EXTENSIONS) or "/" in source or os.sep in source
     if variant is not None and not is_path:
@@ -299,7 +299,7 @@ def published(source: str | os.PathLike) -> PublishedModel | None:
     folder = expand_home(source, "source")
     with contextlib.suppress(CatalogError):
         if hub.is_handle(source):
-            card = get(source)
+            card = get(str(source))
         elif card is None and (folder / registry.CARD).exists():
             card = registry.read(folder)
     return card if isinstance(card, PublishedModel) else None

@@ -190,7 +190,7 @@ class ModelCard:
         return top1_of(self.accuracies)[1]
 
 
-def top1_of(accuracies):
+def top1_of(accuracies) -> tuple[float | None, str | None]:
     """Returns the first ImageNet top-1 accuracy and its source, (None, None) if none.
 
     Example:

@@ -23,6 +23,7 @@ import pathlib
 import re
 import tempfile
 import urllib.parse
+from typing import Any
 
 from zoo import limits, regular_files, store
 from zoo.catalog.model_card import CatalogError
@@ -71,7 +72,7 @@ class PublishedModel:
     """
 
     name: str
-    architecture: dict[str, object]
+    architecture: dict[str, Any]
     image_size: tuple[int, int]
     channels: int
     classes: int

@@ -14,7 +14,7 @@ in a file's settings are changes.
 """
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from zoo.files.fields import rows
 
@@ -79,7 +79,7 @@ ROWS = tuple(
 )
 
 
-def implied(architecture: str) -> dict[str, object] | None:
+def implied(architecture: str) -> dict[str, Any] | None:
     """Returns the arguments that a name implies, None of a name that is not known.
 
     Example:

@@ -12,7 +12,8 @@ import os
 import threading
 import weakref
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +33,7 @@ class CheckpointError(PrintableError, ValueError):
     """A file that is not a checkpoint, is damaged, or has unexpected arrays."""
 
 
-def refuse(path, what: str, problems: list[str]) -> None:
+def refuse(path: str | os.PathLike, what: str, problems: list[str]) -> None:
     """Raises a `CheckpointError` that lists the problems, if there are any."""
     if problems:
         listed = problems[:MOST_LISTED]
@@ -88,7 +89,7 @@ class StoredArrays(Mapping):
     def __len__(self):
         return len(self._parts)
 
-    def only(self, names) -> StoredArrays:
+    def only(self, names: Iterable[str]) -> StoredArrays:
         """Returns the arrays of some names, without reading any."""
         return StoredArrays({name: self._parts[name] for name in names})
 
@@ -108,7 +109,7 @@ class OpenFile:
         self._arrays: dict[str, StoredArray | np.ndarray] = {}
         self._checksums: dict[str, int] = {}
         try:
-            self._file = open_regular(path)
+            self._file: Any = open_regular(path)
         except FileNotFoundError as error:
             raise CheckpointError(
                 f"There is no checkpoint file {path}: {missing_remedy(path)}"

@@ -10,9 +10,7 @@ import functools
 import math
 import os
 import warnings
-from collections.abc import Mapping
-
-import numpy as np
+from typing import Any
 
 from zoo import released_names
 from zoo.files import comparison, opening, reading, released
@@ -60,7 +58,7 @@ class Checkpoint:
     """
 
     path: str
-    arrays: Mapping[str, np.ndarray] = dataclasses.field(repr=False)
+    arrays: Any = dataclasses.field(repr=False)
     stored_grid: tuple[int, int] | None = None
     semantics: ViTConfig = ViTConfig()
     pooling: str | None = None

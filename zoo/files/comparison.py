@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from typing import Any
 
 from zoo import released_names
 from zoo.files.arrays import CheckpointError
@@ -41,12 +42,12 @@ class Shown:
     flat_patches: bool = False
 
     @functools.cached_property
-    def families(self) -> dict[str, object]:
+    def families(self) -> dict[str, Any]:
         """{field of `ViTConfig`: value} of what arrays show of a family."""
         return released_names.families(self.shapes)
 
     @functools.cached_property
-    def facts(self) -> dict[str, object]:
+    def facts(self) -> dict[str, Any]:
         """{name of what settings may state: what it is by the arrays}."""
         features = released_names.features(self.shapes)
         no_norm = not (released_names.ENCODER_NORM.keys() & self.shapes.keys())
@@ -76,7 +77,7 @@ class Shown:
         stages = released_names.count_units(self.shapes)
         return ViTConfig(patch_size=size, resnet_stages=stages)
 
-    def check(self, file, network: str, stated: dict) -> None:
+    def check(self, file: object, network: str, stated: dict) -> None:
         """Refuses settings that state something else than the arrays show.
 
         Args:
@@ -86,12 +87,12 @@ class Shown:
         """
         check(file, network, stated, self.facts)
 
-    def check_sizes(self, file, settings: dict, sizes: dict[str, str]) -> None:
+    def check_sizes(self, file: object, settings: dict, sizes: dict[str, str]) -> None:
         """Refuses settings of other sizes; `sizes` is {their field: fact}."""
         shown = {field: self.facts[fact] for field, fact in sizes.items()}
         check(file, ANOTHER, {field: settings.get(field) for field in sizes}, shown)
 
-    def check_plain(self, folder, library: str) -> None:
+    def check_plain(self, folder: object, library: str) -> None:
         """Refuses arrays of another family where no settings name the network."""
         plain = {name: FAMILIES[name] for name in self.families}
         stated = {**plain, "attention_pooling": False}
@@ -112,7 +113,7 @@ def differences(stated: dict, shown: dict) -> list[str]:
     ]
 
 
-def check(file, network: str, stated: dict, shown: dict) -> None:
+def check(file: object, network: str, stated: dict, shown: dict) -> None:
     """Refuses settings that describe another network than is shown; see `Shown`."""
     if wrong := differences(stated, shown):
         raise CheckpointError(

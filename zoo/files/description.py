@@ -4,7 +4,7 @@ import dataclasses
 import json
 import os
 import warnings
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from zoo import limits, regular_files
 from zoo.files import comparison
@@ -38,7 +38,7 @@ class Description(NamedTuple):
 
 def to_metadata(description: Description) -> dict[str, str]:
     """Returns the header entries for a description, and what transformers needs."""
-    entry = {
+    entry: dict[str, Any] = {
         "semantics": description.config.semantics.computed,
         "num_heads": description.config.num_heads,
         "grid_size": description.grid_size,
@@ -61,7 +61,7 @@ def to_metadata(description: Description) -> dict[str, str]:
     return {"format": "pt", METADATA_KEY: json.dumps(entry)}
 
 
-def from_metadata(metadata, path) -> Description | None:
+def from_metadata(metadata: dict, path: object) -> Description | None:
     """Returns the description in a header, None where it has no entry of ours."""
     if METADATA_KEY not in metadata:
         return None
@@ -110,7 +110,7 @@ def read_json(file: os.PathLike) -> dict:
     return table
 
 
-def refuse_null(file, fields: list[str]) -> None:
+def refuse_null(file: object, fields: list[str]) -> None:
     """Refuses settings without a value, which would be a guess."""
     if fields:
         raise CheckpointError(
@@ -119,7 +119,7 @@ def refuse_null(file, fields: list[str]) -> None:
         )
 
 
-def check_choices(file, settings: dict, known: dict) -> None:
+def check_choices(file: object, settings: dict, known: dict) -> None:
     """Refuses values of settings that are none of those known, by field."""
     for name, choices in known.items():
         if settings[name] not in choices:
@@ -129,7 +129,7 @@ def check_choices(file, settings: dict, known: dict) -> None:
             )
 
 
-def warn_of_fit(file) -> None:
+def warn_of_fit(file: object) -> None:
     """Warns of settings that fit photos as no preparation does."""
     warnings.warn(
         f"{file} fits photos to the size in a way that is not computed here, so "
@@ -138,7 +138,7 @@ def warn_of_fit(file) -> None:
     )
 
 
-def channels(file, names: tuple[str, ...], settings: dict) -> tuple[tuple, ...]:
+def channels(file: object, names: tuple[str, ...], settings: dict) -> tuple[tuple, ...]:
     """Returns settings such as mean and deviation per channel; one may be for all.
 
     Args:
@@ -174,7 +174,9 @@ def grid_of(image_size, patch_size) -> tuple[int, int] | None:
     return pair((height // rows, width // columns), "grid_size")
 
 
-def names_of_outputs(file, field: str, said, classes: int | None):
+def names_of_outputs(
+    file: object, field: str, said, classes: int | None
+) -> tuple[str, ...] | str | None:
     """Returns the names of a head's outputs that settings say, None without names.
 
     Args:
@@ -206,7 +208,7 @@ def names_of_outputs(file, field: str, said, classes: int | None):
         raise CheckpointError(f"{file}: {place}") from error
 
 
-def head_of_labels(file, config: dict, classes: int | None) -> Head:
+def head_of_labels(file: object, config: dict, classes: int | None) -> Head:
     """Returns what `id2label`, `label2id` and `problem_type` of transformers say.
 
     Args:

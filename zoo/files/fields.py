@@ -156,7 +156,9 @@ _TYPES = {
 OF_EVERY_TYPE = table("configuration_fields.csv")
 
 
-def name_of_network(file, settings: dict, fields: dict[str, Field], name: str):
+def name_of_network(
+    file: object, settings: dict, fields: dict[str, Field], name: str
+) -> str | None:
     """Returns the field that names a network, None where nothing describes one.
 
     Args:
@@ -182,7 +184,7 @@ def name_of_network(file, settings: dict, fields: dict[str, Field], name: str):
     return found
 
 
-def check(file, settings: dict, fields: dict[str, Field]) -> None:
+def check(file: object, settings: dict, fields: dict[str, Field]) -> None:
     """Refuses fields that are not known, or have another value than what is computed.
 
     Args:
@@ -212,7 +214,7 @@ def check(file, settings: dict, fields: dict[str, Field]) -> None:
         )
 
 
-def check_types(file, settings: dict, fields: dict[str, Field]) -> None:
+def check_types(file: object, settings: dict, fields: dict[str, Field]) -> None:
     """Refuses values that a field never has; null is a field that is not there."""
     for name, value in settings.items():
         type_ = _TYPES.get(fields[name].type) if name in fields else None

@@ -94,7 +94,8 @@ def read(folder: pathlib.Path, defaults, name: str = "ViT") -> Inputs:
     if len({*found.values()}) > 1:
         _refuse_differences(said)
     # The last has priority, and is the one that transformers 5 writes.
-    return [Inputs(*defaults, None), *found.values()][-1]
+    mean, std = defaults
+    return [Inputs(mean, std, None), *found.values()][-1]
 
 
 def write(checkpoint) -> dict:

@@ -2,6 +2,8 @@
 
 import pathlib
 import re
+from collections.abc import Iterable
+from typing import Any
 
 from zoo.files import description, fields
 from zoo.files.arrays import CheckpointError
@@ -141,7 +143,7 @@ class KerasHub(Library):
     beside = (_CONFIG, *_CONVERTERS, _TASK, _TASK_WEIGHTS)
     keys = re.compile("layers/vi_t_patching_and_embedding/")
 
-    def holders(self, file) -> dict[str, object]:
+    def holders(self, file) -> dict[str, Any]:
         """Returns {key: open file}; a preset has its head in a file beside."""
         path = pathlib.Path(file.path)
         task = path.with_name(_TASK_WEIGHTS)
@@ -154,7 +156,7 @@ class KerasHub(Library):
         """Returns the heads, of which its arrays have an axis."""
         return shown.sizes["num_heads"]
 
-    def select(self, keys) -> dict[str, str]:
+    def select(self, keys: Iterable[str]) -> dict[str, str]:
         keys = [key for key in keys if not _TRAINING.match(key)]
         dense = {key: match for key in keys if (match := _DENSE.fullmatch(key))}
         two = any(match[1] for match in dense.values())

@@ -7,6 +7,7 @@ lists, and a column of `names.csv`, unless its names become those of another col
 import pathlib
 import re
 from collections.abc import Iterable
+from typing import Any
 
 from zoo.files import names
 from zoo.files.comparison import Shown
@@ -46,7 +47,7 @@ class Library:
         """Returns whether the arrays of a file in a folder are named by the library."""
         return any(map(self.keys.search, keys))
 
-    def holders(self, file) -> dict[str, object]:
+    def holders(self, file) -> dict[str, Any]:
         """Returns {key: open file that has its array}, of all files of a checkpoint."""
         return dict.fromkeys(file.keys, file)
 
@@ -114,7 +115,9 @@ def arrays_of(checkpoint, column: str, library: Library, without=()) -> dict:
     return names.from_released(column, released, *heads)
 
 
-def first_alike(library: Library, found: dict[str, tuple[dict, dict]]):
+def first_alike(
+    library: Library, found: dict[str, tuple[dict, dict]]
+) -> tuple[str, dict]:
     """Returns the first name whose network is the wanted one, and its settings.
 
     Args:

@@ -9,7 +9,7 @@ einops pattern, so what is written is read back to the last bit.
 
 import math
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -160,7 +160,7 @@ def from_released(
 
     A part that is not there of an array, such as biases of keys, is zeros.
     """
-    found: dict[str, object] = {}
+    found: dict[str, Any] = {}
     for released, array in arrays.items():
         name = foreign_name(column, released)
         if name is None:

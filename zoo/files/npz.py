@@ -30,7 +30,7 @@ class _Directory(io.FileIO):
 
     is_read = False
 
-    def read(self, size=-1):
+    def read(self, size: int | None = -1) -> bytes:
         if self.is_read:
             return super().read(size)
         if size > ZIP_DIRECTORY_BYTES:
@@ -119,7 +119,7 @@ class Npz(OpenFile):
             if plain and not fortran_order:
                 header = StoredArray(self, start, np.dtype("u1"), (header_size,))
                 array = StoredArray(self, start + header_size, dtype, shape)
-                checksum = zlib.crc32(np.asarray(header))
+                checksum = zlib.crc32(np.asarray(header).data)
                 checksum, is_finite = self._scan(array, checksum)
                 if checksum != member.CRC:
                     raise ValueError(f"{key} has another CRC-32")

@@ -8,6 +8,8 @@ import pathlib
 import re
 from typing import NamedTuple
 
+import numpy as np
+
 from zoo.files import arrays, description, h5, npz, safetensors
 from zoo.regular_files import open_regular
 
@@ -172,7 +174,7 @@ class Unwrapped:
         """The names of the arrays."""
         return list(self._keys)
 
-    def check(self, key: str) -> arrays.StoredArray:
+    def check(self, key: str) -> arrays.StoredArray | np.ndarray:
         """Returns an array, checked as the file does."""
         return self._file.check(self._keys[key])
 
@@ -203,7 +205,7 @@ class Shards:
         """The names of the arrays."""
         return list(self._places)
 
-    def check(self, key: str) -> arrays.StoredArray:
+    def check(self, key: str) -> arrays.StoredArray | np.ndarray:
         """Returns an array, checked as in `Safetensors.check`."""
         return self._files[self._places[key]].check(key)
 

@@ -8,6 +8,8 @@ from the name that the authors gave the file.
 import dataclasses
 import pathlib
 import re
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -74,7 +76,7 @@ _INTERPOLATIONS = {"bicubic": "bicubic", "bilinear": "bilinear", "random": "bicu
 _DIALECTS = {"clip": "open_clip", "dino": "dino"}
 
 
-def kind(keys) -> str:
+def kind(keys: Iterable[str]) -> str:
     """Returns whose names these are: `"clip"` or `"dino"`."""
     return "clip" if any(map(_CLIP.match, keys)) else "dino"
 
@@ -204,7 +206,7 @@ class Original(timm.Timm):
     without_biases = ()
     is_written = False
 
-    def recognises(self, keys, folder: pathlib.Path) -> bool:
+    def recognises(self, keys: Iterable[str], folder: pathlib.Path) -> bool:
         keys = set(keys)
         if any(map(_CLIP.match, keys)):
             return True
@@ -214,10 +216,10 @@ class Original(timm.Timm):
         # A class of transformers has those of DINO, too.
         return "model_type" not in description.read_json(folder / _CONFIG)
 
-    def column(self, keys) -> str:
+    def column(self, keys: Iterable[str]) -> str:
         return timm.COLUMN
 
-    def select(self, keys) -> dict[str, str]:
+    def select(self, keys: Iterable[str]) -> dict[str, str]:
         names_of, chosen = kind(keys), {}
         is_masked = "storage_tokens" in keys
         for key in keys:
@@ -233,7 +235,7 @@ class Original(timm.Timm):
         return {key: names[name] for key, name in chosen.items()}
 
     def joined(self, arrays: dict) -> tuple[dict, bool]:
-        found: dict[str, object] = {}
+        found: dict[str, Any] = {}
         for name, array in arrays.items():
             if name.endswith(_MASKED) and array.ndim == 1 and not array.shape[0] % 3:
                 # The bias of keys is masked.

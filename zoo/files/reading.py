@@ -4,6 +4,7 @@ import dataclasses
 import math
 import pathlib
 import re
+from typing import Any
 
 import numpy as np
 
@@ -58,7 +59,9 @@ def recognise(file) -> Library | None:
     return next(found, None)
 
 
-def read(file, library: Library, num_heads: int | None = None):
+def read(
+    file, library: Library, num_heads: int | None = None
+) -> tuple[dict, description.Description]:
     """Reads an open file of another library; `num_heads` if the file does not state it.
 
     Returns {released name: array, read when it is used}, and a `Description` of the
@@ -120,7 +123,7 @@ def _selected(file, holders, library):
     )
     # Reason enough, whatever else is odd.
     refuse(file.path, [f"{reason} ({key})" for reason, key in found if key], library)
-    arrays: dict[str, object] = {}
+    arrays: dict[str, Any] = {}
     problems = []
     for key, name in library.select(holders).items():
         if name in arrays:

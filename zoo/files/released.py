@@ -39,7 +39,7 @@ TOP_LEVEL_POSITION_EMBEDDING = "pos_embedding"
 TOP_LEVEL_RESIZING = "bilinear_no_antialias"
 
 
-def read(file):
+def read(file) -> tuple[dict, Description]:
     """Undoes the dialect; returns arrays and a description."""
     parts, grid = {}, None
     chosen, unknown = select(file.keys)
@@ -51,7 +51,8 @@ def read(file):
             if array.shape != (2,):
                 problems.append(f"{key} has shape {brief(array.shape)}, not (2,)")
                 continue
-            grid = tuple(map(int, np.asarray(array)))
+            rows, columns = map(int, np.asarray(array))
+            grid = rows, columns
             continue
         for place, part in arrange(name, array).items():
             if place in parts:
@@ -88,7 +89,7 @@ def select(keys) -> tuple[dict[str, str], list[str]]:
     return chosen, unknown
 
 
-def arrange(name, array) -> dict:
+def arrange(name: str, array) -> dict:
     """Returns {released name: array} of one array, several of stacked blocks."""
     stack = f"{released_names.BLOCK}/"
     if name.startswith(stack) and array.ndim and array.shape[0] <= _MOST_BLOCKS:

@@ -17,6 +17,7 @@ import math
 import os
 import re
 import zlib
+from typing import Any
 
 import numpy as np
 
@@ -143,7 +144,7 @@ def write(
     The file may be seen half-written: callers write it elsewhere and move it.
     """
     metadata = dict(metadata or {})
-    header: dict[str, object] = {_METADATA: metadata}
+    header: dict[str, Any] = {_METADATA: metadata}
     arrays = {
         name: np.ascontiguousarray(arrays[name], "<f4") for name in sorted(arrays)
     }
@@ -152,7 +153,9 @@ def write(
         start, end = end, end + array.nbytes
         shape, place = list(array.shape), [start, end]
         header[name] = {"dtype": "F32", "shape": shape, "data_offsets": place}
-    checksums = {name: f"{zlib.crc32(array):08x}" for name, array in arrays.items()}
+    checksums = {
+        name: f"{zlib.crc32(array.data):08x}" for name, array in arrays.items()
+    }
     metadata[_CHECKSUMS] = json.dumps(checksums, separators=(",", ":"))
     metadata[_HEADER_CHECKSUM] = _header_checksum(header)
     text = json.dumps(header, separators=(",", ":")).encode()
@@ -177,7 +180,7 @@ def _header_checksum(header):
 
 
 def _without_twins(pairs):
-    table: dict[str, object] = {}
+    table: dict[str, Any] = {}
     for name, value in pairs:
         if name in table:
             raise ValueError(f"two arrays are called {name}")

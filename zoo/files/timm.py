@@ -6,6 +6,8 @@
 import dataclasses
 import pathlib
 import re
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -83,7 +85,7 @@ _HYBRIDS = {
 }
 
 
-def of_name(file: pathlib.Path, architecture: str) -> dict[str, object]:
+def of_name(file: pathlib.Path, architecture: str) -> dict[str, Any]:
     """Returns what the name of an architecture implies, and refuses one not known."""
     found = architectures.implied(architecture)
     if found is None:
@@ -159,7 +161,7 @@ def _said(implied, own):
     return {**_DEFAULTS, **implied, **own}
 
 
-def network_of(said: dict, class_token: bool) -> dict[str, object]:
+def network_of(said: dict, class_token: bool) -> dict[str, Any]:
     """Returns the fields of `ViTConfig` that all of `ARGUMENTS` say together."""
     found = {
         argument.field: bool(said[name]) if argument.type == "flag" else said[name]
@@ -586,7 +588,7 @@ class Timm(Library):
     """timm's Vision Transformers, hybrids, DeiT, BEiT and EVA."""
 
     name = COLUMN
-    beside = (CONFIG,)
+    beside: tuple[str, ...] = (CONFIG,)
     keys = re.compile(r"^(timm_model\.)?(patch_embed\.|blocks\.[0-9]+\.(attn|mlp)\.)")
     reasons = {
         r"\.[qk]_norm\.": "it normalises queries and keys, which is not computed",
@@ -598,14 +600,14 @@ class Timm(Library):
         "rel_pos_bias.relative_position_bias_table",
         "blocks.{}.attn.relative_position_bias_table",
     )
-    without_biases = (EMBEDDING_BIAS,)
+    without_biases: tuple[str, ...] = (EMBEDDING_BIAS,)
     is_written = True
 
     def check_named(self, file: pathlib.Path, config: dict) -> None:
         if isinstance(config.get("architecture"), str):
             of_name(file, config["architecture"])
 
-    def select(self, keys) -> dict[str, str]:
+    def select(self, keys: Iterable[str]) -> dict[str, str]:
         chosen = {}
         for key in keys:
             if key.endswith(".relative_position_index"):

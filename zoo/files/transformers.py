@@ -7,6 +7,7 @@ too, and `configuration_fields.csv` what all types have (`fields.py`).
 import dataclasses
 import pathlib
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -678,10 +679,10 @@ class Transformers(Library):
         if isinstance(config.get("model_type"), str) and not is_of_timm:
             of_type(file, config["model_type"])
 
-    def column(self, keys) -> str:
+    def column(self, keys: Iterable[str]) -> str:
         return _column(_named_as(keys))
 
-    def select(self, keys) -> dict[str, str]:
+    def select(self, keys: Iterable[str]) -> dict[str, str]:
         chosen = {}
         classifies = any(
             key.startswith(("classifier.", "cls_classifier.")) for key in keys

@@ -5,6 +5,7 @@ import os
 import pathlib
 import tempfile
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -82,7 +83,7 @@ def write(
             f"Cannot write {path}: an .npz cannot say that its head reads {read[1]!r}, "
             f"and would be read as one of {read[0]!r}: write a .safetensors."
         )
-    files = {}
+    files: dict[str, Any] = {}
     if naming == "released":
         stored = dict(checkpoint.arrays)
         for name in filter(released_names.is_group_norm, stored):

@@ -5,6 +5,7 @@ import concurrent.futures
 import contextlib
 import io
 import os
+from collections.abc import Callable, Generator, Iterable, Iterator
 
 import numpy as np
 
@@ -34,7 +35,9 @@ _MOST_THREADS = 16
 _LUMINANCE = np.array([[0.299], [0.587], [0.114]], "float32")
 
 
-def batches(photos, read, size, unread=None):
+def batches(
+    photos: Iterable, read: Callable, size: int, unread: Callable | None = None
+) -> Iterator[tuple[tuple, np.ndarray]]:
     """Yields photos and the array of their images, which threads read ahead.
 
     Args:
@@ -62,13 +65,13 @@ def _stacked(batch):
     return photos, np.stack(images)
 
 
-def read_ahead(items, read, more=0):
+def read_ahead(items: Iterable, read: Callable, more: int = 0) -> Generator[tuple]:
     """Yields each item with what a function returns for it, in order.
 
     Threads call the function, each on an item, and on at most `more` items before these
     are yielded.
     """
-    waiting = collections.deque()
+    waiting: collections.deque[tuple] = collections.deque()
     threads = min(os.cpu_count() or 1, _MOST_THREADS)
     with concurrent.futures.ThreadPoolExecutor(threads) as pool:
         try:
@@ -141,7 +144,7 @@ def prepare(
     preparation: str = "squash",
     channels: int = 3,
     bits: int | None = None,
-):
+) -> np.ndarray:
     """Returns a photo as a model takes it.
 
     Args:

@@ -1,6 +1,12 @@
 """EXIF orientation of photos: how they are turned to stand upright."""
 
+from __future__ import annotations
+
 import struct
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 _HEADER = b"Exif\0\0"
 _ORDERS = {b"II*\0": "<", b"MM\0*": ">"}
@@ -37,7 +43,7 @@ def orientation(exif: bytes) -> int:
     return 1
 
 
-def upright(image, turn: int):
+def upright(image: Image.Image, turn: int) -> Image.Image:
     """Returns a `PIL.Image.Image` turned or mirrored as an orientation says."""
     from PIL.Image import Transpose
 

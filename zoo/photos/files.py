@@ -1,11 +1,17 @@
 """Files of photos: which are read, and the pixels that they show."""
 
+from __future__ import annotations
+
 import importlib.util
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from zoo import limits
 from zoo.photos import exif, gif, jpeg, levels, png, tiff
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 HEIC_ENDINGS = (".heic", ".heif", ".hif")
@@ -55,7 +61,8 @@ def decoded(file, name, bits) -> np.ndarray:
             image, turn = png.opened(file.read(), name, bits)
             return _pixels(exif.upright(image, turn))
         with _opened(file) as image:
-            limits.check_photo_size(*image.size, 8 * len(image.getbands()))
+            width, height = image.size
+            limits.check_photo_size(width, height, 8 * len(image.getbands()))
             turn = exif.orientation(image.info.get("exif") or b"")
             if image.format in jpeg.FORMATS:
                 image = jpeg.opened(image, file)
@@ -70,7 +77,7 @@ def decoded(file, name, bits) -> np.ndarray:
         raise _unreadable(name, error) from error
 
 
-def of_image(image, name, bits) -> np.ndarray:
+def of_image(image: Image.Image, name, bits) -> np.ndarray:
     """Returns the pixels of a `PIL.Image.Image` of the caller, as `decoded` does.
 
     Those of numbers that are no levels of 8 or 16 bits stay as they are.

@@ -1,7 +1,14 @@
 """GIF files: a first frame on its canvas."""
 
+from __future__ import annotations
 
-def opened(image, file):
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from PIL import Image, ImageFile
+
+
+def opened(image: ImageFile.ImageFile, file) -> Image.Image:
     """Returns the first frame of a GIF that Pillow has opened, on its whole canvas.
 
     Where the frame has a transparent colour, all around it has that colour, else the

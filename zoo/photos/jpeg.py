@@ -1,11 +1,18 @@
 """JPEG files: their segments, their end, and their ink."""
 
+from __future__ import annotations
+
 import io
 import re
 import struct
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from zoo import limits
 from zoo.photos import exif
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 FORMATS = ("JPEG", "MPO")  # Pillow's names
 _START, _END, _SCAN, _APP1 = 0xD8, 0xD9, 0xDA, 0xE1
@@ -19,7 +26,7 @@ _AFTER_CODES = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]", re.DOTALL)
 _FILLERS = (64 * b"\0", 64 * b"\xaa")
 
 
-def opened(image, file):
+def opened(image: Image.Image, file) -> Image.Image:
     """Returns the decoded image of a JPEG file that Pillow has opened.
 
     Pillow takes all CMYK to be inverted, as Adobe's programs write it.
@@ -35,7 +42,7 @@ def opened(image, file):
     return image
 
 
-def is_negative(image) -> bool:
+def is_negative(image: Image.Image) -> bool:
     """Whether Pillow has inverted the ink of a JPEG that was not."""
     return (
         image.format in FORMATS and image.mode == "CMYK" and "adobe" not in image.info
@@ -77,7 +84,7 @@ def has_end_marker(jpeg: bytes) -> bool:
     return any(marker == _END for marker, _ in segments(jpeg))
 
 
-def segments(jpeg: bytes):
+def segments(jpeg: bytes) -> Iterator[tuple[int, bytes]]:
     """Yields the marker and the content of every segment, the codes of scans left out.
 
     It stops after the end marker, and before whatever is no segment.

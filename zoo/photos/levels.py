@@ -1,10 +1,16 @@
 """Values of more than 8 bits, of PNG and TIFF files, as levels of 8 bits."""
 
+from __future__ import annotations
+
 import warnings
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from zoo.preparation import FEWEST_BITS, MOST_BITS, ModelBits
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 # Cameras and scanners of 12 or 10 bits end here.
 _USUAL_TOP = 2**12
@@ -14,7 +20,7 @@ class LevelsError(ValueError):
     """The values of a file are not of the bits that somebody says."""
 
 
-def array(image):
+def array(image: Image.Image) -> np.ndarray:
     """Returns the array of a `PIL.Image.Image`, or raises why it cannot be decoded."""
     image.load()  # NumPy would make an array of an object
     return np.asarray(image)
@@ -26,12 +32,12 @@ def are_high_bytes_enough(high, bits=None, significant=None) -> bool:
     return uses_all and (bits is not None or high.max() >= _USUAL_TOP >> 8)
 
 
-def joined(high, low):
+def joined(high: np.ndarray, low: np.ndarray) -> np.ndarray:
     """Returns values of 16 bits by their high and low bytes."""
     return (high.astype("uint16") << 8) | low
 
 
-def to_bytes(values, name, bits=None, significant=None):
+def to_bytes(values: np.ndarray, name, bits=None, significant=None) -> np.ndarray:
     """Returns values of up to 16 bits as a uint8 array of the same shape.
 
     Args:

@@ -1,15 +1,20 @@
 """PNG files: which are sound, and the parts that make up their pixels."""
 
+from __future__ import annotations
+
 import io
 import struct
 import zlib
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from zoo import limits
 from zoo.photos import exif, levels
 from zoo.preparation import ModelBits
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 START = b"\x89PNG\r\n\x1a\n"
 _GRAY, _PALETTE, _GRAY_AND_ALPHA, _RGBA = 0, 3, 4, 6
@@ -57,7 +62,7 @@ class Parts(NamedTuple):
     turn: int
 
 
-def opened(encoded: bytes, name: str, bits: int | None):
+def opened(encoded: bytes, name: str, bits: int | None) -> tuple[Image.Image, int]:
     """Returns the image of a PNG file, stored as it is, and its EXIF orientation.
 
     Only the chunks of its pixels are handed to Pillow: no text is ever unpacked.

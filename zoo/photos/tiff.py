@@ -1,9 +1,15 @@
 """TIFF files: the values of their first page."""
 
+from __future__ import annotations
+
 import sys
+from typing import TYPE_CHECKING
 
 from zoo import limits
 from zoo.photos import levels, png
+
+if TYPE_CHECKING:
+    from PIL import Image, TiffImagePlugin
 
 _BITS_PER_SAMPLE, _PHOTOMETRIC, _FILL_ORDER, _PLANES = 258, 262, 266, 284
 _SAMPLES_PER_PIXEL, _EXTRA_SAMPLES, _SAMPLE_FORMAT = 277, 338, 339
@@ -15,7 +21,7 @@ _OTHER = {"L": "B", "B": "L", "N": "B" if sys.byteorder == "little" else "L"}
 _DEEP = ("RGB", "RGBX", "RGBA", "CMYK", *"RGBA")
 
 
-def opened(image, file, name, bits):
+def opened(image: TiffImagePlugin.TiffImageFile, file, name, bits) -> Image.Image:
     """Returns the image of a TIFF file that Pillow has opened, of 8 bits and upright.
 
     Args:

@@ -15,7 +15,7 @@ _LOG_FORMAT = (
 )
 
 
-def progress_bar(first="", **settings):
+def progress_bar(first="", **settings) -> tqdm:
     """Returns a `tqdm.tqdm` with rate and time left, which does not flood a log file.
 
     Args:
@@ -38,22 +38,22 @@ class _Bar(tqdm):
         self.first = first
         super().__init__(**settings)
 
-    def waiting(self):
+    def waiting(self) -> str:
         """Returns what is shown before the first update."""
         return f"{self.desc}: {self.n}/{self.total}, {self.first}"
 
-    def end_waiting(self):
+    def end_waiting(self) -> None:
         """Ends what is shown before the first update."""
         self.first = ""
 
-    def update(self, n=1):
+    def update(self, n=1) -> bool | None:
         """Adds to the count; the clock begins with the first."""
         if self.first and not self.disable:
             self.end_waiting()
             self.unpause()
         return super().update(n)
 
-    def close(self):
+    def close(self) -> None:
         """Ends the bar, and leaves its last state."""
         # Without the attribute where tqdm refused the settings.
         if not getattr(self, "disable", True):
@@ -71,7 +71,7 @@ class _TerminalBar(_Bar):
             self._thread = threading.Thread(target=self._tick, daemon=True)
             self._thread.start()
 
-    def display(self, msg=None, pos=None):
+    def display(self, msg=None, pos=None) -> bool:
         """Shows the state, or what the bar waits for."""
         if self.first and msg is None:
             shown = self.format_dict
@@ -79,7 +79,7 @@ class _TerminalBar(_Bar):
             msg = msg[: (shown["ncols"] or 80) - 1]
         return super().display(msg, pos)
 
-    def end_waiting(self):
+    def end_waiting(self) -> None:
         self._over.set()
         if self._thread is not None:
             self._thread.join()
@@ -105,7 +105,7 @@ class _LogBar(_Bar):
         if self.first:
             self._write(self.waiting())
 
-    def display(self, msg=None, pos=None):
+    def display(self, msg=None, pos=None) -> bool:
         """Writes a line, if the one before was long ago."""
         now = time.monotonic()
         if msg is None and now >= self._next:
@@ -115,10 +115,10 @@ class _LogBar(_Bar):
             self._write(str(self))
         return False
 
-    def clear(self, nolock=False):
+    def clear(self, nolock=False) -> None:
         """Leaves the lines where they are."""
 
-    def close(self):
+    def close(self) -> None:
         if not getattr(self, "disable", True):
             self.end_waiting()
             if self.last_print_t >= self.start_t + self.delay:

@@ -15,6 +15,7 @@ import time
 import types
 import urllib.parse
 import zlib
+from collections.abc import Iterator
 
 import requests
 import urllib3
@@ -256,14 +257,14 @@ class _Response:
     def __exit__(self, *_):
         self.close()
 
-    def close(self):
+    def close(self) -> None:
         """Abandons the thread, and ends its reading where that is possible."""
         self._left.set()
         if self._response is not None:
             with contextlib.suppress(ValueError, RuntimeError, OSError, AttributeError):
                 self._response.raw.shutdown()
 
-    def blocks(self):
+    def blocks(self) -> Iterator[bytes]:
         """Yields the decompressed bytes as long as they come fast enough."""
         block = self._next()
         begun, received = time.monotonic(), 0
