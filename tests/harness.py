@@ -7,6 +7,7 @@ import json
 
 import keras
 import numpy as np
+import pytest
 from keras import ops
 
 # How far a layer may be from its float32 result, as a fraction of the result's RMS:
@@ -31,18 +32,22 @@ def check_layer(
     num_weights,
     zero_gradients=(),
     random_in_training=False,
+    all_arguments=True,
+    reference,
     tmp_path,
 ):
     """Checks all that layers have in common.
 
     Args:
         layer_class: the class, of `keras_vit.layers`.
-        init_arguments: dict, all the constructor's arguments, none at its default.
+        init_arguments: dict, the constructor's arguments.
         input_shape: tuple with the batch, not square where the layer has a choice.
         expected_output_shape: tuple with the batch.
         num_weights: int, how many trainable variables.
         zero_gradients: names of variables without influence on the output.
         random_in_training: bool, whether `init_arguments` has rates of dropout.
+        all_arguments: bool, whether these are all arguments, none at its default.
+        reference: function (layer, inputs, arguments) -> the output in float64.
         tmp_path: folder for files.
     """
 
@@ -53,15 +58,28 @@ def check_layer(
         return layer
 
     check_shapes(layer_class(**init_arguments), input_shape, expected_output_shape)
-    check_config(layer_class, init_arguments)
+    if all_arguments:
+        check_config(layer_class, init_arguments)
     layer = make()
     inputs = normal(input_shape)
+    expected = reference(layer, inputs, init_arguments)
+    tolerance = 1e-5 * np.abs(expected).max()
+    np.testing.assert_allclose(numpy(layer(inputs)), expected, atol=tolerance)
     assert len(layer.trainable_variables) == num_weights
     check_saving(layer, inputs, tmp_path / "layer.keras")
     check_dtype_policies(make, inputs)
     check_gradients(layer, inputs, zero_gradients)
     check_training(make, inputs, random_in_training)
     check_frozen(make(), inputs, tmp_path / "frozen.keras")
+
+
+def check_refusal(call, *parts, error=ValueError):
+    """A call is refused by a message that has these parts."""
+    with pytest.raises(error) as caught:
+        call()
+    message = str(caught.value)
+    for part in parts:
+        assert part in message, message
 
 
 def check_shapes(layer, input_shape, expected_output_shape):

@@ -120,11 +120,6 @@ def test_new_heads_forget_what_others_answer():
             assert head.problem_type == "single_label_classification"
 
 
-def test_an_unknown_problem_type_is_refused():
-    with pytest.raises(ValueError, match="problem_type must be one of"):
-        keras_vit.layers.ClassificationHead(2, problem_type="ranking")
-
-
 @pytest.mark.parametrize("include_top", [True, False])
 def test_preparations_of_settings_are_those_of_the_model(tmp_path, include_top):
     checkpoint = zoo.read(CASES / "own_names_of_3")

@@ -62,20 +62,6 @@ def test_only_the_head_is_trained(kind, copy, tmp_path):
     assert moved == {"new_head"}
 
 
-def test_models_saved_before_parts_had_flags_load():
-    block = keras_vit.TransformerBlock(3, 40, name="block")
-    config = block.get_config()
-    assert "trainable_parts" not in config
-    block.build((None, 7, 24))
-    assert block.get_config() == config
-
-
-def test_an_unknown_part_is_named():
-    block = keras_vit.TransformerBlock(3, 40, trainable_parts={"head": False})
-    with pytest.raises(ValueError, match="no part 'head': .* attention.query"):
-        block.build((None, 7, 24))
-
-
 @pytest.mark.parametrize("part", ["attention", "mlp"])
 def test_parts_frozen_before_they_are_built_stay_so(part):
     block = keras_vit.TransformerBlock(3, 40)

@@ -4,15 +4,10 @@ import keras
 import numpy as np
 import pytest
 from harness import numpy
+from small_models import HYBRID, PLAIN
 
 import keras_vit
 from keras_vit.layers import initial_values
-
-SIZES = {"hidden_size": 32, "num_layers": 2, "num_heads": 2, "mlp_dim": 64}
-PLAIN = keras_vit.ViTConfig(**SIZES, patch_size=8)
-HYBRID = keras_vit.ViTConfig(
-    **SIZES, patch_size=1, resnet_stages=(1, 1), resnet_width=32
-)
 
 
 @pytest.fixture
@@ -76,7 +71,7 @@ def test_a_copy_of_a_loaded_model_starts_at_random(file_of):
     model = keras_vit.VisionTransformer(PLAIN, file_of(PLAIN))
     copy = keras.models.clone_model(model)
     kernel = numpy(copy.get_layer("encoder_block_0").mlp.expand.kernel)
-    limit = np.sqrt(6 / (32 + 64))
+    limit = np.sqrt(6 / (24 + 40))
     assert 0.9 * limit < np.abs(kernel).max() <= limit
     assert np.std(kernel) == pytest.approx(limit / np.sqrt(3), rel=0.1)
 
@@ -84,6 +79,6 @@ def test_a_copy_of_a_loaded_model_starts_at_random(file_of):
 def test_a_failed_load_does_not_leave_later_models_without_values(file_of):
     with pytest.raises(ValueError, match="another architecture"):
         keras_vit.VisionTransformer(HYBRID, file_of(PLAIN))
-    layer = keras_vit.layers.MLP(64)
-    layer.build((None, 7, 32))
+    layer = keras_vit.layers.MLP(40)
+    layer.build((None, 7, 24))
     assert 0 < np.abs(numpy(layer.expand.kernel)).max() < 1

@@ -264,28 +264,6 @@ def test_what_cannot_be_is_refused(plain):
         at_image_size(row, ANY)
 
 
-def test_layers_name_what_they_miss():
-    tokens, grid = np.ones((1, 6, 8), "float32"), np.zeros((2, 3), "int32")
-    for call, message in (
-        (
-            lambda: keras_vit.layers.RotaryPositions("eva", (4, 4), head_size=6),
-            "multiple of 4",
-        ),
-        (
-            lambda: keras_vit.layers.RotaryPositions("foo", (4, 4), head_size=8),
-            "got 'foo'",
-        ),
-        (lambda: keras_vit.layers.PatchMap()(tokens), "has no grid_size"),
-        (lambda: keras_vit.AddPositionEmbs()(tokens, grid=grid), "needs a grid_size"),
-        (
-            lambda: keras_vit.layers.SelfAttention(2)(tokens, grid_positions=tokens),
-            "leave them out",
-        ),
-    ):
-        with pytest.raises(ValueError, match=message):
-            call()
-
-
 def blocks_of(*positions):
     images = keras.Input((*SIZE, 3))
     tokens = keras_vit.ClassToken()(keras_vit.PatchEncoder(8, 24)(images))

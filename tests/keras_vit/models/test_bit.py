@@ -1,4 +1,4 @@
-"""BiT's ResNets: one unit by hand, the whole against timm, its files."""
+"""BiT's ResNets: the whole against timm, its files."""
 
 import importlib.util
 
@@ -11,7 +11,6 @@ import pytest
 
 import keras_vit
 import zoo
-from keras_vit.layers import PreActivationUnit
 from keras_vit.models.bit import BiTResNet
 from zoo.network import BIT_VARIANTS, BiTConfig
 
@@ -42,76 +41,6 @@ def arrays(whole, tmp_path):
 def written(path, arrays):
     np.savez(path, **arrays)
     return path
-
-
-def test_what_all_layers_have_in_common(tmp_path):
-    harness.check_layer(
-        PreActivationUnit,
-        {"filters": 8, "strides": (2, 1), "groups": 4},
-        (2, 9, 6, 16),
-        (2, 5, 6, 32),
-        num_weights=10,
-        tmp_path=tmp_path,
-    )
-
-
-# In float64, from the papers' equations.
-
-
-def convolution(x, kernel, strides, margin):
-    axes = (0, 1, 2)
-    kernel = (kernel - kernel.mean(axes)) / np.sqrt(kernel.var(axes) + 1e-10)
-    x = np.pad(x, ((0, 0), (margin, margin), (margin, margin), (0, 0)))
-    size = kernel.shape[0]
-    windows = np.lib.stride_tricks.sliding_window_view(x, (size, size), axis=(1, 2))
-    windows = windows[:, :: strides[0], :: strides[1]]
-    return np.einsum("bhwcij,ijcd->bhwd", windows, kernel)
-
-
-def normed(x, norm, groups):
-    grouped = x.reshape(*x.shape[:3], groups, -1)
-    mean = grouped.mean(axis=(1, 2, 4), keepdims=True)
-    variance = grouped.var(axis=(1, 2, 4), keepdims=True)
-    x = ((grouped - mean) / np.sqrt(variance + 1e-5)).reshape(x.shape)
-    x = x * harness.numpy(norm.gamma) + harness.numpy(norm.beta)
-    return np.maximum(x, 0)
-
-
-@pytest.mark.parametrize(
-    ("channels", "strides", "projects"),
-    [(16, (2, 2), True), (16, (1, 1), True), (32, (1, 1), False), (32, (2, 1), True)],
-)
-def test_a_unit_by_hand(channels, strides, projects):
-    unit = PreActivationUnit(8, strides, groups=4)
-    unit.build((None, 8, 7, channels))
-    assert unit.projects == projects
-    harness.randomize(unit)
-    features = harness.normal((2, 8, 7, channels))
-
-    def kernel(part):
-        return harness.numpy(getattr(unit, f"conv{part}").kernel)
-
-    active = normed(features.astype("float64"), unit.gn1, 4)
-    expected = convolution(active, kernel("1"), (1, 1), 0)
-    expected = convolution(normed(expected, unit.gn2, 4), kernel("2"), strides, 1)
-    expected = convolution(normed(expected, unit.gn3, 4), kernel("3"), (1, 1), 0)
-    shortcut = features
-    if projects:
-        shortcut = convolution(active, kernel("_proj"), strides, 0)
-    np.testing.assert_allclose(
-        harness.numpy(unit(features)), expected + shortcut, atol=1e-4
-    )
-
-
-def test_the_epsilon_of_bit():
-    layer = keras_vit.layers.StdConv2D(4, 3, padding="symmetric", epsilons="bit")
-    layer.build((None, 6, 6, 3))
-    # Deviations around 1e-5: another epsilon is far off.
-    layer.kernel.assign(1e-5 * harness.normal(layer.kernel.shape))
-    images = harness.normal((1, 6, 6, 3))
-    expected = convolution(images, harness.numpy(layer.kernel), (1, 1), 1)
-    found = harness.numpy(layer(images))
-    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
 
 
 def test_the_root_pools_zeros_around_the_image():

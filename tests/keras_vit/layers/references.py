@@ -1,0 +1,348 @@
+"""What layers compute, in NumPy and float64, written from the papers' equations.
+
+Each function takes the inputs, a layer for its weights, and the arguments of the layer.
+"""
+
+import math
+
+import numpy as np
+from harness import numpy
+
+from keras_vit import layers
+
+
+def softmax(x):
+    powers = np.exp(x - x.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def dense(x, layer):
+    x = x @ numpy(layer.kernel)
+    return x if layer.bias is None else x + numpy(layer.bias)
+
+
+def layer_norm(x, layer, epsilon=1e-6):
+    x = x - x.mean(axis=-1, keepdims=True)
+    x = x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + epsilon)
+    return x * numpy(layer.gamma) + numpy(layer.beta)
+
+
+def gelu_tanh(x):
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def mlp(x, layer, mlp_dim, activation="gelu_tanh", norm_epsilon=None, **rates):
+    hidden = dense(x, layer.expand)
+    if activation == "swiglu":
+        gate, value = hidden[..., :mlp_dim], hidden[..., mlp_dim:]
+        hidden = gate * sigmoid(gate) * value
+    else:
+        hidden = {
+            "gelu_tanh": gelu_tanh,
+            "gelu": lambda x: x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2,
+            "quick_gelu": lambda x: x * sigmoid(1.702 * x),
+        }[activation](hidden)
+    if norm_epsilon is not None:
+        hidden = layer_norm(hidden, layer.norm, norm_epsilon)
+    return dense(hidden, layer.project)
+
+
+def turned(heads, positions):
+    """Queries or keys (batch, tokens, heads, size) as rotary positions turn them."""
+    length, size = heads.shape[1], heads.shape[-1]
+    rows, columns = positions.grid_size
+    first, kind = length - rows * columns, positions.kind
+    base = positions.base or {"dinov3": 100, "axial": 100}.get(kind, 10_000)
+    frequencies = float(base) ** (-4 * np.arange(size // 4) / size)
+    turned = np.array(heads)
+    for token in range(first, length):
+        angles = []
+        places = divmod(token - first, columns)
+        stretched = positions.stretched_to or (rows, columns)
+        for place, side, to in zip(places, (rows, columns), stretched, strict=True):
+            if kind == "dinov3":
+                place = 2 * np.pi * (2 * (place + 0.5) / side - 1)
+            else:
+                place = (place + (kind == "perception" and first > 0)) * to / side
+            angles.append(place * frequencies)
+        if kind in ("perception", "axial"):
+            angles = angles[::-1]
+        one = np.arange(size // 2) if kind == "dinov3" else np.arange(0, size, 2)
+        other = one + (size // 2 if kind == "dinov3" else 1)
+        numbers = heads[:, token, :, one] + 1j * heads[:, token, :, other]
+        numbers = numbers * np.exp(1j * np.concatenate(angles))[:, None, None]
+        turned[:, token, :, one] = numbers.real
+        turned[:, token, :, other] = numbers.imag
+    return turned
+
+
+def offset_bias(positions, length):
+    """The bias (heads, queries, keys) of each pair of tokens, one by one."""
+    (rows, columns), table = positions.grid_size, numpy(positions.table)
+    first, count = length - rows * columns, (2 * rows - 1) * (2 * columns - 1)
+    biases = np.zeros((table.shape[1], length, length))
+    for query, key in np.ndindex(length, length):
+        if min(query, key) >= first:
+            down, across = (
+                one - other
+                for one, other in zip(
+                    divmod(query - first, columns),
+                    divmod(key - first, columns),
+                    strict=True,
+                )
+            )
+            # The middle of the table is the offset 0.
+            row = (down + rows - 1) * (2 * columns - 1) + across + columns - 1
+        else:
+            row = count + (2 if max(query, key) < first else int(query >= first))
+        biases[:, query, key] = table[row]
+    return biases
+
+
+def self_attention(
+    x, layer, num_heads, norm_epsilon=None, positions=None, qkv_bias=True, **rates
+):
+    """The output, and the weights (batch, heads, queries, keys)."""
+    batch, length, size = x.shape
+    shape = (batch, length, num_heads, size // num_heads)
+    query, key, value = (
+        dense(x, part).reshape(shape) for part in (layer.query, layer.key, layer.value)
+    )
+    positions = layer.positions
+    if isinstance(positions, layers.RotaryPositions):
+        query, key = turned(query, positions), turned(key, positions)
+    scores = np.einsum("bqhd,bkhd->bhqk", query, key)
+    if isinstance(positions, layers.RelativePositionEmbedding):
+        embedding = numpy(positions.offset_embedding)
+        for one, other in np.ndindex(length, length):
+            offset = embedding[one - other + length - 1]
+            scores[:, :, one, other] += query[:, one] @ offset
+    scores = scores / np.sqrt(size // num_heads)
+    if isinstance(positions, layers.RelativePositionBias):
+        scores = scores + offset_bias(positions, length)
+    weights = softmax(scores)
+    mixed = np.einsum("bhqk,bkhd->bqhd", weights, value).reshape(x.shape)
+    if norm_epsilon is not None:
+        mixed = layer_norm(mixed, layer.norm, norm_epsilon)
+    return dense(mixed, layer.out), weights
+
+
+def transformer_block(
+    x, block, num_heads, mlp_dim, layer_norm_epsilon=1e-6, activation="gelu_tanh",
+    layer_scale=None, attention_norm_inside=False, mlp_norm_inside=False,
+    post_norm=False, **others,
+):  # fmt: skip
+    """The output and the weights, with the norms before or after what is added."""
+    inside = [attention_norm_inside, mlp_norm_inside]
+    inside = [layer_norm_epsilon if norm else None for norm in inside]
+
+    def attention(x):
+        return self_attention(x, block.attention, num_heads, inside[0])
+
+    def perceptron(x):
+        return mlp(x, block.mlp, mlp_dim, activation, inside[1]), None
+
+    seen = []
+    for name, branch in (("attention", attention), ("mlp", perceptron)):
+        norm = getattr(block, f"{name}_norm")
+        if post_norm:
+            added, weights = branch(x)
+            added = layer_norm(added, norm, layer_norm_epsilon)
+        else:
+            added, weights = branch(layer_norm(x, norm, layer_norm_epsilon))
+        if layer_scale is not None:
+            added = added * numpy(getattr(block, f"{name}_scale").gamma)
+        x = x + added
+        seen.append(weights)
+    return x, seen[0]
+
+
+def post_norm_block(x, block, **arguments):
+    return transformer_block(x, block, **arguments, post_norm=True)
+
+
+def attention_pooling(
+    x, layer, num_heads, mlp_dim, num_prefix_tokens=0, layer_norm_epsilon=1e-6,
+    activation="gelu_tanh",
+):  # fmt: skip
+    x = x[:, num_prefix_tokens:]
+    batch, length, size = x.shape
+    query = dense(numpy(layer.probe)[0, 0], layer.query).reshape(num_heads, -1)
+    key, value = (
+        dense(x, part).reshape(batch, length, num_heads, -1)
+        for part in (layer.key, layer.value)
+    )
+    weights = softmax(np.einsum("hd,bkhd->bhk", query, key) / np.sqrt(query.shape[1]))
+    mixed = np.einsum("bhk,bkhd->bhd", weights, value).reshape(batch, size)
+    pooled = dense(mixed, layer.out)
+    normed = layer_norm(pooled, layer.norm, layer_norm_epsilon)
+    return pooled + mlp(normed, layer.mlp, mlp_dim, activation)
+
+
+def patches(images, layer, patch_size, **others):
+    height, width = patch_size
+    kernel, rows = numpy(layer.kernel), images.shape[1] // height
+    columns = images.shape[2] // width
+    tokens = [
+        np.einsum(
+            "bhwc,hwcd->bd",
+            images[:, row * height :][:, :height, column * width :][:, :, :width],
+            kernel,
+        )
+        for row in range(rows)
+        for column in range(columns)
+    ]
+    return np.stack(tokens, axis=1) + numpy(layer.bias)
+
+
+def rows_and_columns(x, layer, grid_size, **others):
+    rows, columns = grid_size
+    table = [
+        np.concatenate(
+            [
+                numpy(layer.column_embedding)[0, place % columns],
+                numpy(layer.row_embedding)[place // columns, 0],
+            ]
+        )
+        for place in range(rows * columns)
+    ]
+    if x.shape[1] > len(table):
+        table = [numpy(layer.class_token_embedding)[0], *table]
+    return x + np.stack(table)
+
+
+def std_conv(
+    x, layer, filters, kernel_size, strides=1, padding="same", epsilons="released",
+    dilation_rate=1, **others,
+):  # fmt: skip
+    kernel, axes = numpy(layer.kernel), (0, 1, 2)
+    size, strides = kernel.shape[:2], np.broadcast_to(strides, 2)
+    dilation = np.broadcast_to(dilation_rate, 2)
+    if epsilons == "released":
+        deviation = kernel.std(axes) + 1e-5
+    else:
+        deviation = np.sqrt(kernel.var(axes) + {"bit": 1e-10, "timm": 1e-8}[epsilons])
+    kernel = (kernel - kernel.mean(axes)) / deviation
+    reach = dilation * (np.array(size) - 1) + 1
+    margins = []
+    for side, stride, length in zip(x.shape[1:3], strides, reach, strict=True):
+        if padding == "symmetric":
+            margins.append(((length - 1 + stride - 1) // 2,) * 2)
+        else:
+            # What is odd in the padding goes to the bottom and right.
+            total = max((-(-side // stride) - 1) * stride + length - side, 0)
+            margins.append((total // 2, total - total // 2))
+    x = np.pad(x, [(0, 0), *margins, (0, 0)])
+    windows = np.lib.stride_tricks.sliding_window_view(x, reach, axis=(1, 2))
+    windows = windows[:, :: strides[0], :: strides[1]]
+    windows = windows[..., :: dilation[0], :: dilation[1]]
+    found = np.einsum("bhwcij,ijcd->bhwd", windows, kernel)
+    return found if layer.bias is None else found + numpy(layer.bias)
+
+
+def group_norm(x, layer, groups=32, epsilon=1e-6, **others):
+    grouped = x.reshape(*x.shape[:3], groups, -1)
+    mean = grouped.mean(axis=(1, 2, 4), keepdims=True)
+    variance = grouped.var(axis=(1, 2, 4), keepdims=True)
+    normed = ((grouped - mean) / np.sqrt(variance + epsilon)).reshape(x.shape)
+    return normed * numpy(layer.gamma) + numpy(layer.beta)
+
+
+def _conv(unit, part, x, strides=1, **arguments):
+    layer = getattr(unit, f"conv{part}")
+    return std_conv(x, layer, None, None, strides, **arguments)
+
+
+def residual_unit(
+    x, unit, filters, strides=1, groups=32, padding="same", epsilons="released"
+):
+    options = {"padding": padding, "epsilons": epsilons}
+    epsilon = 1e-6 if epsilons == "released" else 1e-5
+
+    def branch(x, part, strides=1):
+        x = _conv(unit, part, x, strides, **options)
+        return group_norm(x, getattr(unit, f"gn{part}"), groups, epsilon)
+
+    shortcut = branch(x, "_proj", strides) if unit.projects else x
+    x = np.maximum(branch(x, "1"), 0)
+    x = np.maximum(branch(x, "2", strides), 0)
+    return np.maximum(branch(x, "3") + shortcut, 0)
+
+
+def pre_activation_unit(x, unit, filters, strides=1, groups=32):
+    options = {"padding": "symmetric", "epsilons": "bit"}
+
+    def active(x, part):
+        return np.maximum(group_norm(x, getattr(unit, f"gn{part}"), groups, 1e-5), 0)
+
+    first = active(x, "1")
+    shortcut = _conv(unit, "_proj", first, strides, **options) if unit.projects else x
+    x = _conv(unit, "1", first, **options)
+    x = _conv(unit, "2", active(x, "2"), strides, **options)
+    return shortcut + _conv(unit, "3", active(x, "3"), **options)
+
+
+def with_tokens(x, tokens, after):
+    """A sequence with tokens (1, count, size) put in after some of its own."""
+    tokens = np.repeat(numpy(tokens), len(x), axis=0)
+    return np.concatenate([x[:, :after], tokens, x[:, after:]], axis=1)
+
+
+def _mean_after(x, count):
+    return x[:, count:].mean(axis=1)
+
+
+def distillation_pooling(x, layer, concatenate=False):
+    return x[:, :2].reshape(len(x), -1) if concatenate else x[:, :2].mean(axis=1)
+
+
+def class_token_and_patches(x, layer, num_prefix_tokens=1):
+    return np.concatenate([x[:, 0], _mean_after(x, num_prefix_tokens)], axis=1)
+
+
+def patch_map(x, layer, grid_size, num_prefix_tokens=0):
+    return x[:, num_prefix_tokens:].reshape(len(x), *grid_size, -1)
+
+
+# The name of a layer -> its reference.
+OUTPUTS = {
+    "AddPositionEmbs": lambda x, layer, **_: x + numpy(layer.position_embedding),
+    "AddPositionEmbs2D": rows_and_columns,
+    "AttentionPooling": attention_pooling,
+    "ClassToken": lambda x, layer: with_tokens(x, layer.token, 0),
+    "ClassTokenAndPatchPooling": class_token_and_patches,
+    "ClassTokenPooling": lambda x, layer: x[:, 0],
+    "ClassificationHead": lambda x, layer, units, **_: dense(x, layer),
+    "DistillationPooling": distillation_pooling,
+    "GroupNorm": group_norm,
+    "LayerNorm": layer_norm,
+    "LayerScale": lambda x, layer, **_: x * numpy(layer.gamma),
+    "MLP": mlp,
+    "PatchEncoder": patches,
+    "PatchMap": patch_map,
+    "PatchPooling": lambda x, layer, num_prefix_tokens=1: _mean_after(
+        x, num_prefix_tokens
+    ),
+    "PostNormBlock": post_norm_block,
+    "PreActivationUnit": pre_activation_unit,
+    "RegisterTokens": lambda x, layer, num_registers=4, after=0: with_tokens(
+        x, layer.registers, after
+    ),
+    "ResidualUnit": residual_unit,
+    "SelfAttention": self_attention,
+    "StdConv2D": std_conv,
+    "StochasticDepth": lambda x, layer, **_: x,
+    "TransformerBlock": transformer_block,
+}
+
+
+def expected_output(layer, inputs, arguments):
+    """What a layer gives of inputs, an array of float64."""
+    expected = OUTPUTS[type(layer).__name__](
+        inputs.astype("float64"), layer, **arguments
+    )
+    return expected[0] if isinstance(expected, tuple) else expected
