@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("cache")
 
 
 @pytest.fixture
-def impatient(monkeypatch):
+def impatient(cache, monkeypatch):
     monkeypatch.setattr(transport, "FIRST_BYTE_SECONDS", 0.25)
 
 
