@@ -15,9 +15,7 @@ from keras_vit.layers import (
     ClassToken,
     LayerNorm,
     PatchEncoder,
-    PatchOffsets,
     RegisterTokens,
-    RotaryPositions,
     StdConv2D,
     TransformerBlock,
     poolings,
@@ -30,10 +28,6 @@ from zoo.text import brief
 
 # Layers that make a feature map smaller by their `strides`.
 _STRIDED = (keras.layers.Conv2D, keras.layers.MaxPooling2D, ResidualUnit)
-# Layers that cut images or add to them at their edges.
-_EDGES = (keras.layers.Cropping2D, keras.layers.ZeroPadding2D)
-# Layers that cut images that are large enough, and resize others.
-_CROPS = (keras.layers.CenterCrop, keras.layers.RandomCrop)
 
 
 def layers_of(model, *kinds):
@@ -382,15 +376,16 @@ def own_image_size(model):
     """
     if not takes_any_size(model):
         return model.input_shape[1:3]
-    kinds = AddPositionEmbs, AddPositionEmbs2D, RotaryPositions, PatchOffsets
-    placed = layers_of(model, *kinds)
-    if not placed:
+    placed = layers_of(model, AddPositionEmbs, AddPositionEmbs2D)
+    placed += [block.positions for block in layers_of(model, TransformerBlock)]
+    grids = [one.grid_size for one in placed if one is not None]
+    if not grids:
         raise ValueError(
             f"The model {model.name} takes images of any size, and has no positions "
             "that are of one: pass image_size, or the model that "
             "keras_vit.at_image_size(model, (height, width)) gives."
         )
-    steps = zip(placed[0].grid_size, size_step(model), strict=True)
+    steps = zip(grids[0], size_step(model), strict=True)
     return tuple(count * step for count, step in steps)
 
 
@@ -424,7 +419,11 @@ def _check_known(model, sides):
 
 
 class _Reached(Exception):
-    """The walk has come to the `PatchEncoder`."""
+    """A walk has come to what it looked for; `outputs` are there."""
+
+    def __init__(self, outputs=None):
+        super().__init__()
+        self.outputs = outputs
 
 
 class _Walk:
@@ -447,12 +446,10 @@ class _Walk:
         [self.encoder] = encoders
         # Pairs of a layer or operation and the (height, width) of its output.
         self.seen = []
-        inputs = getattr(model, "inputs", None)
+        inputs = getattr(model, "inputs", None) if _is_graph(model) else []
         if isinstance(model, keras.Sequential):
             # One that was not built yet takes images of any size.
             inputs = inputs or [keras.KerasTensor((None,) * 4)]
-        elif not _is_functional(model):
-            inputs = []
         images = [tensor for tensor in inputs if len(tensor.shape) == 4]
         if len(images) != 1:
             self._refuse(model)
@@ -462,8 +459,7 @@ class _Walk:
             shape = tensor.shape
             if len(shape) == 4:
                 shape = (shape[0], *self.images, shape[3])
-            tensors.append(keras.KerasTensor(shape, tensor.dtype))
-            tensors[-1].stride = np.ones(2)
+            tensors.append(_with_stride(keras.KerasTensor(shape, tensor.dtype), 1))
         try:
             self._through(model, tensors)
         except _Reached:
@@ -478,109 +474,107 @@ class _Walk:
 
     def _through(self, model, tensors):
         """Returns stand-ins for a model's outputs."""
-        if _is_functional(model):
-            inputs = []
-            for tensor, own in zip(tensors, model.inputs, strict=True):
-                inputs.append(keras.Input(batch_shape=tensor.shape, dtype=own.dtype))
-                inputs[-1].stride = tensor.stride
-            return keras.models.clone_model(
+        if not isinstance(model, keras.Model) or isinstance(model, keras.Sequential):
+            [tensor] = tensors
+            for layer in model.layers:
+                if not isinstance(layer, keras.layers.InputLayer):
+                    tensor = self._after(layer, tensor)
+            return tensor
+
+        def called(operation, *args, **kwargs):
+            outputs = self._after(operation, *args, **kwargs)
+            if operation is model.operations[-1]:
+                raise _Reached(outputs)
+            return outputs
+
+        try:
+            keras.models.clone_model(
                 model,
-                input_tensors=keras.tree.pack_sequence_as(model.input, inputs),
+                input_tensors=keras.tree.pack_sequence_as(model.input, tensors),
                 clone_function=lambda layer: layer,
-                call_function=self._after,
-            ).output
-        [tensor] = tensors
-        for layer in model.layers:
-            if not isinstance(layer, keras.layers.InputLayer):
-                tensor = self._after(layer, tensor)
-        return tensor
+                call_function=called,
+            )
+        except _Reached as reached:
+            if reached.outputs is None:
+                raise
+            return reached.outputs
 
     def _after(self, operation, *args, **kwargs):
         """Returns stand-ins for the outputs of an operation of the graph."""
-        tensors = [
+        first, *_ = tensors = [
             tensor
             for tensor in keras.tree.flatten((args, kwargs))
             if isinstance(tensor, keras.KerasTensor)
         ]
         if operation is self.encoder:
-            self.sides = _sides(tensors[0])
+            self.sides = _sides(first)
             sides = zip(self.sides, operation.patch_size, strict=True)
             # (rows, columns), None where that is not known.
             self.grid = tuple(
                 None if side is None else side // patch for side, patch in sides
             )
-            self.stride = tensors[0].stride
+            self.stride = first.stride
             raise _Reached
-        in_row = isinstance(operation, (keras.Sequential, keras.layers.Pipeline))
-        if in_row or _is_functional(operation):
-            outputs = self._through(operation, tensors)
-        else:
-            if isinstance(operation, keras.Model) and self.encoder in layers_of(
-                operation, PatchEncoder
-            ):
-                self._refuse(operation)
-            outputs = operation.compute_output_spec(*args, **kwargs)
-            first, *_ = flat = keras.tree.flatten(outputs)
-            self.seen.append((operation, _sides(first)))
-            stride = _stride_after(operation, tensors, _sides(first))
-            for tensor in flat:
-                tensor.stride = stride
-        return _StandIn(outputs)(*tensors)
+        if _is_graph(operation):
+            return self._through(operation, tensors)
+        if isinstance(operation, keras.Model) and layers_of(operation, PatchEncoder):
+            self._refuse(operation)
+        outputs = operation.compute_output_spec(*args, **kwargs)
+        new_sides = _sides(keras.tree.flatten(outputs)[0])
+        self.seen.append((operation, new_sides))
+        stride = next(
+            (one.stride for one in tensors if isinstance(one.stride, str)), first.stride
+        )
+        if not isinstance(stride, str):
+            scale = _scale(operation, _sides(first), new_sides)
+            stride = operation.name if scale is None else stride * scale
+        return keras.tree.map_structure(
+            lambda output: _with_stride(output, stride), outputs
+        )
 
 
-def _stride_after(operation, tensors, new_sides):
-    strides = [tensor.stride for tensor in tensors] or [np.ones(2)]
-    stride = next((one for one in strides if isinstance(one, str)), strides[0])
-    sides = _sides(tensors[0]) if tensors else ()
-    if isinstance(stride, str) or isinstance(operation, _EDGES):
-        return stride
-    if isinstance(operation, _STRIDED):
-        return stride * operation.strides
-    if isinstance(operation, keras.layers.UpSampling2D):
-        return stride / operation.size
+def _with_stride(tensor, stride):
+    tensor.stride = stride if isinstance(stride, str) else stride * np.ones(2)
+    return tensor
+
+
+def _scale(operation, sides, new_sides):
+    """Returns how many places a new one stands for, None where that is unknown."""
+    for kinds, scale in _SCALES.items():
+        if isinstance(operation, kinds):
+            return scale(operation, sides)
+    return 1 if sides == new_sides else None
+
+
+def _scale_of_resizing(layer, sides):
     if None in sides:
-        return operation.name
-    if sides == new_sides:
-        # A layer that keeps the size keeps the scale.
-        return stride
-    if isinstance(operation, keras.layers.Resizing):
-        scales = np.divide(sides, (operation.height, operation.width))
-        if operation.crop_to_aspect_ratio:
-            scales = scales.min()
-        elif operation.pad_to_aspect_ratio:
-            scales = scales.max()
-        return stride * scales
-    if isinstance(operation, _CROPS) and (
-        sides[0] >= operation.height and sides[1] >= operation.width
-    ):
-        return stride
-    return operation.name
+        return None
+    scales = np.divide(sides, (layer.height, layer.width))
+    if layer.crop_to_aspect_ratio:
+        return scales.min()
+    return scales.max() if layer.pad_to_aspect_ratio else scales
 
 
-class _StandIn(keras.layers.Layer):
-    """A layer with the outputs of an operation, and none of its variables."""
-
-    def __init__(self, outputs):
-        super().__init__()
-        self.outputs = outputs
-        self.built = True
-
-    def compute_output_spec(self, *args, **kwargs):
-        return keras.tree.map_structure(_like, self.outputs)
+def _scale_of_crop(layer, sides):
+    # Images that are smaller are resized.
+    cuts = None not in sides and sides[0] >= layer.height and sides[1] >= layer.width
+    return 1 if cuts else None
 
 
-def _like(tensor):
-    copy = keras.KerasTensor(tensor.shape, tensor.dtype)
-    copy.stride = tensor.stride
-    return copy
+_SCALES = {
+    _STRIDED: lambda layer, _: np.array(layer.strides),
+    keras.layers.UpSampling2D: lambda layer, _: 1 / np.array(layer.size),
+    (keras.layers.Cropping2D, keras.layers.ZeroPadding2D): lambda *_: 1,
+    keras.layers.Resizing: _scale_of_resizing,
+    (keras.layers.CenterCrop, keras.layers.RandomCrop): _scale_of_crop,
+}
 
 
-def _is_functional(model):
-    return (
-        isinstance(model, keras.Model)
-        and not isinstance(model, keras.Sequential)
-        and hasattr(model, "operations")
-    )
+def _is_graph(operation):
+    """Returns whether an operation's own operations are known, and their order."""
+    in_row = isinstance(operation, (keras.Sequential, keras.layers.Pipeline))
+    is_model = isinstance(operation, keras.Model) and hasattr(operation, "operations")
+    return in_row or is_model
 
 
 def _sides(tensor):

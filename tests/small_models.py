@@ -105,9 +105,9 @@ def seen_by(monkeypatch):
     """A list that grows by whether each block called computes one token alone."""
     seen, encode = [], TransformerBlock._encode
 
-    def watched(block, tokens, training, class_token_only, grid_positions):
+    def watched(block, tokens, training, class_token_only, grid):
         seen.append(class_token_only)
-        return encode(block, tokens, training, class_token_only, grid_positions)
+        return encode(block, tokens, training, class_token_only, grid)
 
     monkeypatch.setattr(TransformerBlock, "_encode", watched)
     return seen

@@ -199,48 +199,37 @@ def resize_relative(
         )
     if old_grid == new_grid:
         return table
-    has_others = len(table) > expected[0]
-    weights = offset_weights(old_grid, new_grid, has_others, method)
-    return (weights @ table.astype("float64")).astype(table.dtype)
+    weights = (
+        offset_weights(old, new, method)
+        for old, new in zip(old_grid, new_grid, strict=True)
+    )
+    offsets = table[: expected[0]].astype("float64")
+    offsets = offsets.reshape(*(2 * old - 1 for old in old_grid), -1)
+    offsets = np.einsum("ia,jb,abh->ijh", *weights, offsets, optimize=True)
+    offsets = offsets.reshape(-1, table.shape[1]).astype(table.dtype)
+    return np.concatenate([offsets, table[expected[0] :]])
 
 
-def offset_weights(
-    old_grid: tuple[int, ...], new_grid, has_others: bool, method: str, xp=np
-) -> Any:
-    """Returns the matrix that brings biases of offsets to another grid.
+def offset_weights(old: int, new, method: str, xp=np) -> Any:
+    """Returns the matrix that resamples one axis of the offsets between patches.
 
     Args:
-        old_grid: (height, width) in patches.
-        new_grid: (height, width) in patches, ints or tensors of one.
-        has_others: bool, whether three biases of other tokens follow, which are kept.
+        old: int, patches on the axis.
+        new: int, patches on the new axis; a tensor of one where `xp` takes that.
         method: as in `resize_relative`.
         xp: module of the functions of arrays that compute it, see `axis_weights`.
 
     Returns:
-        float64 array or tensor (new biases, old biases).
+        float64 array or tensor (2 * new - 1, 2 * old - 1).
 
     Example:
-        >>> offset_weights((4, 4), (5, 7), True, "geometric").shape
-        (120, 52)
+        >>> offset_weights(4, 5, "geometric").shape
+        (9, 7)
     """
-    lengths = [2 * old - 1 for old in old_grid]
-    new_lengths = [2 * new - 1 for new in new_grid]
+    lengths = 2 * old - 1, 2 * new - 1
     if method == GEOMETRIC:
-        rows, columns = (
-            _geometric_weights(old, new, xp)
-            for old, new in zip(lengths, new_lengths, strict=True)
-        )
-    else:
-        rows, columns = (
-            axis_weights(old, new, method, xp)
-            for old, new in zip(lengths, new_lengths, strict=True)
-        )
-    weights = rows[:, None, :, None] * columns[None, :, None, :]
-    weights = xp.reshape(weights, (-1, lengths[0] * lengths[1]))
-    if not has_others:
-        return weights
-    kept = xp.array(np.eye(3, lengths[0] * lengths[1] + 3, lengths[0] * lengths[1]))
-    return xp.concatenate([xp.pad(weights, ((0, 0), (0, 3))), kept], axis=0)
+        return _geometric_weights(*lengths, xp)
+    return axis_weights(*lengths, method, xp)
 
 
 def _geometric_weights(old: int, new, xp):

@@ -20,7 +20,7 @@ from keras_vit.layers.patch_grid import PatchGrid
 from keras_vit.layers.patch_map import PatchMap
 from keras_vit.layers.position_embedding import AddPositionEmbs, AddPositionEmbs2D
 from keras_vit.layers.positions import RelativePositionEmbedding
-from keras_vit.layers.relative_position import PatchOffsets, RelativePositionBias
+from keras_vit.layers.relative_position import RelativePositionBias
 from keras_vit.layers.residual_unit import PreActivationUnit, ResidualUnit
 from keras_vit.layers.rotation import RotaryPositions
 from keras_vit.layers.std_conv import StdConv2D
@@ -31,7 +31,7 @@ __all__ = [
     "MLP", "AddPositionEmbs", "AddPositionEmbs2D", "AttentionPooling", "ClassToken",
     "ClassTokenAndPatchPooling", "ClassTokenPooling", "ClassificationHead",
     "DistillationPooling", "GroupNorm", "LayerNorm", "LayerScale", "PatchEncoder",
-    "PatchGrid", "PatchMap", "PatchOffsets", "PatchPooling", "PostNormBlock",
+    "PatchGrid", "PatchMap", "PatchPooling", "PostNormBlock",
     "PreActivationUnit", "RegisterTokens", "RelativePositionBias",
     "RelativePositionEmbedding", "ResidualUnit", "RotaryPositions",
     "SelfAttention", "StdConv2D", "StochasticDepth", "TransformerBlock",

@@ -35,8 +35,7 @@ class SelfAttention(Composite):
         return_attention_weights: bool.
         class_token_only: bool, whether only the first token is a query; keys are all
             tokens.
-        grid_positions: None, or for images of any size what `RotaryPositions` or
-            `PatchOffsets` gives of the output of `PatchGrid`.
+        grid: None, or for tokens of images of any size what `PatchGrid` gives.
 
     Returns:
         Float tensor (batch, tokens, hidden_size), of one token with
@@ -85,6 +84,12 @@ class SelfAttention(Composite):
                 f"{brief(positions)}."
             )
         if positions is not None:
+            if positions.owner is not None:
+                raise ValueError(
+                    f"{self.name} got the positions of {positions.owner}, "
+                    f"{positions.name}: pass new ones to each layer."
+                )
+            positions.owner = self.name
             positions.dtype_policy = self.policy_of_part("positions")
         self.positions = positions
 
@@ -107,24 +112,14 @@ class SelfAttention(Composite):
             self.add_part(LayerNorm, "norm", self.norm_epsilon, input_shape=shape)
         self.add_part(Dropout, "dropout", self.dropout_rate)
         if self.positions is not None:
-            if self.positions.built:
-                raise ValueError(
-                    f"{self.name} got positions that are those of another layer, "
-                    f"{self.positions.name}: pass new ones to each."
-                )
             self.positions.build(
                 (batch, length, self.num_heads, hidden_size // self.num_heads)
             )
         self.settle()
 
-    def _check(self, tokens, grid_positions):
+    def _check(self, tokens, grid):
         if self.positions is not None:
-            self.positions.check(tokens, grid_positions)
-        elif grid_positions is not None:
-            raise ValueError(
-                f"{self.name} has no positions to take grid_positions: leave them out, "
-                "or pass positions."
-            )
+            self.positions.check_places(tokens, grid)
 
     def call(
         self,
@@ -132,15 +127,15 @@ class SelfAttention(Composite):
         training=None,
         return_attention_weights=False,
         class_token_only=False,
-        grid_positions=None,
+        grid=None,
     ):
-        self._check(tokens, grid_positions)
+        self._check(tokens, grid)
         attend = self._attend
         if return_attention_weights:
             attend = with_attention_weights(attend)
-        return attend(tokens, training, class_token_only, grid_positions)
+        return attend(tokens, training, class_token_only, grid)
 
-    def _attend(self, tokens, training, class_token_only, grid_positions):
+    def _attend(self, tokens, training, class_token_only, grid):
         queries = tokens[:, :1] if class_token_only else tokens
         query = self._heads(self.query, _rows(queries), ops.shape(queries))
         # Key and value take the same rows, so that no three gradients are added at
@@ -150,15 +145,14 @@ class SelfAttention(Composite):
         key = self._heads(self.key, rows, shape)
         value = self._heads(self.value, rows, shape)
         if self.positions is not None:
-            query = self.positions.turned(query, grid_positions, class_token_only)
-            key = self.positions.turned(key, grid_positions)
+            query, key = self.positions.turned(query, key, grid, class_token_only)
         # TensorFlow has no fused attention; the fused forms have neither dropout nor
         # scores of queries and offsets, and show no weights.
         if keras.backend.backend() == "tensorflow" or self._needs_weights(training):
-            mixed = self._mixed(query, key, value, training, grid_positions)
+            mixed = self._mixed(query, key, value, training, grid, class_token_only)
         else:
             of_heads = ops.transpose(query, (0, 2, 1, 3))
-            bias = self._scores_of_positions(of_heads, grid_positions)
+            bias = self._scores_of_positions(of_heads, grid, class_token_only)
             if bias is not None:
                 bias = bias[(None,) * (4 - len(bias.shape))]
             mixed = ops.dot_product_attention(query, key, value, bias=bias)
@@ -172,17 +166,15 @@ class SelfAttention(Composite):
         head_size = rows.shape[-1] // self.num_heads
         return ops.reshape(projection(rows), (batch, length, self.num_heads, head_size))
 
-    def _scores_of_positions(self, query, grid_positions):
-        if self.positions is None:
-            return None
-        return self.positions.scores(query, grid_positions)
+    def _scores_of_positions(self, *args):
+        return None if self.positions is None else self.positions.scores(*args)
 
-    def _mixed(self, query, key, value, training, grid_positions):
+    def _mixed(self, query, key, value, training, grid, class_token_only):
         query, key, value = (
             ops.transpose(heads, (0, 2, 1, 3)) for heads in (query, key, value)
         )
         query = query * query.shape[-1] ** -0.5
-        added = self._scores_of_positions(query, grid_positions)
+        added = self._scores_of_positions(query, grid, class_token_only)
         if added is None and self._is_blockwise(query, training):
             mixed = blockwise_attention(query, key, value)
             return ops.transpose(mixed, (0, 2, 1, 3))
@@ -220,9 +212,9 @@ class SelfAttention(Composite):
         training=None,
         return_attention_weights=False,
         class_token_only=False,
-        grid_positions=None,
+        grid=None,
     ):
-        self._check(tokens, grid_positions)
+        self._check(tokens, grid)
         batch, length, hidden_size = tokens.shape
         queries = 1 if class_token_only else length
         output = keras.KerasTensor((batch, queries, hidden_size), self.compute_dtype)

@@ -92,18 +92,21 @@ class Placed:
 
     `grid_size`, (rows, columns) of the patches or None, is set by the constructor;
     `length`, the number of tokens, and `num_prefix_tokens`, how many of them come
-    before the patches of a grid, by `find_places`.
+    before the patches of a grid, by `find_places`. Called with tokens of images of any
+    size, a layer is also given `grid`, the output of `PatchGrid`.
     """
 
     grid_size = length = num_prefix_tokens = None
     num_registers = 0
 
-    def find_places(self, tokens_shape, what=""):
-        """Finds out where tokens are; `what` of the layer needs it, for the error."""
+    def find_places(self, tokens_shape):
+        """Finds out where the tokens of the layer's own grid are."""
         self.length = tokens_shape[1]
+        if self.length is None and None not in (self.grid_size, self.num_prefix_tokens):
+            self.length = self.num_prefix_tokens + math.prod(self.grid_size)
         if self.length is None:
             raise ValueError(
-                f"{self.name}{what} needs a known number of tokens, got shape "
+                f"{self.name} needs a known number of tokens, got shape "
                 f"{tuple(tokens_shape)}: give the images a fixed height and width, or "
                 "position embeddings their grid_size and num_prefix_tokens."
             )
@@ -116,14 +119,28 @@ class Placed:
                 self.num_registers,
             )
 
-    def check_places(self, tokens):
-        """Raises ValueError if tokens are not as many as those it was built for."""
+    def check_places(self, tokens, grid=None):
+        """Raises ValueError if tokens are not as many as those it was built for.
+
+        With a grid they may be, if the layer has one to resize from.
+        """
+        if grid is not None and self.grid_size is not None:
+            return
         if self.length is not None and tokens.shape[1] not in (None, self.length):
             raise ValueError(
                 f"{self.name} has positions for {self.length} tokens, got "
                 f"{tokens.shape[1]}: resize the images to the model's size, or build "
                 "the model with their image_size."
             )
+
+    def resized(self, grid_size, method=None):
+        """Returns the same layer of another grid, None for any; not built."""
+        config = self.get_config()
+        if grid_size is not None:
+            config["grid_size"] = grid_size
+        if method is not None and "resizing" in config:
+            config["resizing"] = method
+        return type(self).from_config(config)
 
 
 class Composite(Layer):

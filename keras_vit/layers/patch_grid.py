@@ -65,3 +65,10 @@ def at_grid(grid, own, at_own, at_other):
 def namespace_of(*sides):
     """Returns the module for functions of sides: NumPy where they are known."""
     return np if all(isinstance(side, int) for side in sides) else ops
+
+
+def resampled(values, weights):
+    """Returns values (..., old places, size) times weights (new places, old places)."""
+    dtype = keras.backend.result_type(values.dtype, "float32")
+    weights = ops.convert_to_tensor(weights, dtype=dtype)
+    return ops.cast(ops.matmul(weights, ops.cast(values, dtype)), values.dtype)

@@ -1,13 +1,11 @@
 """Learned embeddings of absolute positions."""
 
-import math
-
 import keras
 from keras import ops
 
 from keras_vit.layers.base import Layer, Placed
 from keras_vit.layers.initial_values import initializer
-from keras_vit.layers.patch_grid import at_grid, namespace_of
+from keras_vit.layers.patch_grid import at_grid, namespace_of, resampled
 from zoo.network import pair
 from zoo.position_embedding import axis_weights
 
@@ -59,7 +57,7 @@ class AddPositionEmbs(Layer, Placed):
         self.num_prefix_tokens = num_prefix_tokens
 
     def build(self, tokens_shape):
-        self.find_places(_at_own_grid(self, tokens_shape))
+        self.find_places(tokens_shape)
         self.position_embedding = self.add_weight(
             name="position_embedding",
             shape=(1, self.length, tokens_shape[-1]),
@@ -135,7 +133,7 @@ class AddPositionEmbs2D(Layer, Placed):
     def build(self, tokens_shape):
         hidden_size = tokens_shape[-1]
         rows, columns = self.grid_size
-        self.find_places(_at_own_grid(self, tokens_shape))
+        self.find_places(tokens_shape)
         if hidden_size % 2:
             raise ValueError(
                 f"{self.name} adds a column's embedding to one half of a token and a "
@@ -193,18 +191,6 @@ class AddPositionEmbs2D(Layer, Placed):
         return table
 
 
-def _at_own_grid(layer, tokens_shape):
-    """Returns the shape of tokens, those of the layer's own grid if it is not known."""
-    batch, length, size = tokens_shape
-    if length is None and None not in (layer.grid_size, layer.num_prefix_tokens):
-        length = layer.num_prefix_tokens + math.prod(layer.grid_size)
-    return (batch, length, size)
-
-
 def _along(embeddings, old, new, method):
     """Returns embeddings (..., old places, size) resampled to new places."""
-    weights = axis_weights(old, new, method, namespace_of(new))
-    dtype = keras.backend.result_type(embeddings.dtype, "float32")
-    weights = ops.convert_to_tensor(weights, dtype=dtype)
-    found = ops.matmul(weights, ops.cast(embeddings, dtype))
-    return ops.cast(found, embeddings.dtype)
+    return resampled(embeddings, axis_weights(old, new, method, namespace_of(new)))

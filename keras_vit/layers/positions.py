@@ -11,38 +11,34 @@ class AttentionPositions(Layer, Placed):
     """How the places of tokens enter `SelfAttention`; a subclass changes a part.
 
     It is built with the shape of the heads of queries, (batch, tokens, num_heads,
-    head_size). `grid_positions` is None, or for images of any size what one layer of
-    the model computes for all blocks of the grid of patches.
+    head_size). `grid` is None, or for images of any size the output of `PatchGrid`.
+    With `first_alone` queries are of the first token.
     """
 
+    # Name of the attention that has them.
+    owner = None
     # True if `scores` depends on the queries, which fused attention cannot take.
     depends_on_queries = False
 
-    def check(self, tokens, grid_positions):
-        """Raises a `ValueError` for tokens, a tensor, of no known places."""
-        self.check_places(tokens)
+    def turned(self, query, key, grid, first_alone):
+        """Returns queries and keys (batch, tokens, num_heads, head_size) to compare."""
+        return query, key
 
-    def turned(self, heads, grid_positions, first_alone=False):
-        """Returns queries or keys (batch, tokens, num_heads, head_size) as compared.
-
-        With `first_alone` they are of the first token.
-        """
-        return heads
-
-    def scores(self, query, grid_positions):
+    def scores(self, query, grid, first_alone):
         """Returns what is added to the scores of scaled queries, None for nothing.
 
-        Of queries (batch, num_heads, queries, head_size), the first ones of the tokens,
-        a tensor that goes with (batch, num_heads, queries, tokens).
+        Of queries (batch, num_heads, queries, head_size), a tensor that goes with
+        (batch, num_heads, queries, tokens).
         """
 
     def resized(self, grid_size, method=None):
-        """Returns the same of another grid; a ValueError where there is no such."""
-        raise ValueError(
-            f"The positions {self.name} are a {type(self).__name__}, which belongs to "
-            "one number of tokens: build and train the model at the image size that "
-            "you need."
-        )
+        if self.grid_size is None:
+            raise ValueError(
+                f"The positions {self.name} are a {type(self).__name__}, which belongs "
+                "to one number of tokens: build and train the model at the image size "
+                "that you need."
+            )
+        return super().resized(grid_size, method)
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -82,21 +78,13 @@ class RelativePositionEmbedding(AttentionPositions):
             initializer=keras.initializers.RandomNormal(stddev=0.02),
         )
 
-    def check(self, tokens, grid_positions):
-        super().check(tokens, grid_positions)
-        if grid_positions is not None:
-            raise ValueError(
-                f"{self.name} is for one number of tokens: leave out grid_positions."
-            )
-
-    def scores(self, query, grid_positions):
-        rows = self.rows(query.shape[2])
+    def scores(self, query, grid, first_alone):
         # The product makes the gradient of a TensorFlow variable a dense tensor.
-        keys = ops.take(1.0 * self.offset_embedding, rows, axis=0)
+        keys = ops.take(1.0 * self.offset_embedding, self.rows(first_alone), axis=0)
         return ops.einsum("bhqd,qkd->bhqk", query, ops.cast(keys, query.dtype))
 
-    def rows(self, num_queries):
+    def rows(self, first_alone):
         """Returns the rows of the embedding, an array (queries, tokens)."""
         places = np.arange(self.length, dtype="int32")
-        # A single query is the first token's, at place 0.
-        return places[:num_queries, None] - places + self.length - 1
+        queries = places[:1] if first_alone else places
+        return queries[:, None] - places + self.length - 1

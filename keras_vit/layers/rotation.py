@@ -1,6 +1,6 @@
 """Rotary positions: the angles by which queries and keys are turned."""
 
-import math
+import functools
 
 import keras
 import numpy as np
@@ -78,15 +78,21 @@ def angles(
     rows, columns = xp.meshgrid(*places, indexing="ij")
     order = (columns, rows) if columns_first else (rows, columns)
     both = [xp.reshape(axis, (-1, 1)) * frequencies for axis in order]
-    found = xp.concatenate(both, axis=-1)
-    found = xp.repeat(found, 2, axis=-1) if neighbours else xp.tile(found, (1, 2))
-    return xp.pad(found, ((num_prefix_tokens, 0), (0, 0)))
+    half = xp.concatenate(both, axis=-1)
+    whole = xp.repeat(half, 2, axis=-1) if neighbours else xp.tile(half, (1, 2))
+    return xp.pad(whole, ((num_prefix_tokens, 0), (0, 0)))
 
 
 def turns(*args, xp=np):
     """Returns the cosines and the sines of `angles`, which has these arguments."""
-    found = angles(*args, xp=xp)
-    return xp.cos(found), xp.sin(found)
+    values = angles(*args, xp=xp)
+    return xp.cos(values), xp.sin(values)
+
+
+@functools.lru_cache(maxsize=64)
+def _known_turns(*args):
+    """Returns `turns` as a float32 array (2, tokens, head_size), for all blocks."""
+    return np.stack(turns(*args)).astype("float32")
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -95,23 +101,20 @@ class RotaryPositions(AttentionPositions):
 
     Args:
         kind: `"dinov3"`, `"eva"`, `"axial"` or `"perception"`.
-        grid_size: None, int or (rows, columns) of the grid of patches; None in the
-            blocks of a model for images of any size.
+        grid_size: int or (rows, columns) of the grid of patches.
         num_registers: int, how many of the tokens before the patches are registers.
         stretched_to: None, or the (rows, columns) of the grid to which the coordinates
             are stretched, but for `"dinov3"`.
         base: None, or the base of their frequencies; by default that of the kind, 100
             of `"dinov3"` and `"axial"`, 10,000 of the others.
-        head_size: None, or int, a multiple of 4. Known from the tokens of a block.
-        num_prefix_tokens: None, or int, the tokens before those of the patches. Known
-            from the tokens of a block.
+        num_prefix_tokens: None, or int: for images of any size, how many tokens come
+            before the patches. Known from the tokens of others.
 
     Call arguments:
-        grid: what `PatchGrid` gives. One layer of a model for images of any size is
-            called with it, and hands `grid_positions` to all blocks.
+        None: it is the `positions` of `SelfAttention` or `TransformerBlock`.
 
     Returns:
-        float32 tensor (2, tokens, head_size), the cosines and the sines of angles.
+        Nothing of its own.
 
     Raises:
         ValueError: an unknown kind, or a size of heads that is no multiple of 4; or the
@@ -124,20 +127,15 @@ class RotaryPositions(AttentionPositions):
         >>> attention = SelfAttention(2, positions=RotaryPositions("eva", (2, 3)))
         >>> tuple(attention(keras.random.normal((2, 7, 24))).shape)
         (2, 7, 24)
-        >>> grid = PatchGrid(patch_size=16)(keras.ops.ones((2, 32, 48, 3)))
-        >>> shared = RotaryPositions("eva", 4, head_size=8, num_prefix_tokens=1)
-        >>> tuple(shared(grid).shape)
-        (2, 7, 8)
     """
 
     def __init__(
         self,
         kind,
-        grid_size=None,
+        grid_size,
         num_registers=0,
         stretched_to=None,
         base=None,
-        head_size=None,
         num_prefix_tokens=None,
         **kwargs,
     ):
@@ -147,78 +145,46 @@ class RotaryPositions(AttentionPositions):
                 f"{self.name} knows the kinds {', '.join(_KINDS)}, got {kind!r}."
             )
         self.kind = kind
-        self.grid_size = None if grid_size is None else pair(grid_size, "grid_size")
+        self.grid_size = pair(grid_size, "grid_size")
         self.num_registers = num_registers
         self.stretched_to = None if stretched_to is None else tuple(stretched_to)
         self.base = None if base is None else self._positive("base", base)
-        self.head_size = head_size
         self.num_prefix_tokens = num_prefix_tokens
-        if head_size is not None:
-            self._check_head_size()
 
     def build(self, heads_shape):
-        if len(heads_shape) == 2:  # of a grid
-            return
         self.head_size = heads_shape[-1]
-        self._check_head_size()
-        if self.grid_size is not None:
-            self.find_places(heads_shape)
-            self.turns = np.stack(self._turns(self.grid_size)).astype("float32")
-
-    def _check_head_size(self):
         if self.head_size % 4:
             raise ValueError(
                 f"{self.name} needs heads whose size is a multiple of 4, got "
                 f"{self.head_size}: pass another num_heads."
             )
+        self.find_places(heads_shape)
 
-    def _turns(self, grid_size, xp=np):
-        return turns(
+    def turns(self, grid=None):
+        """Returns the cosines and the sines of all tokens, (2, tokens, head_size)."""
+        if grid is None:
+            return self._turns(*self.grid_size)
+        return at_grid(
+            grid, self.grid_size, lambda: self._turns(*self.grid_size), self._turns
+        )
+
+    def _turns(self, *grid_size):
+        arguments = (
             self.kind,
             grid_size,
             self.head_size,
             self.num_prefix_tokens,
             self.stretched_to,
             self.base,
-            xp=xp,
         )
+        if namespace_of(*grid_size) is np:
+            return ops.convert_to_tensor(_known_turns(*arguments))
+        return ops.cast(ops.stack(turns(*arguments, xp=ops)), "float32")
 
-    def call(self, grid):
-        def at(*grid_size):
-            both = self._turns(grid_size, namespace_of(*grid_size))
-            both = [ops.convert_to_tensor(one, dtype="float32") for one in both]
-            return ops.stack(both)
-
-        return at_grid(grid, self.grid_size, lambda: at(*self.grid_size), at)
-
-    def compute_output_spec(self, grid):
-        tokens = None
-        if None not in grid.shape:
-            tokens = self.num_prefix_tokens + math.prod(grid.shape)
-        return keras.KerasTensor((2, tokens, self.head_size), "float32")
-
-    def check(self, tokens, grid_positions):
-        super().check(tokens, grid_positions)
-        if self.grid_size is None and grid_positions is None:
-            raise ValueError(
-                f"{self.name} needs a grid_size; or pass the block or the attention "
-                "grid_positions, the output of RotaryPositions called with a grid."
-            )
-
-    def turned(self, heads, grid_positions, first_alone=False):
-        both = self.turns if grid_positions is None else grid_positions
-        return rotated(heads, self.kind, both[:, :1] if first_alone else both)
-
-    def shared(self, method=None):
-        """Returns the layer that gives all blocks their `grid_positions`."""
-        changes = {"name": "rotation", "trainable": True}
-        return type(self).from_config(self.get_config() | changes)
-
-    def resized(self, grid_size, method=None):
-        """Returns the same of another grid, of none for images of any size."""
-        grid_size = None if grid_size == (None, None) else grid_size
-        changes = {"grid_size": grid_size, "num_prefix_tokens": None}
-        return type(self).from_config(self.get_config() | changes)
+    def turned(self, query, key, grid, first_alone):
+        both = self.turns(grid)
+        of_query = both[:, :1] if first_alone else both
+        return rotated(query, self.kind, of_query), rotated(key, self.kind, both)
 
 
 def rotated(heads, kind, turns):
@@ -237,8 +203,6 @@ def rotated(heads, kind, turns):
     else:
         first, second = ops.split(heads, 2, axis=-1)
         partners = ops.concatenate([-second, first], axis=-1)
-    cosine, sine = (
-        ops.cast(ops.convert_to_tensor(values), heads.dtype)[:, None]
-        for values in (turns[0], turns[1])
-    )
+    turns = ops.cast(ops.convert_to_tensor(turns), heads.dtype)
+    cosine, sine = turns[0][:, None], turns[1][:, None]
     return heads * cosine + partners * sine

@@ -37,8 +37,7 @@ class TransformerBlock(Composite):
             same gradients, whatever is dropped.
 
     Call arguments:
-        tokens, return_attention_weights, class_token_only, grid_positions: see
-            `SelfAttention`.
+        tokens, return_attention_weights, class_token_only, grid: see `SelfAttention`.
         training: bool, whether dropout and stochastic depth are on.
 
     Returns:
@@ -144,12 +143,12 @@ class TransformerBlock(Composite):
         training=None,
         return_attention_weights=False,
         class_token_only=False,
-        grid_positions=None,
+        grid=None,
     ):
         class_token_only |= self is forward_pass().class_token_block
 
         def encode(tokens):
-            return self._encode(tokens, training, class_token_only, grid_positions)
+            return self._encode(tokens, training, class_token_only, grid)
 
         if return_attention_weights:
             encode = with_attention_weights(encode, class_token_only)
@@ -166,14 +165,14 @@ class TransformerBlock(Composite):
             return watcher.block(encode, tokens)
         return encode(tokens)
 
-    def _encode(self, tokens, training, class_token_only, grid_positions):
+    def _encode(self, tokens, training, class_token_only, grid):
         watcher = forward_pass().watcher
         first_alone = class_token_only and not (watcher and watcher.all_tokens)
         branch = self.attended(
             tokens,
             training=training,
             class_token_only=first_alone,
-            grid_positions=grid_positions,
+            grid=grid,
         )
         branch = self.dropout(branch, training=training)
         if self.attention_scale is not None:

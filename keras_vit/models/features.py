@@ -15,13 +15,7 @@ from keras_vit.layers import (
     PatchMap,
     TransformerBlock,
 )
-from keras_vit.structure import (
-    check_model,
-    grid_size,
-    num_prefix_tokens,
-    pooled_features,
-    takes_any_size,
-)
+from keras_vit.structure import check_model, num_prefix_tokens, pooled_features
 from zoo.text import brief
 
 
@@ -106,15 +100,11 @@ def features(model, layers=(-1,), *, as_maps=True, norm=True):
 
 
 def _as_map(tokens, model):
-    prefix = num_prefix_tokens(model)
-    if not takes_any_size(model):
-        return PatchMap(grid_size(model), prefix)(tokens)
     grids = [one.output for one in model.layers if isinstance(one, PatchGrid)]
     if not grids:
-        # A model without positions has no PatchGrid.
         [encoder] = (one for one in model.layers if isinstance(one, PatchEncoder))
         grids = [PatchGrid(encoder.patch_size)(encoder.input)]
-    return PatchMap(num_prefix_tokens=prefix)(tokens, grid=grids[0])
+    return PatchMap(num_prefix_tokens(model))(tokens, grid=grids[0])
 
 
 def _number(layer, count, model):

@@ -1,7 +1,5 @@
 """Copies of models for images of another size."""
 
-import math
-
 import keras
 import numpy as np
 
@@ -14,7 +12,6 @@ from keras_vit.structure import (
     check_model,
     describe,
     grid_size,
-    layers_of,
     patch_stride,
     what_fixes_size,
 )
@@ -114,16 +111,11 @@ class _Copies:
 
     def __init__(self, model, image_size, method):
         self.model, self.image_size, self.method = model, image_size, method
-        # The model's grid and that of the copies, (None, None) of images of any size.
-        self.old_grid = ANY_SIZE
-        if None not in model.input_shape[1:3]:
-            self.old_grid = grid_size(model)
+        # The grid of the copies, None for images of any size.
         self.grid = None
-        # In a copy for images of any size: the input of its `PatchEncoder`, the output
-        # of `PatchGrid`, and pairs of a layer's configuration and the positions that
-        # it computes from this.
-        self.images = self.patch_grid = None
-        self.grid_positions = []
+        # In a copy for images of any size: the `PatchEncoder` with its input, and the
+        # output of the one `PatchGrid`.
+        self.encoder = self.images = self.patch_grid = None
         self.copies = {}
 
     def of_model(self, model, images):
@@ -131,7 +123,7 @@ class _Copies:
         if isinstance(model, keras.Sequential):
             copy = keras.Sequential([images], name=model.name)
             for layer in model.layers:
-                if self.image_size == ANY_SIZE and _depends_on_grid(layer):
+                if self.image_size == ANY_SIZE and _takes_grid(layer):
                     raise ValueError(
                         f"The layer {layer.name} needs the grid of the images beside "
                         f"its tokens, which the sequential model {model.name} cannot "
@@ -150,35 +142,20 @@ class _Copies:
 
     def _called(self, layer, *args, **kwargs):
         copy = self.of_layer(layer, *args)
-        if self.old_grid != self.grid and ANY_SIZE in (self.old_grid, self.grid):
-            if isinstance(layer, (*_POSITIONS, layers.PatchMap)):
-                kwargs["grid"] = self._patch_grid()
-            if _positions_of(layer) is not None:
-                kwargs["grid_positions"] = self._grid_positions(_positions_of(layer))
-            kwargs = {name: one for name, one in kwargs.items() if one is not None}
+        if self.image_size == ANY_SIZE and isinstance(layer, layers.PatchGrid):
+            if self.patch_grid is None:
+                self.patch_grid = copy(*args)
+            return self.patch_grid
+        if _takes_grid(layer):
+            kwargs.pop("grid", None)
+            if self.image_size == ANY_SIZE:
+                kwargs["grid"] = self._grid_of_images()
         return copy(*args, **kwargs)
 
-    def _grid_positions(self, positions):
-        """Returns what all blocks with such positions share."""
-        if self.grid != ANY_SIZE:
-            return None
-        shared = positions.shared(self.method)
-        config = shared.get_config()
-        for other, computed in self.grid_positions:
-            if other == config:
-                return computed
-        if self.grid_positions:
-            name = f"{shared.name}_{len(self.grid_positions)}"
-            shared = type(shared).from_config(config | {"name": name})
-        self.grid_positions.append((config, shared(self._patch_grid())))
-        return self.grid_positions[-1][1]
-
-    def _patch_grid(self):
-        if self.patch_grid is None and self.grid == ANY_SIZE:
-            [encoder] = layers_of(self.model, layers.PatchEncoder)
-            self.patch_grid = layers.PatchGrid(encoder.patch_size, name="patch_grid")(
-                self.images
-            )
+    def _grid_of_images(self):
+        if self.patch_grid is None:
+            grid = layers.PatchGrid(self.encoder.patch_size, name="patch_grid")
+            self.patch_grid = grid(self.images)
         return self.patch_grid
 
     def of_layer(self, layer, *args):
@@ -196,31 +173,15 @@ class _Copies:
                     "alone, and build the rest around what comes back."
                 )
             return self.of_model(layer, _input_like(layer, args[0].shape[1:]))
-        config = layer.get_config()
         if isinstance(layer, layers.PatchEncoder):
-            self.images = args[0]
-            if self.image_size == ANY_SIZE:
-                self.grid = ANY_SIZE
-            else:
+            self.encoder, self.images = layer, args[0]
+            if self.image_size != ANY_SIZE:
                 self._set_grid(np.divide(args[0].shape[1:3], layer.patch_size))
-        if isinstance(layer, _POSITIONS):
-            if self.method is not None:
-                config["resizing"] = self.method
-            config["grid_size"] = self.grid
-            if self.grid == ANY_SIZE:
-                config["grid_size"] = own = layer.grid_size or self.old_grid
-                config["num_prefix_tokens"] = layer.length - math.prod(own)
-        elif (positions := _positions_of(layer)) is not None:
+        if isinstance(layer, Placed):
+            return layer.resized(self.grid, self.method)
+        config = layer.get_config()
+        if (positions := _positions_of(layer)) is not None:
             config["positions"] = positions.resized(self.grid, self.method)
-        elif isinstance(layer, layers.PatchOffsets):
-            config["resizing"] = self.method or layer.resizing
-        elif isinstance(layer, layers.PatchMap) or (
-            isinstance(layer, Placed)
-            and layer.grid_size is not None
-            # One for images of any size is of the grid that it is stretched from.
-            and not isinstance(layer, layers.RotaryPositions)
-        ):
-            config["grid_size"] = None if self.grid == ANY_SIZE else self.grid
         return type(layer).from_config(config)
 
     def _set_grid(self, counts):
@@ -242,42 +203,42 @@ class _Copies:
             if isinstance(layer, keras.Model):
                 copy.trainable = layer.trainable
         for layer, copy in self.copies.items():
-            if isinstance(layer, keras.Model) or not getattr(layer, "weights", ()):
-                continue
-            parts = list(zip(with_parts(layer), with_parts(copy), strict=True))
-            for part, other in parts:
-                if getattr(part, "lora_enabled", False):
-                    if not other.lora_enabled:
-                        other.enable_lora(part.lora_rank)
-                    # Keras leaves it out of the layer's configuration.
-                    other.lora_alpha = part.lora_alpha
-            resized = {}
-            for part, _ in parts:
-                if isinstance(part, _OF_GRID) and self.grid != ANY_SIZE:
-                    resized |= self._resized(part)
-            weights = [
-                resized.get(id(weight), value)
-                for weight, value in zip(
-                    layer.weights, layer.get_weights(), strict=True
-                )
-            ]
-            if [value.shape for value in weights] != [
-                tuple(weight.shape) for weight in copy.weights
-            ]:
-                raise ValueError(
-                    f"The layer {layer.name} of the model {self.model.name} has "
-                    "weights for one image size: leave it out of the model, and build "
-                    "it anew on what comes back."
-                )
-            copy.set_weights(weights)
-            for part, other in parts:
-                other.trainable = part.trainable
-            for weight, original in zip(copy.weights, layer.weights, strict=True):
-                weight.trainable = original.trainable
+            if getattr(layer, "weights", ()) and not isinstance(layer, keras.Model):
+                self._take_weights_of(layer, copy)
+
+    def _take_weights_of(self, layer, copy):
+        parts = list(zip(with_parts(layer), with_parts(copy), strict=True))
+        for part, other in parts:
+            if getattr(part, "lora_enabled", False):
+                if not other.lora_enabled:
+                    other.enable_lora(part.lora_rank)
+                # Keras leaves it out of the layer's configuration.
+                other.lora_alpha = part.lora_alpha
+        resized = {}
+        for part, _ in parts:
+            if isinstance(part, _OF_GRID) and self.grid is not None:
+                resized |= self._resized(part)
+        weights = [
+            resized.get(id(weight), value)
+            for weight, value in zip(layer.weights, layer.get_weights(), strict=True)
+        ]
+        if [value.shape for value in weights] != [
+            tuple(weight.shape) for weight in copy.weights
+        ]:
+            raise ValueError(
+                f"The layer {layer.name} of the model {self.model.name} has weights "
+                "for one image size: leave it out of the model, and build it anew on "
+                "what comes back."
+            )
+        copy.set_weights(weights)
+        for part, other in parts:
+            other.trainable = part.trainable
+        for weight, original in zip(copy.weights, layer.weights, strict=True):
+            weight.trainable = original.trainable
 
     def _resized(self, layer):
         """Returns {id of a variable: its values for the copies' grid} of a layer."""
-        grids = layer.grid_size or self.old_grid, self.grid
+        grids = layer.grid_size or grid_size(self.model), self.grid
         rule, prefix = self.method or layer.resizing, layer.num_prefix_tokens
         return {
             id(weight): _resized(weight.name, _as_float(value), *grids, rule, prefix)
@@ -285,9 +246,8 @@ class _Copies:
         }
 
 
-def _depends_on_grid(layer):
-    of_grid = isinstance(layer, (*_POSITIONS, layers.PatchMap))
-    return of_grid or _positions_of(layer) is not None
+def _takes_grid(layer):
+    return isinstance(layer, _POSITIONS) or _positions_of(layer) is not None
 
 
 def _positions_of(layer):

@@ -191,9 +191,7 @@ def families(model):
 def grid_of(model):
     """Returns the (rows, columns) of patches that a model's positions are of."""
     if _has_relative_alone(model):
-        positions = model.get_layer("encoder_block_0").positions
-        # In a model for images of any size one layer has the rotation of all blocks.
-        return positions.grid_size or model.get_layer("rotation").grid_size
+        return model.get_layer("encoder_block_0").positions.grid_size
     return model.get_layer("position_embedding").grid_size
 
 

@@ -9,12 +9,7 @@ import re
 import keras
 from keras import ops
 
-from keras_vit.layers import (
-    PatchGrid,
-    PatchOffsets,
-    RotaryPositions,
-    StochasticDepth,
-)
+from keras_vit.layers import PatchGrid, StochasticDepth
 from keras_vit.layers.poolings import layer_classes
 from keras_vit.weights.quantization import is_quantized
 
@@ -37,8 +32,6 @@ _WITHOUT_WEIGHTS = {
     "root_pad": keras.layers.ZeroPadding2D,
     "root_pool": keras.layers.MaxPooling2D,
     "root_relu": keras.layers.ReLU,
-    "offsets": PatchOffsets,
-    "rotation": RotaryPositions,
 }
 
 

@@ -25,7 +25,7 @@ class Graph:
         self.is_half, self.is_int8 = precision == "float16", precision == "int8"
         self.data = data
         self.scope = "input"
-        self._integers, self._constants = {}, {}
+        self._integers, self._constants, self._once = {}, {}, {}
         self._known = set()
         # Names of values with their channels first.
         self.images = set()
@@ -37,6 +37,12 @@ class Graph:
             self.onnx.helper.make_node(operator, inputs, [name], name, **attributes)
         )
         return name
+
+    def once(self, key, add):
+        """Returns what `add()` returned when a key was first asked for."""
+        if key not in self._once:
+            self._once[key] = add()
+        return self._once[key]
 
     def integers(self, values):
         """Returns the name of an integer constant, added once."""

@@ -11,12 +11,7 @@ import numpy as np
 from keras_vit import layers
 from keras_vit.layers.rotation import rotated, turns
 from keras_vit.runtimes.onnx.arrays import Array, Arrays
-from zoo.position_embedding import (
-    axis_weights,
-    offset_places,
-    offset_weights,
-    relative_positions,
-)
+from zoo.position_embedding import axis_weights, offset_places, offset_weights
 
 _GELUS = {"gelu_tanh": "tanh", "gelu": "none"}
 _QUICK = 1.702
@@ -62,7 +57,7 @@ def _patches(graph, layer, value, name, *, shape, **_):
     patch_height, patch_width = layer.patch_size
     size = patch_height * patch_width * channels
     if height is None or width is None:
-        grid = _patch_grid(graph, layer, value)
+        grid = _patch_grid(graph, layer, value, shape=shape)
         rows, columns = (graph.part(grid, start, start + 1) for start in (0, 1))
         number = -1
     else:
@@ -89,15 +84,17 @@ def _class_token(graph, layer, value, name, **_):
     return graph.node("Concat", token, value, axis=1)
 
 
-def _patch_grid(graph, layer, value, *_, **__):
-    """Adds the (rows, columns) of patches, an integer value."""
+def _patch_grid(graph, layer, value, *_, shape=(None,), **__):
+    """Adds the (rows, columns) of patches, an integer value or two ints."""
+    if None not in shape[1:]:
+        return tuple(np.floor_divide(shape[1:3], layer.patch_size).tolist())
     first = 2 if value in graph.images else 1
     sides = graph.node("Shape", value, start=first, end=first + 2)
     return graph.node("Div", sides, graph.integers(layer.patch_size))
 
 
 def _positions(graph, layer, value, name, *, grid=None, **_):
-    if grid is None:
+    if _is_own(layer, grid):
         table, *_ = graph.weights(name, layer, "position_embedding")
         return graph.node("Add", value, table)
     table, first = layer.table(), layer.num_prefix_tokens
@@ -112,10 +109,10 @@ def _positions(graph, layer, value, name, *, grid=None, **_):
 
 
 def _positions_2d(graph, layer, value, name, *, grid=None, **_):
-    if grid is None:
+    if _is_own(layer, grid):
         return graph.node("Add", value, graph.weight(f"{name}/table", layer.table()))
     half = layer.row_embedding.shape[-1]
-    shape = graph.node("Concat", grid, graph.integers([half]), axis=0)
+    shape = graph.node("Concat", _as_value(graph, grid), graph.integers([half]), axis=0)
     halves = []
     for part, axis in (("column_embedding", 1), ("row_embedding", 0)):
         values = keras.ops.squeeze(getattr(layer, part), 1 - axis)
@@ -128,6 +125,15 @@ def _positions_2d(graph, layer, value, name, *, grid=None, **_):
         prefix = graph.weight(f"{name}/prefix", layer.class_token_embedding[None])
     patches = graph.node("Concat", *halves, axis=-1)
     return _added(graph, value, patches, 2 * half, prefix)
+
+
+def _is_own(layer, grid):
+    """Returns whether a grid is known to be that of a layer's own positions."""
+    return grid is None or grid == layer.grid_size
+
+
+def _as_value(graph, grid):
+    return graph.integers(grid) if isinstance(grid, tuple) else grid
 
 
 def _along(graph, layer, embeddings, grid, axis):
@@ -150,38 +156,9 @@ def _added(graph, tokens, patches, size, prefix):
 def _sides(graph, grid, *axes):
     """Adds the lengths of a grid's axes, as float64 `Array`s."""
     double = graph.onnx.TensorProto.DOUBLE
+    grid = _as_value(graph, grid)
     sides = [graph.node("Gather", grid, graph.integers(axis)) for axis in axes]
     return [Array(graph, graph.node("Cast", side, to=double)) for side in sides]
-
-
-def _rotary_positions(graph, layer, grid, name, **_):
-    """Adds the cosines and the sines of a grid, (tokens, 1, head_size) each."""
-    sides = _sides(graph, grid, 0, 1)
-    size, prefix = layer.head_size, layer.num_prefix_tokens
-    stretch, base = layer.stretched_to, layer.base
-    both = turns(layer.kind, sides, size, prefix, stretch, base, xp=Arrays(graph))
-    float32 = graph.onnx.TensorProto.FLOAT
-    both = [graph.node("Cast", one[:, None].name, to=float32) for one in both]
-    return [graph.cast(one, "FLOAT16") for one in both]
-
-
-def _patch_offsets(graph, layer, grid, name, **_):
-    """Adds what `PatchOffsets` gives for a grid."""
-    sides, arrays = _sides(graph, grid, 0, 1), Arrays(graph)
-    prefix = layer.num_prefix_tokens
-    weights = offset_weights(layer.grid_size, sides, prefix > 0, layer.resizing, arrays)
-    # At its own grid the table stays; the geometric rule would change it.
-    old = np.arange(relative_positions(layer.grid_size, prefix), dtype="float64")
-    new = arrays.arange(relative_positions(sides, prefix))
-    same = arrays.maximum(1.0 - arrays.abs(new[:, None] - old), 0.0)
-    for side, own in zip(sides, layer.grid_size, strict=True):
-        same = arrays.where(side == own, same, weights)
-    rows = offset_places(sides, prefix, arrays)
-    types = graph.onnx.TensorProto
-    return [
-        graph.node("Cast", same.name, to=types.FLOAT),
-        graph.node("Cast", rows.name, to=types.INT64),
-    ]
 
 
 def _layer_norm(graph, layer, value, name, **_):
@@ -192,9 +169,7 @@ def _layer_norm(graph, layer, value, name, **_):
     )
 
 
-def _block(
-    graph, block, tokens, name, *, class_token_only=False, grid_positions=None, **_
-):
+def _block(graph, block, tokens, name, *, class_token_only=False, grid=None, **_):
     norms_after = isinstance(block, layers.PostNormBlock)
 
     def normed(value, part, is_there):
@@ -208,7 +183,7 @@ def _block(
         branch,
         f"{name}/attention",
         class_token_only=class_token_only,
-        grid_positions=grid_positions,
+        grid=grid,
     )
     branch = normed(branch, "attention_norm", norms_after)
     if block.attention_scale is not None:
@@ -251,7 +226,7 @@ def _tokens(graph, tokens, start, end, axis=1):
     return graph.node("Slice", tokens, *ends, axes)
 
 
-def _attention(graph, layer, tokens, name, *, class_token_only, grid_positions):
+def _attention(graph, layer, tokens, name, *, class_token_only, grid):
     queries = _tokens(graph, tokens, 0, 1) if class_token_only else tokens
     head_size = layer.query.units // layer.num_heads
     if type(layer.positions) not in _POSITIONS:
@@ -266,7 +241,7 @@ def _attention(graph, layer, tokens, name, *, class_token_only, grid_positions):
         value = graph.reshape(value, 0, 0, layer.num_heads, head_size)
         if part != "value" and turned:
             first_alone = part == "query" and class_token_only
-            value = turned(graph, layer.positions, value, first_alone, grid_positions)
+            value = turned(graph, layer.positions, value, first_alone, grid)
         return graph.transpose(value, axes)
 
     scale = graph.weight(f"scale/{head_size}", np.float32(head_size**-0.5))
@@ -281,8 +256,8 @@ def _attention(graph, layer, tokens, name, *, class_token_only, grid_positions):
                 layer.positions,
                 query,
                 f"{name}/positions",
-                1 if class_token_only else None,
-                grid_positions,
+                class_token_only,
+                grid,
             ),
         )
     weights = graph.wide("Softmax", scores, axis=-1)
@@ -294,47 +269,88 @@ def _attention(graph, layer, tokens, name, *, class_token_only, grid_positions):
     return _dense(graph, layer.out, mixed, f"{name}/out")
 
 
-def _embeddings_of_offsets(graph, layer, query, name, num_queries, *_):
+def _embeddings_of_offsets(graph, layer, query, name, first_alone, grid):
     """Adds what a `RelativePositionEmbedding` adds to scores."""
     [table] = graph.weights(name, layer, "offset_embedding")
-    rows = graph.integers(layer.rows(num_queries))
+    rows = graph.integers(layer.rows(first_alone))
     keys = graph.node("Gather", table, rows, axis=0)
     return graph.node("Einsum", query, keys, equation="bhqd,qkd->bhqk")
 
 
-def _biases_of_offsets(graph, layer, query, name, num_queries, grid_positions):
+def _biases_of_offsets(graph, layer, query, name, first_alone, grid):
     """Adds what a `RelativePositionBias` adds to scores."""
-    if grid_positions is None:
+    if _is_own(layer, grid):
         table = graph.weight(f"{name}/table", keras.ops.transpose(layer.table))
-        rows = graph.integers(layer.rows[:num_queries])
-    else:
-        weights, rows = grid_positions
-        table = graph.weight(f"{name}/table", layer.table, half=False)
-        table = graph.transpose(graph.node("MatMul", weights, table), (1, 0))
-        table = graph.cast(table, "FLOAT16")
-        if num_queries is not None:
-            rows = _tokens(graph, rows, 0, num_queries, axis=0)
-    return graph.node("Gather", table, rows, axis=1)
+        rows = graph.integers(layer.rows[: 1 if first_alone else None])
+        return graph.node("Gather", table, rows, axis=1)
+    table = graph.transpose(_table_of_offsets(graph, layer, name, grid), (1, 0))
+    rows = graph.once(
+        ("rows of offsets", layer.num_prefix_tokens, grid),
+        lambda: _rows_of_offsets(graph, layer, grid),
+    )
+    rows = _tokens(graph, rows, 0, 1, axis=0) if first_alone else rows
+    return graph.node("Gather", graph.cast(table, "FLOAT16"), rows, axis=1)
 
 
-def _rotated(graph, layer, heads, first_alone, grid_positions):
+def _rows_of_offsets(graph, layer, grid):
+    sides = _sides(graph, grid, 0, 1)
+    rows = offset_places(sides, layer.num_prefix_tokens, Arrays(graph))
+    return graph.node("Cast", rows.name, to=graph.onnx.TensorProto.INT64)
+
+
+def _table_of_offsets(graph, layer, name, grid):
+    """Adds the table of a `RelativePositionBias` resampled to a grid."""
+    down, across = graph.once(
+        ("weights of offsets", layer.grid_size, layer.resizing, grid),
+        lambda: _weights_of_offsets(graph, layer, grid),
+    )
+    rows, columns = (2 * side - 1 for side in layer.grid_size)
+    heads = layer.table.shape[-1]
+    table = keras.ops.convert_to_tensor(layer.table)
+    offsets = keras.ops.reshape(table[: rows * columns], (rows, -1))
+    offsets = graph.weight(f"{name}/offsets", offsets, half=False)
+    offsets = graph.node("MatMul", down, offsets)
+    offsets = graph.reshape(offsets, -1, columns, heads)
+    offsets = graph.reshape(graph.node("MatMul", across, offsets), -1, heads)
+    if not layer.num_prefix_tokens:
+        return offsets
+    others = graph.weight(f"{name}/others", table[rows * columns :], half=False)
+    return graph.node("Concat", offsets, others, axis=0)
+
+
+def _weights_of_offsets(graph, layer, grid):
+    """Adds the matrices that resample the rows and the columns of offsets."""
+    sides, arrays = _sides(graph, grid, 0, 1), Arrays(graph)
+    found = []
+    for old, new in zip(layer.grid_size, sides, strict=True):
+        weights = offset_weights(old, new, layer.resizing, arrays)
+        # At its own grid the table stays; the geometric rule would change it.
+        way = arrays.arange(2 * new - 1)[:, None] - np.arange(2.0 * old - 1)
+        same = arrays.maximum(1.0 - arrays.abs(way), 0.0)
+        for side, own in zip(sides, layer.grid_size, strict=True):
+            same = arrays.where(side == own, same, weights)
+        found.append(graph.node("Cast", same.name, to=graph.onnx.TensorProto.FLOAT))
+    return found
+
+
+def _rotated(graph, layer, heads, first_alone, grid):
     """Adds queries or keys as `RotaryPositions` turn them."""
     size = layer.head_size
+    # Blocks share the values of positions that are alike.
     name = f"rotation/{layer.kind}/{size}"
-    if grid_positions is None:
-        first = "first" if first_alone else "all"
-        # Blocks share the values of positions that are alike.
-        of_grid = (layer.grid_size, layer.num_prefix_tokens, layer.stretched_to)
-        first = f"{first}/{of_grid}/{layer.base}"
-        values = layer.turns[:, : 1 if first_alone else None, None]
+    alike = (layer.num_prefix_tokens, layer.stretched_to, layer.base)
+    if _is_own(layer, grid):
+        end, first = (1, "first") if first_alone else (None, "all")
+        values = keras.ops.convert_to_numpy(layer.turns())[:, :end, None]
         cosine, sine = (
-            graph.weight(f"{name}/{first}/{kind}", part)
+            graph.weight(f"{name}/{first}/{layer.grid_size}/{alike}/{kind}", part)
             for kind, part in zip(("cosine", "sine"), values, strict=True)
         )
     else:
-        cosine, sine = grid_positions
+        both = graph.once((name, alike, grid), lambda: _turns(graph, layer, grid))
         if first_alone:
-            cosine, sine = (_tokens(graph, one, 0, 1, axis=0) for one in grid_positions)
+            both = [_tokens(graph, one, 0, 1, axis=0) for one in both]
+        cosine, sine = both
     # The rotation of each unit vector by a right angle.
     ones = np.eye(size, dtype="float32")[None, None]
     right = np.stack([np.zeros((1, size)), np.ones((1, size))])
@@ -342,6 +358,16 @@ def _rotated(graph, layer, heads, first_alone, grid_positions):
     partners = graph.weight(f"{name}/partners", partners)
     turned = graph.node("Mul", graph.node("MatMul", heads, partners), sine)
     return graph.node("Add", graph.node("Mul", heads, cosine), turned)
+
+
+def _turns(graph, layer, grid):
+    """Adds the cosines and the sines of a grid, (tokens, 1, head_size) each."""
+    size, prefix = layer.head_size, layer.num_prefix_tokens
+    sides, stretch, base = _sides(graph, grid, 0, 1), layer.stretched_to, layer.base
+    both = turns(layer.kind, sides, size, prefix, stretch, base, xp=Arrays(graph))
+    float32 = graph.onnx.TensorProto.FLOAT
+    both = [graph.node("Cast", one[:, None].name, to=float32) for one in both]
+    return [graph.cast(one, "FLOAT16") for one in both]
 
 
 # The class of an attention's positions -> what turns queries and keys, and what is
@@ -376,11 +402,9 @@ def _attention_pooling(graph, layer, value, name, **_):
     return graph.node("Add", pooled, _mlp(graph, layer.mlp, branch, f"{name}/mlp"))
 
 
-def _patch_map(graph, layer, tokens, name, *, grid=None, shape, **_):
+def _patch_map(graph, layer, tokens, name, *, grid, shape, **_):
     tokens = _tokens(graph, tokens, layer.num_prefix_tokens, 2**31 - 1)
-    return graph.reshape(
-        tokens, 0, *(layer.grid_size if grid is None else [grid]), shape[-1]
-    )
+    return graph.reshape(tokens, 0, _as_value(graph, grid), shape[-1])
 
 
 def _registers(graph, layer, value, name, **_):
@@ -519,12 +543,10 @@ FUNCTIONS = {
     layers.PatchEncoder: _patches,
     layers.PatchGrid: _patch_grid,
     layers.PatchMap: _patch_map,
-    layers.PatchOffsets: _patch_offsets,
     layers.PatchPooling: _mean,
     layers.PreActivationUnit: _pre_activation_unit,
     layers.RegisterTokens: _registers,
     layers.ResidualUnit: _residual_unit,
-    layers.RotaryPositions: _rotary_positions,
     layers.StdConv2D: _convolution,
     layers.PostNormBlock: _block,
     layers.TransformerBlock: _block,

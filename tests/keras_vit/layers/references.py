@@ -304,10 +304,6 @@ def class_token_and_patches(x, layer, num_prefix_tokens=1):
     return np.concatenate([x[:, 0], _mean_after(x, num_prefix_tokens)], axis=1)
 
 
-def patch_map(x, layer, grid_size, num_prefix_tokens=0):
-    return x[:, num_prefix_tokens:].reshape(len(x), *grid_size, -1)
-
-
 # The name of a layer -> its reference.
 OUTPUTS = {
     "AddPositionEmbs": lambda x, layer, **_: x + numpy(layer.position_embedding),
@@ -323,7 +319,6 @@ OUTPUTS = {
     "LayerScale": lambda x, layer, **_: x * numpy(layer.gamma),
     "MLP": mlp,
     "PatchEncoder": patches,
-    "PatchMap": patch_map,
     "PatchPooling": lambda x, layer, num_prefix_tokens=1: _mean_after(
         x, num_prefix_tokens
     ),

@@ -61,9 +61,6 @@ LAYERS = {
          "problem_type": "regression", "bits": 12},
         (2, 24), (2, 2), 2, {},
     ),
-    "PatchMap": (
-        {"grid_size": (2, 3), "num_prefix_tokens": 1}, TOKENS, (2, 2, 3, 24), 0, {}
-    ),
     "PatchPooling": ({"num_prefix_tokens": 2}, TOKENS, (2, 24), 0, {}),
     "RegisterTokens": (
         {"num_registers": 2, "after": 1}, TOKENS, (2, 9, 24), 1, {}
@@ -138,15 +135,10 @@ LAYERS = {
 # Of these the configuration alone: they give grids, or are given to attention.
 CONFIGURED = {
     "PatchGrid": {"patch_size": (4, 2)},
-    "PatchOffsets": {
-        "grid_size": (4, 6),
-        "num_prefix_tokens": 1,
-        "resizing": "bicubic",
-    },
+    "PatchMap": {"num_prefix_tokens": 2},
     "RotaryPositions": {
         "kind": "eva",
         "grid_size": (4, 6),
-        "head_size": 8,
         "num_prefix_tokens": 2,
         "num_registers": 1,
         "stretched_to": (4, 4),

@@ -27,7 +27,6 @@ from keras_vit.structure import num_prefix_tokens
 from zoo.position_embedding import (
     METHODS,
     RELATIVE_METHODS,
-    relative_positions,
     resize_relative,
 )
 
@@ -37,13 +36,13 @@ TOKENS = keras.Input((None, 8))
 GRID = keras.Input(batch_shape=(None, None))
 
 
-def in_graph(function):
+def in_graph(function, *spec):
     """Functions of a grid, called where its shape is known and, if any, where not."""
     yield function
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
-        spec = tf.TensorSpec((None, None), "int32")
+        spec = tf.TensorSpec(*spec or ((None, None), "int32"))
         yield tf.function(function, input_signature=[spec], autograph=False)
 
 
@@ -99,11 +98,10 @@ def test_rows_and_columns_are_resized_as_numpy_does(method):
 @pytest.mark.parametrize("kind", ["eva", "perception", "dinov3"])
 def test_rotations_of_each_grid(kind, reference):
     layer = layers.RotaryPositions(
-        kind, OWN, stretched_to=reference, head_size=8, num_prefix_tokens=2
+        kind, OWN, num_registers=1, stretched_to=reference, num_prefix_tokens=2
     )
-    assert layer(GRID).shape == (2, None, 8)
-    assert layer(keras.Input(batch_shape=(2, 3))).shape == (2, 8, 8)
-    for function in in_graph(layer):
+    layer.build((None, None, 3, 8))
+    for function in in_graph(layer.turns):
         for grid in (OWN, *GRIDS):
             angles = rotation.angles(kind, grid, 8, 2, reference)
             wanted = np.stack([np.cos(angles), np.sin(angles)])
@@ -113,21 +111,19 @@ def test_rotations_of_each_grid(kind, reference):
 @pytest.mark.parametrize("method", RELATIVE_METHODS)
 @pytest.mark.parametrize("prefix", [0, 2])
 def test_biases_of_offsets_are_resized_as_numpy_does(method, prefix):
-    layer = layers.PatchOffsets(OWN, prefix, method)
-    count = relative_positions(OWN, prefix)
-    weights, rows = layer(GRID)
-    assert (weights.shape, rows.shape) == ((None, count), (None, None))
-    weights, rows = layer(keras.Input(batch_shape=(2, 3)))
-    assert weights.shape == (relative_positions((2, 3), prefix), count)
-    assert rows.shape == (prefix + 6, prefix + 6)
-    table = normal((count, 3))
-    for function in in_graph(layer):
+    layer = layers.RelativePositionBias(OWN, max(prefix - 1, 0), method, prefix)
+    layer.build((None, None, 3, 8))
+    randomize(layer)
+    table = numpy(layer.table)
+    np.testing.assert_array_equal(
+        numpy(layer.biases(zeros(OWN))), numpy(layer.biases())
+    )
+    for function in in_graph(layer.biases):
         for grid in (OWN, *GRIDS[:-1]):
-            weights, rows = map(numpy, function(zeros(grid)))
-            close(weights @ table, resize_relative(table, OWN, grid, method), 1e-6)
             of_grid = layers.RelativePositionBias(grid, max(prefix - 1, 0))
-            of_grid.build((None, len(rows), 3, 8))
-            np.testing.assert_array_equal(rows, of_grid.rows)
+            of_grid.build((None, prefix + grid[0] * grid[1], 3, 8))
+            of_grid.table.assign(resize_relative(table, OWN, grid, method))
+            close(numpy(function(zeros(grid))), numpy(of_grid.biases()), 1e-6)
 
 
 def test_grids_of_images():
@@ -141,17 +137,42 @@ def test_grids_of_images():
     np.testing.assert_array_equal(numpy(maps), tokens[:, 1:].reshape(2, 2, 6, 8))
 
 
-def test_attention_takes_turns_of_a_grid():
-    attention = layers.SelfAttention(2, positions=layers.RotaryPositions("eva"))
-    turns = layers.RotaryPositions("eva", OWN, head_size=4, num_prefix_tokens=0)(GRID)
-    assert attention(TOKENS, grid_positions=turns).shape == TOKENS.shape
+@pytest.mark.parametrize(
+    "kind",
+    [
+        lambda: layers.RelativePositionBias((2, 3), num_prefix_tokens=1),
+        lambda: layers.RotaryPositions("eva", (2, 3), num_prefix_tokens=1),
+    ],
+    ids=["biases", "rotary"],
+)
+@pytest.mark.parametrize("class_token_only", [False, True])
+def test_fixed_positions_take_tokens_of_unknown_number(kind, class_token_only):
+    attention = layers.SelfAttention(2, positions=kind())
+    attention.build((None, None, 8))
+    randomize(attention)
+    tokens = normal((2, 7, 8))
+    wanted = numpy(attention(tokens))[:, : 1 if class_token_only else None]
+    for function in in_graph(
+        lambda tokens: attention(tokens, class_token_only=class_token_only),
+        (None, None, 8),
+        "float32",
+    ):
+        close(numpy(function(tokens)), wanted, 1e-6)
+
+
+def test_positions_of_another_layer_are_refused_as_they_are():
+    positions = layers.RotaryPositions("eva", (2, 3))
+    layers.SelfAttention(2, positions=positions, name="first")
+    with pytest.raises(ValueError, match="got the positions of first"):
+        layers.SelfAttention(2, positions=positions, dtype="float64")
+    assert positions.dtype_policy.name == "float32"
 
 
 class ScoresPerImage(AttentionPositions):
     def build(self, heads_shape):
         self.length = heads_shape[1]
 
-    def scores(self, query, grid_positions):
+    def scores(self, query, grid, first_alone):
         places = ops.arange(self.length, dtype=query.dtype)
         return ops.reshape(places, (1, 1, 1, -1))
 

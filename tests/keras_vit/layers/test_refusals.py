@@ -16,7 +16,6 @@ from keras_vit.layers import (
     AttentionPooling,
     ClassificationHead,
     PatchEncoder,
-    PatchMap,
     PatchPooling,
     RelativePositionBias,
     RelativePositionEmbedding,
@@ -71,7 +70,7 @@ REFUSED = {
     "problem_type": (
         lambda: ClassificationHead(2, problem_type="ranking"), "problem_type must be"
     ),
-    "kind": (lambda: RotaryPositions("foo", (4, 4), head_size=8), "eva", "'foo'"),
+    "kind": (lambda: RotaryPositions("foo", (4, 4)), "eva", "'foo'"),
     "an unknown argument": (
         lambda: layers.MLP(40, units=3, name="own"),
         "MLP has no argument units: pass only mlp_dim, dropout_rate, ",
@@ -90,7 +89,8 @@ REFUSED = {
     ),
     "heads of a pooling": (lambda: AttentionPooling(5, 40)(TOKENS), "num_heads=5"),
     "heads that cannot be turned": (
-        lambda: RotaryPositions("eva", (4, 4), head_size=6), "multiple of 4"
+        lambda: SelfAttention(4, positions=RotaryPositions("eva", (2, 3)))(TOKENS),
+        "multiple of 4",
     ),
     "an odd size": (
         lambda: AddPositionEmbs2D((2, 3))(ops.ones((1, 7, 9))), "even hidden_size"
@@ -153,20 +153,9 @@ REFUSED = {
         lambda: AddPositionEmbs()(TOKENS, grid=np.zeros((2, 3), "int32")),
         "needs a grid_size",
     ),
-    "a map without a grid": (lambda: PatchMap()(TOKENS), "no grid_size: pass it"),
-    "turns without a grid": (
-        lambda: attention(RotaryPositions("eva"))(TOKENS), "needs a grid_size; or pass"
-    ),
-    "biases without offsets": (
-        lambda: attention(RelativePositionBias((2, 3), num_prefix_tokens=1))(MANY),
-        "grid_positions, the output of PatchOffsets",
-    ),
-    "a grid for offsets along the sequence": (
-        lambda: attention(RelativePositionEmbedding())(TOKENS, grid_positions=TOKENS),
-        "leave out grid_positions",
-    ),
-    "a grid without positions": (
-        lambda: SelfAttention(2)(TOKENS, grid_positions=TOKENS), "leave them out"
+    "turns with a grid": (
+        lambda: attention(RotaryPositions("eva", (2, 3)))(MANY, grid=GRID),
+        "known number of tokens", "num_prefix_tokens",
     ),
     # Positions are objects, one for each layer.
     "a name": (lambda: attention("rotary"), "attention", "positions must be a Rotary"),
@@ -176,7 +165,7 @@ REFUSED = {
         "attention", "positions must be a Rotary",
     ),
     "another layer's": (
-        lambda: attention(shared())(TOKENS), "of another layer, rotary_positions"
+        lambda: attention(shared()), "the positions of self_attention", "rotary"
     ),
 }  # fmt: skip
 

@@ -296,14 +296,6 @@ def test_each_block_has_positions_of_its_own(others):
         close(model(images), at_image_size(fixed, size)(images))
 
 
-def test_blocks_share_positions_that_are_alike():
-    first, *others = (layers.RotaryPositions("eva", (4, 6)) for _ in range(3))
-    first.trainable = False
-    model = at_image_size(blocks_of(first, *others), ANY)
-    shared = [isinstance(one, layers.RotaryPositions) for one in model.layers]
-    assert sum(shared) == 1
-
-
 def test_another_rule_for_biases_of_any_size():
     fixed = blocks_of(layers.RelativePositionBias((4, 6)))
     images = images_of(fixed, (48, 24))
