@@ -1,8 +1,26 @@
 """What the tests of downloads share."""
 
 import pytest
+import servers
 
 from zoo.store import transport
+
+
+@pytest.fixture
+def server():
+    with servers.failing() as server:
+        yield server
+
+
+@pytest.fixture
+def offer(server):
+    """Puts a file on the server and returns its URL."""
+
+    def put(*replies, name="a.npz", **file):
+        server.files[f"/{name}"] = servers.File(**file, replies=list(replies))
+        return f"{server.url}/{name}"
+
+    return put
 
 
 @pytest.fixture

@@ -5,13 +5,13 @@ redirect leads: Git LFS, as `HF_HUB_DISABLE_XET=1` has it.
 """
 
 import base64
-import contextlib
 import dataclasses
 import hashlib
 import http.server
 import json
-import threading
 import urllib.parse
+
+from servers import serving
 
 LARGE = (".safetensors", ".npz", ".h5", ".bin", ".keras")
 TOKEN = "hf_of_somebody"
@@ -140,26 +140,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return self._answer(200, {"url": url, "name": name})
 
     def _modes(self, asked):
-        return [
-            {
-                "path": file["path"],
-                "uploadMode": "lfs" if file["path"].endswith(LARGE) else "regular",
-                "shouldIgnore": False,
-                "oid": None,
-            }
-            for file in asked["files"]
-        ]
+        def mode(path):
+            way = "lfs" if path.endswith(LARGE) else "regular"
+            return {"path": path, "uploadMode": way, "shouldIgnore": False, "oid": None}
+
+        return [mode(file["path"]) for file in asked["files"]]
 
     def _batch(self, asked):
-        objects = [
-            {
-                **wanted,
-                "actions": {
-                    "upload": {"href": f"{self.server.url}/large/{wanted['oid']}"}
-                },
-            }
-            for wanted in asked["objects"]
-        ]
+        def upload(oid):
+            return {"upload": {"href": f"{self.server.url}/large/{oid}"}}
+
+        objects = [one | {"actions": upload(one["oid"])} for one in asked["objects"]]
         return self._answer(200, {"transfer": "basic", "objects": objects})
 
     def _commit(self, path, lines):
@@ -182,12 +173,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return self.rfile.read(int(self.headers.get("Content-Length", 0)))
 
     def _refuse(self, status, code, message):
-        headers = {"X-Error-Message": message}
-        self._answer(
-            status,
-            {"error": message},
-            headers | ({"X-Error-Code": code} if code else {}),
-        )
+        headers = {"X-Error-Message": message, "X-Error-Code": code}
+        headers = {name: text for name, text in headers.items() if text}
+        self._answer(status, {"error": message}, headers)
 
     def _answer(self, status, content=b"", headers=()):
         if not isinstance(content, bytes):
@@ -202,18 +190,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(content)
 
 
-@contextlib.contextmanager
 def running():
     """Gives a server with `repositories`; `requests` and `messages` tell of its use."""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.url = f"http://127.0.0.1:{server.server_port}"
-        server.repositories = {}
-        server.large = {}
-        server.requests = []
-        server.messages = []
-        server.broken = None
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+    held = {"repositories": {}, "large": {}, "requests": [], "messages": []}
+    return serving(Handler, broken=None, **held)

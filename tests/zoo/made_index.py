@@ -4,10 +4,10 @@ import csv
 import functools
 import http.server
 import pathlib
-import threading
 from typing import NamedTuple
 
 import pytest
+from servers import serving
 
 COLUMNS = (
     "name",
@@ -141,15 +141,9 @@ def bucket(tmp_path, monkeypatch):
     made = Bucket(tmp_path / "server" / "vit_models", [])
     write(made.folder / "augreg" / "index.csv", rows())
     handler = functools.partial(_Handler, directory=str(made.folder.parent))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        server.requests = made.requests
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        address = f"http://127.0.0.1:{server.server_port}"
-        monkeypatch.setenv("KERAS_VIT_MIRROR", address)
+    with serving(handler, requests=made.requests) as server:
+        monkeypatch.setenv("KERAS_VIT_MIRROR", server.url)
         monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
         monkeypatch.delenv("KERAS_VIT_OFFLINE", raising=False)
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         yield made
-        server.shutdown()
-        thread.join()

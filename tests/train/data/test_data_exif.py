@@ -9,8 +9,8 @@ import zlib
 import numpy as np
 import pytest
 import tensorflow as tf
+from made_data import lay_out, record, tiny_images
 from PIL import Image, ImageOps
-from test_data_sources import write_tfds
 
 from train.data.sources import load
 from train.data.sources.folder_source import file_split
@@ -198,14 +198,23 @@ def test_training_and_evaluation_see_a_turned_photo_as_the_upright_one(tmp_path)
 
 
 def test_tfds_decodes_as_published(tmp_path):
-    write_tfds(tmp_path, {"train": [0], "test": [0]}, image=encode(6, format="JPEG"))
-    split = load("tiny_images", tmp_path).train
+    photo_of_6 = encode(6, format="JPEG")
+    files = tiny_images({"train": [0], "test": [0]}, image=photo_of_6)
+    split = load("tiny_images", lay_out(tmp_path, files)).train
     for part in (split, pick(split, [0])):
-        [(record, _)] = part.records()
-        assert exif.orientation(record) == 6
-        assert part.decode(record).shape == (HEIGHT, WIDTH, 3)
-        window = part.decode(record, lambda shape: tf.constant([40, 60, 3, 7]))
+        [(content, _)] = part.records()
+        assert exif.orientation(content) == 6
+        assert part.decode(content).shape == (HEIGHT, WIDTH, 3)
+        window = part.decode(content, lambda shape: tf.constant([40, 60, 3, 7]))
         assert window.shape == (3, 7, 3)
+
+
+def test_photos_in_records_stand_upright(tmp_path):
+    photos = [record(0, 0, **{"image/encoded": encode(6, format="JPEG")})]
+    files = {"train.tfrecord": photos, "test.tfrecord": photos}
+    split = load(str(lay_out(tmp_path, files))).train
+    [(content, _)] = split.records()
+    assert split.decode(content).shape == (WIDTH, HEIGHT, 3)
 
 
 def test_a_part_of_images_in_memory_stands_as_the_whole_does():

@@ -92,33 +92,47 @@ def test_the_metadata_are_text_and_the_checksums_those_of_the_bytes(tmp_path):
         assert data[start:end] == array.tobytes()
 
 
-def test_files_without_checksums_are_read_as_before(tmp_path):
+OURS, HEADER, CONFIG = "keras_vit_crc32", "keras_vit_header_crc32", "keras_vit"
+# Changes to the metadata, and what is said of the file; None: it is read as before.
+METADATA = {
+    "without checksums": ({OURS: None, HEADER: None}, None),
+    "as other programs write it": ({OURS: None, HEADER: None, CONFIG: None}, None),
+    "with a note": ({"note": "x"}, None),
+    "without a format": ({"format": None}, None),
+    "with other settings": ({CONFIG: "{}"}, "its header has another CRC-32"),
+    **{
+        f"with {text[:20]!r} for checksums": ({HEADER: None, OURS: text}, "damaged")
+        for text in ("{}", "[]", "7", "", "[" * 10**5, '{"cls": 0}', "\ud800")
+    },
+    "with one checksum": ({HEADER: None, OURS: '{"cls": "00000000"}'}, "damaged"),
+}
+
+
+@pytest.mark.parametrize("case", METADATA)
+def test_metadata_of_others_are_theirs_and_ours_are_checked(case, tmp_path):
+    changes, message = METADATA[case]
     path = written(tmp_path, "model.safetensors")
-    table, data = header(path)
     before = described(path)
-    # As the release before wrote it, and as other programs do.
-    for names in (["keras_vit_crc32", "keras_vit_header_crc32"], ["keras_vit"]):
-        for name in names:
-            del table["__metadata__"][name]
-        with_header(path, table, data)
+    table, data = header(path)
+    metadata = table["__metadata__"] | changes
+    table["__metadata__"] = {
+        key: text for key, text in metadata.items() if text is not None
+    }
+    with_header(path, table, data)
+    if message is None:
         assert described(path) == before
+        return
+    with pytest.raises(zoo.CheckpointError, match=message):
+        zoo.read(path)
+
+
+def test_a_file_without_metadata_is_read_as_before(tmp_path):
+    path = written(tmp_path, "model.safetensors")
+    before = described(path)
+    table, data = header(path)
     del table["__metadata__"]
     with_header(path, table, data)
     assert described(path) == before
-
-
-@pytest.mark.parametrize(
-    "checksums",
-    ["{}", "[]", "7", "", "[" * 10**5, '{"cls": "00000000"}', '{"cls": 0}', "\ud800"],
-)
-def test_checksums_that_are_none(checksums, tmp_path):
-    path = written(tmp_path, "model.safetensors")
-    table, data = header(path)
-    del table["__metadata__"]["keras_vit_header_crc32"]
-    table["__metadata__"]["keras_vit_crc32"] = checksums
-    with_header(path, table, data)
-    with pytest.raises(zoo.CheckpointError, match="damaged"):
-        zoo.read(path)
 
 
 def test_a_program_that_changes_arrays_and_keeps_the_metadata(tmp_path):
@@ -168,21 +182,3 @@ def test_shards_that_keep_the_metadata_of_the_whole(tmp_path):
     with_header(shard, table, data)
     with pytest.raises(zoo.CheckpointError, match="its list of checksums has another"):
         zoo.read(index)
-
-
-def test_metadata_of_other_programs_are_their_own(tmp_path):
-    path = written(tmp_path, "model.safetensors")
-    before = described(path)
-    table, data = header(path)
-    metadata = table["__metadata__"]
-    metadata["note"] = "x"
-    with_header(path, table, data)
-    assert described(path) == before
-    del metadata["format"]
-    with_header(path, table, data)
-    assert described(path) == before
-    # Ours are not.
-    metadata["keras_vit"] = metadata["keras_vit"].replace("1e-06", "1e-05")
-    with_header(path, table, data)
-    with pytest.raises(zoo.CheckpointError, match="its header has another CRC-32"):
-        zoo.read(path)

@@ -1,0 +1,172 @@
+"""Images that cannot be decoded are found, named, and left out when asked."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from made_data import (
+    examples,
+    images,
+    lay_out,
+    numbered_split,
+    png,
+    record,
+    tiny_images,
+)
+from PIL import Image
+
+from train.data.pipeline import (
+    check_readable,
+    evaluation_batches,
+    explained,
+    training_batches,
+)
+from train.data.registry import PARTS
+from train.data.sources import DataError, corrupt, find_corrupt, load
+
+pytestmark = pytest.mark.usefixtures("png_only")
+DIVIDED = images({f"{p}/{name}": 5 for p in ("train", "test") for name in "ab"})
+BROKEN = [b"", b"not an image", png(1)[:40]]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return lay_out(tmp_path, DIVIDED)
+
+
+def test_corrupt_files_are_named_across_batches(tmp_path):
+    lay_out(tmp_path, images({"train/a": 150, "test/a": 1}))
+    split = load(str(tmp_path)).train
+    bad = [split.locate(index) for index in (3, 140, 141, 149)]
+    for path, content in zip(bad, BROKEN, strict=False):
+        Path(path).write_bytes(content)
+    Path(bad[3]).unlink()
+    assert find_corrupt(split) == bad
+    assert find_corrupt(load("digits").test) == []
+
+
+def test_corrupt_images_are_left_out_when_asked(folder, capsys):
+    before = load(str(folder), validation_fraction=0.4)
+    every = {part: examples(getattr(before, part)) for part in PARTS}
+    bad = {"train": 1, "validation": 2, "test": 9}
+    paths = [getattr(before, part).locate(index) for part, index in bad.items()]
+    for path, content in zip(paths, BROKEN, strict=True):
+        Path(path).write_bytes(content)
+    source = load(str(folder), validation_fraction=0.4, skip_corrupt=True)
+    assert source.skipped == tuple(paths)
+    for part, index in bad.items():
+        split = getattr(source, part)
+        rest = every[part][:index] + every[part][index + 1 :]
+        assert examples(split) == rest and split.num_examples == len(rest)
+        assert split.labels().tolist() == [label for _, label in rest]
+        assert not {*split.names()} & {*paths}
+    out, err = capsys.readouterr()
+    assert out.startswith(f"{folder}: left out 3 images that cannot be read: ")
+    assert all(path in out for path in paths) and "checking" not in err
+    for path in paths[1:]:
+        Path(path).unlink()
+    whole = load(str(folder), validation_fraction=None, skip_corrupt=True)
+    assert whole.all.num_examples == 17 and whole.skipped == (paths[0],)
+    assert "left out 1 image that cannot be read: " in capsys.readouterr().out
+
+
+def test_a_split_of_corrupt_images_alone_is_refused(folder):
+    for path in (folder / "test").glob("*/*.png"):
+        path.write_bytes(b"")
+    with pytest.raises(DataError, match=r"none of the 10 images of .*test can be dec"):
+        load(str(folder), skip_corrupt=True)
+
+
+def test_whole_images_are_checked_with_progress_and_stay(folder, monkeypatch, capsys):
+    monkeypatch.setattr(corrupt, "_SHOWN_IMAGES", 10)
+    (folder / "test" / "a" / "0.png").unlink()
+    source = load(str(folder), skip_corrupt=True)
+    assert source.skipped == () and source.train.num_examples == 10
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert f"checking {folder / 'train'}: 100%" in err
+    assert f"checking {folder / 'test'}" not in err
+
+
+def test_missing_images_of_a_table_are_left_out(tmp_path):
+    rows = [f"train/a/{number}.png,a,train" for number in range(3, 9)]
+    table = "\n".join(["path,label,split", *rows, "test/a/0.png,a,test"])
+    lay_out(tmp_path, DIVIDED | {"a.csv": table})
+    source = load(str(tmp_path / "a.csv"), skip_corrupt=True)
+    assert examples(source.train) == [(3, 0), (4, 0)] and len(source.skipped) == 4
+
+
+def test_corrupt_records_are_numbered(tmp_path):
+    bad = record(0, 0, **{"image/encoded": b"no image"})
+    files = {"train-9.tfrecord": [record(0, 0), bad], "test-0.tfrecord": [record(1, 0)]}
+    source = load(str(lay_out(tmp_path, files)), skip_corrupt=True)
+    assert source.skipped == (f"{tmp_path / 'train-9.tfrecord'} record 2",)
+    assert examples(source.train) == [(0, 0)]
+
+
+def test_corrupt_examples_of_tfds_are_numbered(tmp_path):
+    lay_out(tmp_path, tiny_images({"train": [0, 1, "corrupt", 1], "test": [0]}))
+    named = "example 2 of tiny_images train"
+    assert find_corrupt(load("tiny_images", tmp_path).train) == [named]
+    source = load("tiny_images", tmp_path, skip_corrupt=True)
+    assert source.skipped == (named,)
+    assert examples(source.train) == [(0, 0), (1, 1), (3, 1)]
+    assert source.train.labels().tolist() == [0, 1, 1]
+
+
+def test_damaged_files_of_tfds_are_no_corrupt_images(tmp_path):
+    lay_out(tmp_path, tiny_images({"train": [0, 1, 0, 1], "test": [0]}))
+    path = next(tmp_path.glob("*/*/*train*"))
+    content = bytearray(path.read_bytes())
+    content[len(content) * 5 // 8] ^= 1
+    path.write_bytes(content)
+    split = load("tiny_images", tmp_path).train
+    batches = evaluation_batches(split, image_size=(4, 4), batch_size=2)
+    for read in (
+        lambda: load("tiny_images", tmp_path, skip_corrupt=True),
+        lambda: list(explained(batches, split)),
+    ):
+        with pytest.raises(DataError, match="files of tiny_images train are damaged"):
+            read()
+
+
+# In a run
+
+
+def failing():
+    raise tf.errors.InvalidArgumentError(None, None, "strange shapes")
+    yield
+
+
+def test_an_error_in_a_batch_names_the_images_that_explain_it(tmp_path):
+    source = load(str(lay_out(tmp_path, images({"train/a": 14, "test/a": 14}))))
+    for path in source.train.names()[:12]:
+        Path(path).write_bytes(b"\xff\xd8\xff")
+    with pytest.raises(DataError) as told:
+        list(explained(failing(), source.train))
+    message = str(told.value)
+    assert message.startswith(f"12 of the 14 images of {tmp_path}/train cannot be dec")
+    *shown, last = source.train.names()[:10]
+    assert all(f"{path}, " in message for path in shown)
+    assert f"{last} and 2 more; save them again" in message
+    assert "--skip_corrupt" in message
+    check_readable(numbered_split(3), None)
+    with pytest.raises(DataError, match=r"12 of the 28 images of .*train and .*test "):
+        check_readable(source.train, None, source.test)
+    with pytest.raises(DataError, match="although every image decodes: strange shapes"):
+        list(explained(failing(), numbered_split(3)))
+
+
+@pytest.mark.parametrize("png_only", [None])
+def test_an_image_cut_short_is_named_once_a_crop_reaches_the_damage(tmp_path, png_only):
+    noise = np.random.RandomState(0).randint(0, 256, (64, 64, 3), np.uint8)
+    for part in ("train", "test"):
+        (tmp_path / part / "a").mkdir(parents=True)
+        Image.fromarray(noise).save(tmp_path / part / "a" / "0.jpg")
+    path = tmp_path / "train" / "a" / "0.jpg"
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    split = load(str(tmp_path)).train
+    batches = training_batches(split, image_size=(6, 5), batch_size=4, seed=7)
+    with pytest.raises(DataError, match=rf"1 of the 1 images .*{path}"):
+        list(explained(batches.take(20), split))

@@ -1,0 +1,244 @@
+"""Large data are mixed as a whole, and shared by workers, by ranges of their files."""
+
+import functools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from made_data import examples, lay_out, png, record, tiny_images, undecoded
+
+from train.data import pipeline
+from train.data.pipeline import evaluation_batches, training_batches
+from train.data.sources import DataError, load, record_ranges
+from train.data.sources.record_ranges import find_offsets
+from train.data.sources.splits import in_memory, pick
+from train.data.sources.subset import limited
+
+pytestmark = pytest.mark.usefixtures("png_only")
+SMALL = {"image_size": (1, 1), "crop": "resize", "seed": 0}
+# Uneven, one a whole number of blocks, and more of them than are read at a time.
+SHARDS = {True: [50, 17, 32, 70, 33], False: [33, *[5, 17, 16, 1] * 4, 20, 9]}
+
+
+def labels_of(batches, count):
+    return [labels for _, labels in batches.take(count).as_numpy_iterator()]
+
+
+def examples_in_ranges(split):
+    """Returns each example, as `examples` does, by its index in the ranges."""
+    count, read = split.ranges()
+
+    def decoded(index, example):
+        return index, split.decode(example[0])[0, 0, 0], example[1]
+
+    found = tf.data.Dataset.range(count).flat_map(read).map(decoded)
+    rows = np.array(list(found.as_numpy_iterator()))
+    return dict(zip(rows[:, 0].tolist(), map(tuple, rows[:, 1:].tolist()), strict=True))
+
+
+def epoch_of(split):
+    """Returns the sorted examples of one epoch of training."""
+    batches = training_batches(
+        split, batch_size=split.num_examples, flip=False, **SMALL
+    )
+    [(images, labels)] = batches.take(1).as_numpy_iterator()
+    values = np.rint((images[:, 0, 0, 0] + 1) * 127.5).astype(int)
+    return sorted(zip(values.tolist(), labels.tolist(), strict=True))
+
+
+def test_places_of_records(tmp_path):
+    records = [b"x" * length for length in (0, 1, 300, 7)]
+    path = lay_out(tmp_path, {"train.tfrecord": records}) / "train.tfrecord"
+    places = find_offsets(path, 4)
+    assert np.diff(places).tolist() == [16 + 0, 16 + 1, 16 + 300, 16 + 7]
+    assert places[0] == 0 and places[-1] == path.stat().st_size
+
+
+@pytest.mark.parametrize("is_in_order", [False, True])
+def test_large_tfds_data_are_read_in_ranges(tmp_path, monkeypatch, is_in_order):
+    """Where TFDS did not shuffle, from all over the file."""
+    labels = {"train": [0] * 100 + [1] * 100, "test": [0]}
+    lay_out(tmp_path, tiny_images(labels, disableShuffling=is_in_order))
+    # The rest of the file is for validation.
+    split = load("tiny_images", tmp_path, validation_fraction=0.1).train
+    assert split.ranges()[0] == (12 if is_in_order else 1)
+    assert examples_in_ranges(split) == dict(enumerate(examples(split)))
+    monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", 40)
+    options = {**SMALL, "batch_size": 20}
+    whole = labels_of(training_batches(split, **options), 9)
+    assert np.concatenate(whole).sum() == 80
+    assert (0 < whole[0].sum() < 20) == is_in_order
+    resumed = labels_of(training_batches(split, start_step=5, **options), 4)
+    np.testing.assert_array_equal(resumed, whole[5:])
+
+
+@pytest.mark.parametrize("is_in_order", SHARDS)
+def test_an_index_means_one_example_in_every_order(tmp_path, monkeypatch, is_in_order):
+    shards = {"train": SHARDS[is_in_order]}
+    labels = {"train": [0, 1] * (sum(shards["train"]) // 2), "test": [0]}
+    settings = {"shards": shards, "disableShuffling": is_in_order}
+    lay_out(tmp_path, tiny_images(labels, **settings))
+    monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", 40)
+    # Both parts have a range of one file.
+    source = load("tiny_images", tmp_path, validation_fraction=0.25)
+    for split in (source.train, source.validation, limited(source.train, 90)):
+        found = examples(split)
+        assert (found == sorted(found)) == is_in_order
+        assert examples_in_ranges(split) == dict(enumerate(found))
+    assert len(found) == 90 and epoch_of(split) == sorted(found)
+    assert all(label == number % 2 for number, label in found)
+
+
+@pytest.mark.parametrize("is_in_order", [False, True])
+def test_corrupt_images_of_large_tfds_data_are_left_out(
+    tmp_path, monkeypatch, is_in_order
+):
+    labels = [0, 1] * 101
+    labels[60] = "corrupt"
+    settings = {"shards": {"train": SHARDS[True]}, "disableShuffling": is_in_order}
+    lay_out(tmp_path, tiny_images({"train": labels, "test": [0]}, **settings))
+    monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", 40)
+    source = load("tiny_images", tmp_path, skip_corrupt=True)
+    # The eleventh of the second file.
+    index = 60 if is_in_order else 16 + 10
+    assert source.skipped == (f"example {index} of tiny_images train",)
+    whole = [(number, number % 2) for number in range(202) if number != 60]
+    assert epoch_of(source.train) == whole
+
+
+# A byte of a record's length: up to 255 too long, 16 MB, beyond any file, and a file
+# that ends early.
+@pytest.mark.parametrize("place", [0, 3, 7, None])
+def test_a_damaged_length_in_a_large_tfds_file(tmp_path, monkeypatch, place):
+    files = tiny_images({"train": [0, 1] * 20, "test": [0]}, disableShuffling=True)
+    monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", 20)
+    split = load("tiny_images", lay_out(tmp_path, files)).train
+    path = next(tmp_path.glob("*/*/*train*"))
+    content = bytearray(path.read_bytes())
+    if place is None:
+        del content[-7:]
+    else:
+        content[find_offsets(str(path), 40)[10] + place] ^= 0xFF
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=f"{path.name} is damaged.* 40;"):
+        training_batches(split, batch_size=2, **SMALL)
+    path.unlink()
+    with pytest.raises(DataError, match=f"cannot read .*{path.name}"):
+        split.ranges()
+
+
+# Files, and lists in memory, sorted by class
+
+
+def sorted_files(tmp_path, count, files=1, ending=""):
+    """Returns examples of TFRecord files whose label is their number."""
+    shares = np.array_split(np.arange(count), files)
+    records = {
+        f"train-{file}.tfrecord{ending}": [record(0, int(number)) for number in share]
+        for file, share in enumerate(shares)
+    }
+    lay_out(tmp_path, records | {"test.tfrecord": [record(0, i) for i in range(9)]})
+    source = load(str(tmp_path))
+    return undecoded(source.train), undecoded(source.test)
+
+
+def sorted_in_memory(count):
+    labels = np.arange(count, dtype=np.int32)
+    return undecoded(
+        in_memory("sorted", np.full(count, png(0), object), labels, tf.identity, str)
+    )
+
+
+def test_ranges_of_records_have_the_images_of_their_labels(tmp_path):
+    records = [record(number, number) for number in range(40)]
+    files = {"train-0.tfrecord": records[:33], "train-1.tfrecord.gz": records[33:]}
+    lay_out(tmp_path, files | {"test.tfrecord": records[:1]})
+    split = load(str(tmp_path), validation_fraction=0.2).train
+    assert split.ranges()[0] == 4 and split.num_examples == 32
+    assert examples_in_ranges(split) == dict(enumerate(examples(split)))
+    assert all(number == label for number, label in examples(split))
+
+
+def assert_mixed(split, steps):
+    """Batches of data sorted by 100 classes are like draws from all of them."""
+    for step in steps:
+        batches = training_batches(split, start_step=step, batch_size=512, **SMALL)
+        [labels] = labels_of(batches, 1)
+        counts = np.bincount(labels * 100 // split.num_examples, minlength=100)
+        # Of a uniform draw 0.6 are missing, and hardly ever 5.
+        assert (counts == 0).sum() < 5, step
+        # Of a uniform draw 1, and hardly ever 1 + 4 * sqrt(2 / 99) = 1.57.
+        assert ((counts - 5.12) ** 2 / 5.12).sum() / 99 < 1.57, step
+
+
+def test_a_list_in_memory_is_mixed_as_a_whole():
+    """Of 200,000 examples of 100 classes, the first 512 had 26 of them."""
+    assert_mixed(sorted_in_memory(200_000), [0, 389])
+
+
+def test_one_file_of_sorted_records_is_mixed_as_a_whole(monkeypatch, tmp_path):
+    # 200,000 examples have as many buffers, and more ranges in one.
+    monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", 1_000)
+    monkeypatch.setattr(record_ranges, "RECORDS", 1)
+    assert_mixed(sorted_files(tmp_path, 4_000)[0], [0, 10])
+
+
+def test_large_compressed_files_are_read_from_several_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", 8)
+    split, _ = sorted_files(tmp_path, 160, files=4, ending=".gz")
+    labels = np.stack(labels_of(training_batches(split, batch_size=40, **SMALL), 4))
+    assert (np.sort(labels, axis=None) == np.arange(160)).all()
+    assert len(set(labels[0] // 40)) == 4
+
+
+@pytest.mark.parametrize("kind", ["memory", "files", "some of files"])
+def test_large_data_are_taken_once_and_resume_exactly(monkeypatch, tmp_path, kind):
+    monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", 20)
+    numbers = np.arange(100)
+    if kind == "memory":
+        split = sorted_in_memory(100)
+    else:
+        split, _ = sorted_files(tmp_path, 100, files=3)
+    if kind == "some of files":
+        numbers = np.delete(numbers, [0, 17, 18, 40, 99])
+        # Of a part a part.
+        split = pick(pick(split, np.arange(99)), numbers)
+    options = {**SMALL, "batch_size": 5}
+    steps = len(numbers) // 5
+    whole = labels_of(training_batches(split, **options), 2 * steps)
+    labels = np.concatenate(whole).reshape(2, -1)
+    assert (np.sort(labels) == numbers).all()
+    assert (labels[0] != labels[1]).any() and (labels[0] != numbers).any()
+    for start in (steps - 1, steps + 3):
+        resumed = labels_of(training_batches(split, start_step=start, **options), 4)
+        np.testing.assert_array_equal(resumed, whole[start : start + 4])
+
+
+@pytest.mark.parametrize(("hosts", "ending"), [(2, ""), (4, ".gz")])
+def test_workers_share_the_records(tmp_path, monkeypatch, hosts, ending):
+    monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", 8)
+    train, test = sorted_files(tmp_path, 80, files=5, ending=ending)
+
+    def labels(batches, steps, **share):
+        share = pipeline.Share(devices=hosts, filled=True, **share)
+        return [one.tolist() for one in labels_of(batches(share=share), steps)]
+
+    def joined(batches, steps):
+        """Returns what workers read, batch by batch; one alone reads the same."""
+        shares = [labels(batches, steps, host=i, hosts=hosts) for i in range(hosts)]
+        together = [part for step in zip(*shares, strict=True) for part in step]
+        assert together == labels(batches, steps * hosts)
+        return np.concatenate(together)
+
+    training = functools.partial(
+        training_batches, train, **{**SMALL, "batch_size": 8, "seed": 3}
+    )
+    two_epochs = joined(training, 20).reshape(2, 80)
+    assert (np.sort(two_epochs) == np.arange(80)).all()
+    assert (two_epochs[0] != two_epochs[1]).any()
+    later = joined(functools.partial(training, start_step=13), 7)
+    assert (later == two_epochs.ravel()[13 * 8 :]).all()
+    evaluation = functools.partial(
+        evaluation_batches, test, batch_size=8, image_size=(4, 4)
+    )
+    assert joined(evaluation, 99).tolist() == [*range(9), *[pipeline.NO_LABEL] * 7]

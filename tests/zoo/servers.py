@@ -1,0 +1,235 @@
+"""A server on this machine that sends files, and fails as a test tells it to.
+
+A reply takes the request (the handler) and the `File`, and yields what is sent, byte
+for byte; a number is a refusal with that status.
+"""
+
+import base64
+import contextlib
+import dataclasses
+import hashlib
+import http.server
+import itertools
+import random
+import re
+import threading
+import time
+import urllib.parse
+
+import zoo
+from zoo import store
+
+CONTENT = random.Random(0).randbytes(300_000)
+OTHER = random.Random(1).randbytes(300_000)
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+PAGE = b"\n<!DOCTYPE html><title>Log in</title>" + b" " * 400_000
+BLOCK = bytes(2**16)
+
+
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def handle_error(self, *_):
+        """A client that hangs up, or is killed, is part of the plan."""
+
+
+@contextlib.contextmanager
+def serving(handler, context=None, **state):
+    """Runs a server whose attributes are `state`, with https where `context` is one."""
+    with Server(("127.0.0.1", 0), handler) as server:
+        if context is not None:
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+        scheme = "http" if context is None else "https"
+        server.url = f"{scheme}://127.0.0.1:{server.server_port}"
+        vars(server).update(state)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextlib.contextmanager
+def failing(context=None):
+    """Runs a server of `File`s, which logs the paths and ranges it is asked for."""
+    go_on = threading.Event()
+    state = {"files": {}, "log": [], "sent": 0, "now": 0.0, "lock": threading.Lock()}
+    state |= {"reached": threading.Event(), "go_on": go_on}
+    state |= {"is_silent": threading.Event()}
+    with serving(Handler, context, **state) as server:
+        yield server
+        go_on.set()
+
+
+@dataclasses.dataclass
+class File:
+    """What the server has under a path, and its replies before it sends just that."""
+
+    content: bytes = CONTENT
+    etag: str | None = '"one"'
+    modified: str | None = None
+    md5: bytes | None = None
+    headers: dict = dataclasses.field(default_factory=dict)
+    replies: list = dataclasses.field(default_factory=list)
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        path = urllib.parse.urlsplit(self.path).path
+        file = self.server.files.get(path, File())
+        self.range = self.headers.get("Range")
+        with self.server.lock:
+            self.server.last = self
+            self.server.log.append((path, self.range))
+            reply = file.replies.pop(0) if file.replies else sent()
+        self.close_connection = True
+        if isinstance(reply, int):
+            reply = refused(f"{reply} Refused", Retry_After=3600)
+        with contextlib.suppress(OSError):
+            for part in reply(self, file):
+                self.wfile.write(part)
+                self.server.sent += len(part)
+
+    def log_message(self, *_):
+        """Keeps quiet."""
+
+
+def head(status="200 OK", **headers):
+    """Spells the head of a response; a header that is None is left out."""
+    headers = {name: text for name, text in headers.items() if text is not None}
+    lines = [f"{name.replace('_', '-')}: {text}" for name, text in headers.items()]
+    return "\r\n".join([f"HTTP/1.1 {status}", *lines, "", ""]).encode("latin1")
+
+
+def sent(content=None, *, ranges="right", more=0, total=None, pace=None):
+    """Replies with the file.
+
+    Args:
+        content: bytes sent in place of the file's.
+        ranges: "right", "none", "blind" to If-Range, or "shifted" by a byte.
+        total: length that the header of a range states, by default the right one.
+        more: bytes that are promised but not sent; None promises no length.
+        pace: function of the request and the body that yields the body.
+    """
+
+    def reply(request, file):
+        body = file.content if content is None else content
+        span = re.fullmatch(r"bytes=(\d+)-", request.range or "")
+        known = request.headers.get("If-Range") in (file.etag, file.modified)
+        resumes = ranges != "none" and (known or ranges != "right")
+        start = int(span[1]) if span and resumes else 0
+        first, last = start + (ranges == "shifted"), len(body) - 1
+        own = {
+            "Content_Range": f"bytes {first}-{last}/{total or len(body)}"
+            if start
+            else None,
+            "Content_Length": None if more is None else len(body) - start + more,
+            "ETag": file.etag,
+            "Last_Modified": file.modified,
+            "x_goog_hash": file.md5 and f"crc32c=AAAAAA==,md5={md5(file.md5)}",
+        }
+        status = "206 Partial Content" if start else "200 OK"
+        yield head(status, **own | file.headers)
+        yield from [body[start:]] if pace is None else pace(request, body[start:])
+
+    return reply
+
+
+def md5(content):
+    return base64.b64encode(hashlib.md5(content).digest()).decode()
+
+
+def refused(status, body=b"", **headers):
+    return lambda *_: [head(status, Content_Length=len(body), **headers), body]
+
+
+def moved(target, status=302, **headers):
+    return refused(f"{status} Found", Location=target, **headers)
+
+
+def endless(head, block=BLOCK):
+    return lambda *_: itertools.chain([head], itertools.repeat(block))
+
+
+def trickled(head):
+    """Replies with a head, and then a byte now and then."""
+
+    def reply(request, _):
+        yield head
+        while not request.server.go_on.wait(0.05):
+            yield b"a"
+
+    return reply
+
+
+CHUNKED = head(Transfer_Encoding="chunked")
+CHUNK = b"10000\r\n" + BLOCK + b"\r\n"
+
+
+def hung_up(*_):
+    return []
+
+
+def mute(request, _):
+    request.server.is_silent.set()
+    request.server.go_on.wait()
+    return []
+
+
+def _half(_, body):
+    yield body[: len(body) // 2]
+
+
+def _half_and_wait(request, body):
+    yield from _half(request, body)
+    request.server.reached.set()
+    request.server.go_on.wait()
+    yield body[len(body) // 2 :]
+
+
+def _half_and_never(request, body):
+    yield from _half(request, body)
+    request.server.go_on.wait()
+
+
+def _dripping(request, body):
+    yield body[:1000]
+    for byte in body[1000:]:
+        yield bytes([byte])
+        time.sleep(0.02)
+        # A client that has left does not wait for this byte.
+        if request.server.last is request:
+            request.server.now += 0.02
+
+
+def _slow(_, body):
+    for begin in range(0, len(body), 50_000):
+        yield body[begin : begin + 50_000]
+        time.sleep(0.01)
+
+
+CUT, WAITING = sent(pace=_half), sent(pace=_half_and_wait)
+STALLED, SLOW = sent(pace=_half_and_never), sent(pace=_slow)
+DRIPPING = sent(pace=_dripping)
+WEB_PAGE = sent(PAGE, ranges="none")
+
+
+def ranges(server):
+    return [span for _, span in server.log]
+
+
+def left(cache):
+    """Returns the names of what is in the cache, but for empty locks."""
+    paths = (path for path in cache.rglob("*") if path.is_file())
+    return sorted(path.name for path in paths if path.suffix != ".lock")
+
+
+def assert_right(cache, url, path, content=CONTENT):
+    """The file is whole, recorded, and nothing else is there."""
+    assert path.read_bytes() == content
+    assert zoo.verify(path) == hashlib.sha256(content).hexdigest()
+    assert [file.url for file in store.cached()] == [url]
+    assert left(cache) == [path.name, f"{path.name}.json"]

@@ -1,0 +1,341 @@
+"""Servers that fail, lie or lead astray: what is said, and what is left."""
+
+import gzip
+import io
+import json
+import re
+import ssl
+import subprocess
+import types
+
+import pytest
+from servers import (
+    CHUNK,
+    CHUNKED,
+    CONTENT,
+    CUT,
+    OTHER,
+    SHA256,
+    WEB_PAGE,
+    File,
+    assert_right,
+    endless,
+    failing,
+    head,
+    hung_up,
+    left,
+    md5,
+    moved,
+    ranges,
+    refused,
+    sent,
+)
+
+import zoo
+from zoo import limits, store
+from zoo.catalog import registry
+from zoo.store import transport
+
+pytestmark = pytest.mark.usefixtures("cache")
+
+UNSIZED = head()
+# Two members, as some servers send them.
+PACKED = gzip.compress(CONTENT[:1000]) + gzip.compress(CONTENT[1000:])
+DAMAGED = PACKED[:1000] + b"\0\0" + PACKED[1002:]
+LONG, ZEROS = "a" * 60_000, "0" * 64
+
+
+BROKEN = sent(more=1, ranges="none")
+BOMB = gzip.compress(bytes(10**7))
+
+
+def packed(body, encoding="gzip"):
+    return refused("200 OK", body, Content_Encoding=encoding)
+
+
+# Replies, the words of the error, and the file or what is expected of it.
+FAULTS = {
+    "busy for ever": ([503] * 5, "503|5 times|try again later|by hand"),
+    "no such file": ([404], "404|no such file|KERAS_VIT_MIRROR"),
+    **{
+        f"status {status}": ([status], f"refused|a.npz with status {status}")
+        for status in (401, 403, 410, 204, 206, 304, 418)
+    },
+    "hangs up": ([hung_up] * 5, "connection to 127|failed, 5 times"),
+    "a web page": ([WEB_PAGE], "web page instead of|log in"),
+    "a byte too few": ([BROKEN] * 6, "300000 of 300001 bytes|5 more", {"etag": None}),
+    "always cut": ([CUT] * 6, "150000 of 300000|begins anew", {"etag": 'W/"weak"'}),
+    "another MD5": ([sent(OTHER)], "a.npz has md5|expected", {"md5": CONTENT}),
+    "another rest": ([CUT, sent(OTHER)], "a.npz has md5", {"md5": CONTENT}),
+    "another size": ([sent()], "300000 bytes|about 500000", {"file_size": 500_000}),
+    "another SHA-256": ([sent()], f"sha256 {SHA256}|{ZEROS}", {"sha256": ZEROS}),
+    "endless": ([endless(UNSIZED)], "306000 bytes", {"file_size": 300_000}),
+    "endless, in chunks": (
+        [endless(CHUNKED, CHUNK)],
+        "has more than 306000 bytes",
+        {"file_size": 300_000},
+    ),
+    "endless, promised": (
+        [endless(head(Content_Length=10**12))],
+        "has more than 306000 bytes",
+        {"file_size": 300_000},
+    ),
+    "larger than any": ([sent(b"a", more=21 * 10**9)], "more than 20000000000 bytes"),
+    "too large": ([endless(UNSIZED)], "more than 1000 bytes", {"most_bytes": 1000}),
+    "swells": ([packed(BOMB)], "more than 102000 bytes", {"file_size": 100_000}),
+    **{
+        f"packed, cut at {end}": ([packed(PACKED[:end])] * number, message)
+        for end, number, message in (
+            (len(PACKED) // 2, 6, "ended before the end"),
+            (len(PACKED) - 1, 6, "ended before the end"),
+            (5, 5, "ended before the end"),
+            (0, 5, "body is empty"),
+        )
+    },
+    "packed, damaged": ([packed(DAMAGED)] * 6, "CRC check failed"),
+    "packed otherwise": ([packed(CONTENT, "br\x1b[2J")], r"(br\x1b[2j)"),
+    "leads to FTP": ([moved("ftp://127.0.0.1/a")], "not an http(s) URL"),
+    "leads to a file": ([moved("file:///etc/passwd")], "not an http(s) URL"),
+    "leads to data": ([moved("data:,")], "not an http(s) URL"),
+    "leads far away": ([moved("file:///\x1b[2J" + LONG)], "not an http(s) URL"),
+    "leads to itself": ([moved("/a.npz")] * 11, "one URL to the next"),
+    "a reason": ([refused("404 \x1b[2J\x9b" + LONG)], "status 404"),
+    "a title": ([refused("418 \x1b]0;a\x07")], "status 418"),
+    "an endless refusal": ([endless(head("404 None"))], "404"),
+    "busy without end": ([endless(head("503 Busy"))] * 5, "503"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_named_and_leaves_nothing(fault, server, offer, cache):
+    replies, words, *expected = FAULTS[fault]
+    expected = dict(*expected)
+    file = {key: expected.pop(key) for key in ("etag", "md5") if key in expected}
+    url = offer(*replies, **file)
+    with pytest.raises(zoo.StoreError) as error:
+        zoo.fetch(url, **expected)
+    said = str(error.value)
+    assert all(word in said for word in words.split("|")), said
+    assert said.isprintable() and len(said) <= 2000
+    assert left(cache) == []
+    assert len(server.log) == len(replies)
+    # The system's own buffers hold some of what is not read, five times at most.
+    assert server.sent < 10**8
+    url = offer()
+    assert_right(cache, url, zoo.fetch(url))
+
+
+CONTINUED = [None, "bytes=150000-"]
+DATE = "Sat, 21 Nov 2020 12:00:00 GMT"
+# Replies, the file, and the ranges that are asked for until it is whole.
+MENDED = {
+    "cut, with an ETag": ([CUT], {"md5": CONTENT, "etag": '"x"'}, CONTINUED),
+    "cut, with a date": ([CUT], {"etag": None, "modified": DATE}, CONTINUED),
+    "cut, with neither": ([CUT], {"etag": None}, [None, None]),
+    "cut, with a weak ETag": ([CUT], {"etag": 'W/"weak"'}, [None, None]),
+    "cut, without ranges": ([CUT, sent(ranges="none")], {}, CONTINUED),
+    "cut, goes on elsewhere": (
+        [CUT, sent(ranges="shifted")],
+        {},
+        [*CONTINUED, None],
+    ),
+    "cut, no such range": ([CUT, 416], {}, [*CONTINUED, None]),
+    "no length": ([sent(more=None)], {}, [None]),
+    "busy once": ([503], {}, [None] * 2),
+    "busy twice": ([429, 500], {}, [None] * 3),
+    "busy thrice": ([502, 504, 408], {}, [None] * 4),
+    "hung up": ([hung_up], {}, [None] * 2),
+    "unpacked by the server": (
+        [],
+        {
+            "headers": {
+                "x_goog_stored_content_encoding": "gzip",
+                "x_goog_hash": f"md5={md5(b'the packed file')}",
+            }
+        },
+        [None],
+    ),
+    "packed": ([packed(PACKED)], {}, [None]),
+    "packed, as it was once called": ([packed(PACKED, "X-GZIP")], {}, [None]),
+    "moved": (
+        [moved("/b/../c.npz", x_goog_hash=f"md5={md5(b'the redirect')}")],
+        {},
+        [None] * 2,
+    ),
+    "moved, in an endless page": (
+        [endless(head("302 Found", Location="/c.npz"))],
+        {},
+        [None] * 2,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MENDED)
+def test_a_fault_is_mended_by_the_next_reply(case, server, offer, cache):
+    replies, file, asked = MENDED[case]
+    url = offer(*replies, **file)
+    # Retry-After of a refusal is an hour.
+    assert_right(cache, url, zoo.fetch(url, sha256=SHA256))
+    assert ranges(server) == asked
+    assert server.sent < 10**8
+
+
+def test_it_breaks_again_and_again(server, offer, cache):
+    url = offer(*[CUT] * 12)
+    assert_right(cache, url, zoo.fetch(url))
+    starts = [int(span[6:-1]) for span in ranges(server)[1:]]
+    assert len(starts) == 12
+    assert starts == sorted(starts)
+
+
+def test_how_long_a_server_may_ask_to_wait(monkeypatch):
+    monkeypatch.setattr(transport, "RETRY_AFTER_SECONDS", 60)
+    for asked, seconds in (
+        ("7", 7),
+        ("3600", 60),
+        ("Sat, 21 Nov 2099 12:00:00 GMT", 60),
+        ("soon", None),
+        ("9" * 5000, None),
+        ("-1", None),
+    ):
+        assert transport._retry_after({"Retry-After": asked}) == seconds
+    assert transport._retry_after({}) is None
+
+
+@pytest.mark.parametrize("piece", [1, 2, 1000])
+def test_a_compressed_body_comes_in_any_pieces(piece):
+    body = io.BytesIO(gzip.compress(CONTENT[:10_000]))
+    raw = types.SimpleNamespace(
+        read1=lambda size, decode_content: body.read(min(size, piece))
+    )
+    response = types.SimpleNamespace(
+        raw=raw, headers={"content-encoding": "gzip"}, url="http://127.0.0.1"
+    )
+    read = transport._reader(response)
+    assert b"".join(iter(lambda: read(1000), b"")) == CONTENT[:10_000]
+
+
+# Small files that are fetched anew each time
+
+
+@pytest.mark.parametrize(
+    ("replies", "message"),
+    [
+        ([endless(UNSIZED)], "has more than 1000000 bytes"),
+        ([packed(PACKED[:5])] * 6, "ended before the end"),
+        ([404], "404"),
+        ([WEB_PAGE], "web page"),
+    ],
+)
+def test_an_index_has_the_same_faults(server, offer, cache, replies, message):
+    with pytest.raises(zoo.StoreError, match=message):
+        store.latest(offer(*replies), 10**6)
+    assert server.sent < 10**8
+    assert left(cache) == []
+
+
+def test_an_index_has_a_few_megabytes(offer, server, monkeypatch):
+    assert limits.REGISTRY_BYTES <= 5_000_000
+    text = json.dumps({"format": 1, "models": [], "more": "a" * 3 * 10**6}).encode()
+    offer(name="registry.json", content=text)
+    monkeypatch.setattr(transport, "_BLOCK_BYTES", 1000)
+    monkeypatch.setenv("KERAS_VIT_REGISTRY", server.url)
+    assert registry.models() == {}
+
+
+# Safe connections
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """The paths of a certificate for this machine, and of its key."""
+    folder = tmp_path_factory.mktemp("certificate")
+    request = (
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes "
+        "-days 2 -subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1 -keyout "
+        "key.pem -out cert.pem"
+    )
+    try:
+        subprocess.run(request.split(), cwd=folder, check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("needs openssl")
+    return folder / "cert.pem", folder / "key.pem"
+
+
+@pytest.fixture
+def safe(certificate, monkeypatch):
+    """A server with https, whose certificate is trusted."""
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate[0]))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    with failing(context) as server:
+        yield server
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_https_leads_to_nothing_less(safe, server, cache, status):
+    safe.files["/a"] = File(replies=[moved(f"{server.url}/a", status)])
+    with pytest.raises(zoo.StoreError, match="leads from https:.* to http:.*as safe"):
+        zoo.fetch(f"{safe.url}/a")
+    assert server.log == []
+    assert left(cache) == []
+
+
+def test_https_leads_to_https(safe):
+    safe.files["/a"] = File(replies=[moved("/c")])
+    assert zoo.fetch(f"{safe.url}/a", sha256=SHA256).read_bytes() == CONTENT
+
+
+def test_no_link_of_a_chain_is_weak(safe, server):
+    # From https over http back to https, which itself is right.
+    safe.files |= {"/a": File(replies=[moved("/b")] * 2)}
+    safe.files |= {"/b": File(replies=[moved(f"{server.url}/c")] * 2)}
+    server.files["/c"] = File(replies=[moved(f"{safe.url}/d")])
+    for fetch in (zoo.fetch, lambda url: store.latest(url, 10**6)):
+        with pytest.raises(zoo.StoreError, match="as safe"):
+            fetch(f"{safe.url}/a")
+    assert zoo.fetch(f"{server.url}/c").read_bytes() == CONTENT
+
+
+def test_a_certificate_that_is_none(offer):
+    url = offer().replace("http://", "https://")
+    with pytest.raises(zoo.StoreError, match="No safe connection.*REQUESTS_CA_BUNDLE"):
+        zoo.fetch(url)
+
+
+# No connection
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:9", "nowhere.invalid"])
+def test_no_network(cache, capsys, host):
+    url = f"http://{host}/a.npz"
+    with pytest.raises(zoo.StoreError, match=f"connection to {host} failed.*by h") as e:
+        zoo.fetch(url)
+    assert left(cache) == []
+    # Said before the connection is tried, which takes a while.
+    assert capsys.readouterr().err == f"Downloading {url}\n"
+    # The cause as the system calls it, without the objects of urllib3.
+    cause = re.search(r"failed, \d times \((.*?)\): check the network", str(e.value))[1]
+    assert not re.search("object|Pool|Retries|0x", cause) and len(cause) < 80
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9/a.npz", "https://{server}/a.npz"])
+def test_what_the_caller_was_handling_is_not_the_networks_reason(server, url):
+    url = url.format(server=server.url.removeprefix("http://"))
+    with pytest.raises(zoo.StoreError) as alone:
+        zoo.fetch(url)
+    try:
+        raise ValueError("of the caller")
+    except ValueError:
+        with pytest.raises(zoo.StoreError) as handling:
+            zoo.fetch(url)
+    assert str(handling.value) == str(alone.value)
+
+
+def test_proxies(server, cache, monkeypatch):
+    url = "http://nowhere.invalid/a.npz"
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    with pytest.raises(zoo.StoreError, match="proxy gave no connection.*HTTP_PROXY"):
+        zoo.fetch(url)
+    monkeypatch.setenv("http_proxy", server.url)
+    assert_right(cache, url, zoo.fetch(url))
