@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 from collections.abc import Callable
+from typing import Any
 
 import keras
 
@@ -104,7 +105,7 @@ def of_file(source) -> tuple[Architecture, object] | None:
     return None
 
 
-def files_of(model):
+def files_of(model) -> Any:
     """Returns the `files` of a model's architecture; a ValueError where it has none."""
     architecture = of_model(model)
     if architecture.files is None:

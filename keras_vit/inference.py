@@ -40,7 +40,7 @@ def classify(
     batch_size=32,
     image_size=None,
     bits=None,
-):
+) -> list:
     """Returns the most likely classes of photos, with their probabilities.
 
     Of a model for numbers, whose head has the `problem_type` `"regression"`, these are
@@ -113,7 +113,7 @@ def classify(
     return found
 
 
-def embed(model, photos, *, batch_size=32, image_size=None, bits=None):
+def embed(model, photos, *, batch_size=32, image_size=None, bits=None) -> np.ndarray:
     """Returns the features of photos, which the head of a model computes with.
 
     Args:
@@ -206,7 +206,7 @@ def _outputs(model, predictor, photos, image_size, bits):
     preparation = preparation_of(model)
     bits = bits_of(model) if bits is None else check_bits(bits)
 
-    def prepared(numbered):
+    def prepared(numbered) -> np.ndarray:
         number, photo = numbered
         try:
             image = prepare(photo, size, preparation, channels, bits)

@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+from typing import Any
 
 import keras
 import numpy as np
@@ -17,7 +18,7 @@ OF_PHOTOS = "keras_vit.classify and embed take files, zoo.photos.prepare reads o
 _KINDS_OF_NUMBERS = ("int", "uint", "float", "bfloat", "bool")
 
 
-def preprocess_input(images):
+def preprocess_input(images) -> Any:
     """Scales images from [0, 255] to [-1, 1], as every released model expects.
 
     Args:
@@ -46,7 +47,7 @@ def preprocess_input(images):
     return (numbers - 127.5) / 127.5
 
 
-def decode_predictions(predictions, top=5, class_names=None):
+def decode_predictions(predictions, top=5, class_names=None) -> list:
     """Returns the names and scores of the most likely classes.
 
     Args:
@@ -86,7 +87,7 @@ def decode_predictions(predictions, top=5, class_names=None):
     return named(likeliest(predictions, top), names)
 
 
-def check_numbers(values, name, remedy):
+def check_numbers(values, name, remedy) -> Any:
     """Returns values of numbers; lists as an array, or as a tensor if of tensors.
 
     Raises a `ValueError` for what is none, or not of numbers.
@@ -131,7 +132,7 @@ def _stacked(values, functions):
     return functions.stack([_stacked(value, functions) for value in values])
 
 
-def check_scores(scores):
+def check_scores(scores) -> None:
     """Refuses scores (images, classes) of a head that knows nothing yet."""
     if scores.shape[1] > 1 and (np.ptp(scores, axis=1) == 0).any():
         raise ValueError(
@@ -141,12 +142,12 @@ def check_scores(scores):
         )
 
 
-def named(best, names):
+def named(best, names) -> list:
     """Returns (class id, class name, score) for each (class, score) of each image."""
     return [[(*names[place], score) for place, score in row] for row in best]
 
 
-def names_of_classes(classes, class_names=None):
+def names_of_classes(classes, class_names=None) -> list:
     """Returns a (class id, class name) per class; see `decode_predictions`."""
     if class_names is None:
         known = list_of(classes)

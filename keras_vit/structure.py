@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import warnings
+from typing import Any
 
 import keras
 import numpy as np
@@ -30,7 +31,7 @@ from zoo.text import brief
 _STRIDED = (keras.layers.Conv2D, keras.layers.MaxPooling2D, ResidualUnit)
 
 
-def layers_of(model, *kinds):
+def layers_of(model, *kinds) -> list:
     """Returns a model's layers of some classes, with those of models in it."""
     found = []
     for layer in model.layers:
@@ -41,7 +42,7 @@ def layers_of(model, *kinds):
     return found
 
 
-def describe(copy, model, **changes):
+def describe(copy, model, **changes) -> keras.Model:
     """Hands what a model is, and those in it, to a copy of its layers; returns this.
 
     Keras's own cloning leaves it out, as the clone may be of another network. `changes`
@@ -61,14 +62,14 @@ def describe(copy, model, **changes):
     return copy
 
 
-def last_layer(model):
+def last_layer(model) -> keras.layers.Layer:
     """Returns the layer that a model ends in, of a model at its end the last one."""
     while isinstance(model, keras.Model):
         model = model.layers[-1]
     return model
 
 
-def head_of(model):
+def head_of(model) -> keras.layers.Layer | None:
     """Returns a model's `ClassificationHead`, None without one of its own classes.
 
     It may be in a model in it, and have other layers behind it, such as a softmax.
@@ -78,12 +79,12 @@ def head_of(model):
     return fitting[-1] if fitting else None
 
 
-def problem_type_of(model):
+def problem_type_of(model) -> str:
     """Returns what a model's outputs answer, one of `zoo.head.PROBLEM_TYPES`."""
     return getattr(head_of(model), "problem_type", ONE_CLASS)
 
 
-def preparation_of(model):
+def preparation_of(model) -> str:
     """Returns how photos come to a model's size, see `zoo.photos.prepare`.
 
     `layer_of_photos` says it.
@@ -91,7 +92,7 @@ def preparation_of(model):
     return getattr(layer_of_photos(model), "preparation", "squash")
 
 
-def bits_of(model):
+def bits_of(model) -> ModelBits | None:
     """Returns the bits of values in files of 16, see `zoo.photos.decode`, or None.
 
     `layer_of_photos` says them, as `zoo.preparation.ModelBits`.
@@ -100,7 +101,7 @@ def bits_of(model):
     return bits and ModelBits(bits)
 
 
-def set_bits(model, bits):
+def set_bits(model, bits) -> None:
     """Sets the bits of values in files of 16, of parts of a model too.
 
     Args:
@@ -118,7 +119,7 @@ def set_bits(model, bits):
         layer.bits = bits
 
 
-def layer_of_photos(model):
+def layer_of_photos(model) -> keras.layers.Layer | None:
     """Returns the layer that says how photos come to a model, None without one.
 
     This is the head, and of a model without one its patch embedding.
@@ -127,7 +128,7 @@ def layer_of_photos(model):
     return head or next(iter(layers_of(model, PatchEncoder)), None)
 
 
-def head_activation(model):
+def head_activation(model) -> str | None:
     """Returns the name of the activation that a model ends in, None for features.
 
     It is `"linear"` for logits.
@@ -140,7 +141,7 @@ def head_activation(model):
     return activation.__name__ if is_head else None
 
 
-def check_model(model):
+def check_model(model) -> None:
     """Raises a `ValueError` if a model is something else, such as the path of one."""
     if not isinstance(model, keras.Model):
         raise ValueError(
@@ -149,7 +150,7 @@ def check_model(model):
         )
 
 
-def check_graph(model):
+def check_graph(model) -> None:
     """Raises a `ValueError` if a model does not say its inputs and outputs."""
     check_model(model)
     if getattr(model, "inputs", None) is None or model.outputs is None:
@@ -160,7 +161,7 @@ def check_graph(model):
         )
 
 
-def check_outputs(model):
+def check_outputs(model) -> None:
     """Raises a `ValueError` unless a model has one input and one output."""
     check_graph(model)
     if len(model.inputs) != 1 or len(model.outputs) != 1:
@@ -171,7 +172,7 @@ def check_outputs(model):
         )
 
 
-def check_images_shape(model, shape):
+def check_images_shape(model, shape) -> None:
     """Raises a `ValueError` if a model does not take images of a shape."""
     expected = model.input_shape
     if len(shape) > 0 and shape[0] == 0:
@@ -198,7 +199,7 @@ def check_images_shape(model, shape):
             )
 
 
-def layer_of_pixels(model):
+def layer_of_pixels(model) -> keras.layers.Layer | None:
     """Returns a layer that takes a model's images in [0, 255], or None.
 
     Such as `keras.layers.Rescaling(1 / 255)`, with which Keras's own models begin.
@@ -222,7 +223,7 @@ def _takes_pixels(layer):
     return isinstance(layer, keras.layers.Normalization) and np.max(layer.mean) > 2
 
 
-def takes_unit_range(model):
+def takes_unit_range(model) -> bool:
     """Returns whether a model's first layer is ours for images in [-1, 1]."""
     layers = [
         layer
@@ -234,7 +235,7 @@ def takes_unit_range(model):
     return bool(layers) and isinstance(layers[0], (PatchEncoder, StdConv2D))
 
 
-def warn_of_pixels(model, images, stacklevel=2):
+def warn_of_pixels(model, images, stacklevel=2) -> bool:
     """Warns where images in [-1, 1] seem to be pixels; returns whether it did.
 
     Of an array the first and the last image are inspected: a maximum of all costs as
@@ -252,7 +253,7 @@ def warn_of_pixels(model, images, stacklevel=2):
     return True
 
 
-def num_layers(model):
+def num_layers(model) -> int:
     """Returns the number of a model's transformer blocks, at least one."""
     count = len(layers_of(model, TransformerBlock))
     if not count:
@@ -264,18 +265,18 @@ def num_layers(model):
     return count
 
 
-def num_prefix_tokens(model):
+def num_prefix_tokens(model) -> int:
     """Returns how many tokens a model puts before those of the patches."""
     layers = layers_of(model, ClassToken, RegisterTokens)
     return sum(layer.num_prefix_tokens for layer in layers)
 
 
-def num_registers(model):
+def num_registers(model) -> int:
     """Returns how many tokens of a model are neither patches nor the class token."""
     return sum(layer.num_registers for layer in layers_of(model, RegisterTokens))
 
 
-def prefix_tokens_of(array, grid_size, axis=-1, num_registers=0):
+def prefix_tokens_of(array, grid_size, axis=-1, num_registers=0) -> int:
     """Returns how many tokens of an axis come before those of a grid of patches."""
     remedy = "pass the grid that keras_vit.explain.grid_size(model) gives"
     if not num_registers:
@@ -284,7 +285,7 @@ def prefix_tokens_of(array, grid_size, axis=-1, num_registers=0):
     return prefix_tokens(length, grid_size, "The model", remedy, num_registers)
 
 
-def pooling_of(model):
+def pooling_of(model) -> str:
     """Returns whose attention a model's output shows, `"token"` or `"gap"`.
 
     `"token"` where the output is computed from the class token, among others.
@@ -292,7 +293,7 @@ def pooling_of(model):
     return poolings.POOLINGS[kind_of_pooling(model)].shows
 
 
-def kind_of_pooling(model):
+def kind_of_pooling(model) -> str:
     """Returns what a model's output is computed from, see `VisionTransformer`."""
     found = layers_of(model, *poolings.layer_classes())
     if found:
@@ -300,7 +301,7 @@ def kind_of_pooling(model):
     return "token" if layers_of(model, ClassToken) else "gap"
 
 
-def gives_features(layer):
+def gives_features(layer) -> bool:
     """Returns whether a layer's outputs are features, and no answers of a head.
 
     A norm counts, which may come behind the pooling.
@@ -309,7 +310,7 @@ def gives_features(layer):
     return isinstance(layer, kinds) or layer.name == "pre_logits"
 
 
-def pooled_features(model):
+def pooled_features(model) -> Any:
     """Returns the tensor (batch, size) that a model's head reads, or None.
 
     Without a head it is the output of the pooling or of `pre_logits`.
@@ -321,7 +322,7 @@ def pooled_features(model):
     return features if known and len(features.shape) == 2 else None
 
 
-def grid_size(model, image_size=None):
+def grid_size(model, image_size=None) -> tuple[int, int]:
     """Returns the (rows, columns) of patches that a model cuts images into.
 
     Args:
@@ -347,7 +348,7 @@ def grid_size(model, image_size=None):
     return walk.grid
 
 
-def patch_stride(model, image_size=None):
+def patch_stride(model, image_size=None) -> tuple:
     """Returns the pixels from one patch to the next, (vertical, horizontal).
 
     Pixels of images of `image_size`, which counts where the model resizes them; by
@@ -364,12 +365,12 @@ def patch_stride(model, image_size=None):
     return tuple((walk.stride * walk.encoder.patch_size).tolist())
 
 
-def takes_any_size(model):
+def takes_any_size(model) -> bool:
     """Returns whether a model is one for images of any size."""
     return None in model.input_shape[1:3]
 
 
-def own_image_size(model):
+def own_image_size(model) -> tuple[int, int]:
     """Returns the (height, width) of the images that a model's positions are of.
 
     A model for images of one size takes these.
@@ -389,13 +390,13 @@ def own_image_size(model):
     return tuple(count * step for count, step in steps)
 
 
-def size_step(model):
+def size_step(model) -> tuple:
     """Returns what the sides of a model's images are multiples of, for any size."""
     # The same at any size that is large enough.
     return tuple(int(step) for step in patch_stride(model, (1024, 1024)))
 
 
-def what_fixes_size(model, image_size):
+def what_fixes_size(model, image_size) -> str | None:
     """Returns the name of what resizes all images to one size before patches are cut.
 
     That is the first layer or operation with the same output for images of the model's

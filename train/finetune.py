@@ -23,14 +23,14 @@ RECIPES = "train.recipes"
 recipe_flags.define("the files in train/recipes", "that of the data set")
 
 
-def main(argv):
+def main(argv) -> None:
     """Trains as the flags say, and prints where the report is."""
     packages = recipe_flags.CLASSIFIER_PACKAGES
     task = "train.run.classification:FineTuning"
     recipe_flags.perform(argv, "finetune", RECIPES, packages, task, next_steps)
 
 
-def next_steps(recipe, results):
+def next_steps(recipe, results) -> list:
     """Returns what to do with the model, each a command and its words."""
     run = os.path.dirname(results["model"])
     return [
@@ -40,7 +40,7 @@ def next_steps(recipe, results):
     ]
 
 
-def command():
+def command() -> None:
     """Runs the command line."""
     command_line.run(main, recipe_flags.describe(RECIPES))
 

@@ -23,7 +23,7 @@ recipe_flags.define(
 )
 
 
-def main(argv):
+def main(argv) -> None:
     """Trains as the flags say, and prints where the report is."""
     packages = recipe_flags.CLASSIFIER_PACKAGES
     task, next_steps = "train.run.classification:PreTraining", recipe_flags.to_fine_tune

@@ -280,7 +280,7 @@ def read_text(
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def file_lock(path: str | os.PathLike) -> contextlib.AbstractContextManager:
+def file_lock(path: str | os.PathLike) -> Any:
     """Returns the `filelock.FileLock` of a path, which is not yet acquired.
 
     Raises:

@@ -1,6 +1,7 @@
 """Attention weights by layer, as matrices, distances and pictures."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from keras import ops
@@ -18,7 +19,7 @@ from keras_vit.structure import (
 )
 
 
-def attention_maps(model, images, layers=None, heads=None):
+def attention_maps(model, images, layers=None, heads=None) -> np.ndarray:
     """Returns the attention weights between all tokens, by layer and head.
 
     Layers are computed one at a time, and only the chosen weights are kept.
@@ -55,7 +56,7 @@ def attention_maps(model, images, layers=None, heads=None):
     return by_layer(model, images, lambda weights: weights[:, heads], layers)
 
 
-def mean_attention_maps(model, images):
+def mean_attention_maps(model, images) -> np.ndarray:
     """Returns the attention weights between all tokens, by layer, mean over heads.
 
     Args:
@@ -80,7 +81,7 @@ def mean_attention_maps(model, images):
     return by_layer(model, images, lambda weights: weights.mean(axis=1))
 
 
-def attention_rollout(model, images):
+def attention_rollout(model, images) -> np.ndarray:
     """Returns how much of each patch reaches each token through all layers.
 
     In every layer the heads are averaged, the identity is added for the residual
@@ -114,7 +115,7 @@ def attention_rollout(model, images):
     return rollout.found
 
 
-def pooling_attention(model, images):
+def pooling_attention(model, images) -> np.ndarray:
     """Returns what the query of a model's attention pooling attends to, by head.
 
     Args:
@@ -152,7 +153,7 @@ def pooling_attention(model, images):
     return pooled.found
 
 
-def attention_distance(model, images):
+def attention_distance(model, images) -> np.ndarray:
     """Returns the mean distance over which each head attends, in pixels.
 
     The distance between the centres of two patches, averaged over the keys, weighted
@@ -182,7 +183,7 @@ def attention_distance(model, images):
     return by_layer(model, images, distance_of(model, np.shape(images)[1:3]))
 
 
-def distance_of(model, image_size):
+def distance_of(model, image_size) -> Callable:
     """Returns the function from a layer's weights to distances (images, heads)."""
     rows, columns = grid_size(model, image_size)
     down, across = patch_stride(model, image_size)
@@ -192,7 +193,7 @@ def distance_of(model, image_size):
         down * (y[:, None] - y), across * (x[:, None] - x), dtype="float32"
     )
 
-    def mean_distance(weights):
+    def mean_distance(weights) -> np.ndarray:
         first = prefix_tokens_of(weights, (rows, columns), num_registers=registers)
         weights = weights[:, :, first:, first:]
         total = weights.sum(axis=-1)
@@ -205,7 +206,7 @@ def distance_of(model, image_size):
     return mean_distance
 
 
-def patch_map(matrix, grid_size, pooling=None, num_registers=0):
+def patch_map(matrix, grid_size, pooling=None, num_registers=0) -> np.ndarray:
     """Returns the attention of the model's output to each patch, as a picture.
 
     That is the class token's row, or, for models that pool the patches, the mean over
@@ -261,7 +262,7 @@ def patch_map(matrix, grid_size, pooling=None, num_registers=0):
     return row.reshape(*row.shape[:-1], *grid_size)
 
 
-def by_layer(model, images, function, layers=None):
+def by_layer(model, images, function, layers=None) -> np.ndarray:
     """Returns a function of each layer's weights, float32 (layers, images, ...).
 
     The weights are a float32 array (images, heads, tokens, tokens), which is not kept.

@@ -38,7 +38,7 @@ class Features:
     patches: np.ndarray
 
 
-def token_features(model, images, layer=None):
+def token_features(model, images, layer=None) -> Features:
     """Returns the class token and the patches after a layer.
 
     Args:
@@ -68,7 +68,7 @@ def token_features(model, images, layer=None):
     [last] = indices_of(last, num_layers(model), "layer", model)
     parts = []
 
-    def keep(layer, part, tokens):
+    def keep(layer, part, tokens) -> None:
         if layer == last:
             parts.append(tokens)
 
@@ -76,7 +76,7 @@ def token_features(model, images, layer=None):
     return features_of(model, parts, images.shape[1:3], normed=layer is None)
 
 
-def features_of(model, parts, image_size, normed=True):
+def features_of(model, parts, image_size, normed=True) -> Features:
     """Returns `Features` of parts (images, tokens, hidden_size) of a block's output.
 
     `normed` applies the model's final norm.
@@ -97,7 +97,7 @@ def features_of(model, parts, image_size, normed=True):
     return Features(tokens[:, 0] if first > registers else None, patches)
 
 
-def principal_colors(patches):
+def principal_colors(patches) -> np.ndarray:
     """Returns colours of patches: similar colours for similar features.
 
     The first three principal components of all patches of all images are red, green

@@ -38,7 +38,7 @@ class Filters:
     layer: str
 
 
-def embedding_filters(model, components=28):
+def embedding_filters(model, components=28) -> Filters:
     """Returns the filters that read the image, and their principal components.
 
     They are those of the patch embedding, or of a hybrid's root convolution, because
@@ -87,7 +87,7 @@ def embedding_filters(model, components=28):
     )
 
 
-def principal_components(rows, count):
+def principal_components(rows, count) -> tuple:
     """Returns the directions in which rows differ most, and their shares of variance.
 
     They are float64 (count, columns), orthonormal, the largest entry of each positive;

@@ -1,6 +1,7 @@
 """Attention weighted by the gradient of a class's output."""
 
 import functools
+from typing import Any
 
 import keras
 import numpy as np
@@ -20,7 +21,9 @@ from keras_vit.structure import (
 _SCALE = 1024.0
 
 
-def gradient_attention(model, images, classes=None, return_pooling=False):
+def gradient_attention(
+    model, images, classes=None, return_pooling=False
+) -> np.ndarray | tuple[np.ndarray, np.ndarray | None]:
     """Returns how much each token contributes to a class through the attention.
 
     In every layer the attention weights are multiplied by the gradient of the class's
@@ -104,14 +107,14 @@ def _output(model, image, number, places):
     """
     places = iter(places)
 
-    def block(encode, tokens):
-        def at_place(tokens, place):
+    def block(encode, tokens) -> Any:
+        def at_place(tokens, place) -> Any:
             with running(watcher=Watcher(lambda weights: _weighting(weights, place))):
                 return encode(tokens)
 
         return keras.remat(at_place)(tokens, next(places))
 
-    def pooling(weights):
+    def pooling(weights) -> Any:
         return _weighting(weights, next(places))
 
     with running(watcher=Watcher(block=block, pooling=pooling)):
@@ -124,7 +127,7 @@ def _output(model, image, number, places):
 
 @ops.custom_gradient
 def _weighting(weights, place):
-    def gradient(*upstreams, upstream=None):
+    def gradient(*upstreams, upstream=None) -> tuple:
         # JAX and TensorFlow pass it by place, PyTorch by name.
         upstream = upstreams[0] if upstream is None else upstream
         weighted = ops.relu(upstream * weights) / _SCALE

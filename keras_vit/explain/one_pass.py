@@ -33,7 +33,7 @@ class Inspection:
     features: Features
     pooled: np.ndarray | None = None
 
-    def of_image(self, index):
+    def of_image(self, index) -> "Inspection":
         """Returns one image's, without the axis of images; features keep theirs."""
         token, patches = self.features.class_token, self.features.patches
         token = None if token is None else token[index : index + 1]
@@ -48,7 +48,7 @@ class Inspection:
         )
 
 
-def inspect(model, images):
+def inspect(model, images) -> Inspection:
     """Returns the `Inspection` of float images (images, height, width, channels).
 
     The numbers are those of `attention_rollout` and of all maps by `patch_map`, of
@@ -65,7 +65,7 @@ def inspect(model, images):
         num_registers=registers,
     )
 
-    def collected(function):
+    def collected(function) -> ByLayer:
         return ByLayer(function, list(range(last + 1)), len(images))
 
     rollout, pooled, tokens = Rollout(len(images)), Pooled(model, images), []
@@ -73,12 +73,12 @@ def inspect(model, images):
     distance = collected(distance_of(model, images.shape[1:3]))
     received = collected(lambda weights: received_attention(weights, grid, registers))
 
-    def see_weights(layer, part, weights):
+    def see_weights(layer, part, weights) -> None:
         weights = ops.convert_to_numpy(weights)
         for collector in (rollout, maps, distance, received):
             collector(layer, part, weights)
 
-    def see_tokens(layer, part, values):
+    def see_tokens(layer, part, values) -> None:
         if layer == last:
             tokens.append(values)
 

@@ -24,7 +24,7 @@ _OTHERS = {
 }
 
 
-def position_embedding_similarity(model, layer=0):
+def position_embedding_similarity(model, layer=0) -> np.ndarray:
     """Returns the cosine similarity of the position embeddings of all pairs of patches.
 
     Args:

@@ -2,6 +2,8 @@
 
 import contextlib
 import math
+from collections.abc import Callable
+from typing import Any
 
 import keras
 import numpy as np
@@ -16,7 +18,7 @@ from keras_vit.preprocessing import OF_PHOTOS, check_numbers
 _NUMBERS_AT_ONCE = 2**24
 
 
-def check_images(model, images):
+def check_images(model, images) -> np.ndarray:
     """Returns images as a float array; a ValueError where a model cannot take them."""
     structure.check_graph(model)
     images = check_numbers(images, "images", OF_PHOTOS)
@@ -31,7 +33,7 @@ def check_images(model, images):
     return images
 
 
-def indices_of(numbers, count, what, model):
+def indices_of(numbers, count, what, model) -> list:
     """Returns the numbers of some of `count` layers or heads, None for all, as ints."""
     numbers = np.arange(count) if numbers is None else np.atleast_1d(numbers)
     for number in numbers:
@@ -43,7 +45,7 @@ def indices_of(numbers, count, what, model):
     return [int(number) % count for number in numbers]
 
 
-def run(model, images, attention=None, tokens=None, pooling=None):
+def run(model, images, attention=None, tokens=None, pooling=None) -> Any:
     """Runs a model without gradients, and calls functions with what its layers compute.
 
     `attention` is called with the index of each layer, the slice of the images and the
@@ -64,10 +66,10 @@ def run(model, images, attention=None, tokens=None, pooling=None):
     num_tokens = math.prod(grid) + structure.num_prefix_tokens(model)
     at_once = max(1, _NUMBERS_AT_ONCE // (heads * num_tokens**2))
 
-    def numbered(function, part):
+    def numbered(function, part) -> Callable:
         layers = iter(range(count))
 
-        def of_next_layer(values):
+        def of_next_layer(values) -> Any:
             layer = next(layers, None)
             if layer is None:
                 raise ValueError(
@@ -81,8 +83,8 @@ def run(model, images, attention=None, tokens=None, pooling=None):
 
         return of_next_layer
 
-    def of_pooling(part):
-        def see(weights):
+    def of_pooling(part) -> Callable:
+        def see(weights) -> Any:
             if pooling is not None:
                 pooling(part, weights)
             return weights
@@ -102,7 +104,7 @@ def run(model, images, attention=None, tokens=None, pooling=None):
     return outputs
 
 
-def gradients(function, tensors):
+def gradients(function, tensors) -> list:
     """Returns the gradients, arrays, of a scalar function of a list of tensors."""
     tensors = [ops.convert_to_tensor(tensor) for tensor in tensors]
     backend = keras.backend.backend()

@@ -1,5 +1,7 @@
 """Multi-head self-attention."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -93,7 +95,7 @@ class SelfAttention(Composite):
             positions.dtype_policy = self.policy_of_part("positions")
         self.positions = positions
 
-    def build(self, tokens_shape):
+    def build(self, tokens_shape) -> None:
         batch, length, hidden_size = tokens_shape
         check_heads(self, hidden_size)
         without = {True: (), "query and value": ("key",)}
@@ -128,7 +130,7 @@ class SelfAttention(Composite):
         return_attention_weights=False,
         class_token_only=False,
         grid=None,
-    ):
+    ) -> Any:
         self._check(tokens, grid)
         attend = self._attend
         if return_attention_weights:
@@ -213,7 +215,7 @@ class SelfAttention(Composite):
         return_attention_weights=False,
         class_token_only=False,
         grid=None,
-    ):
+    ) -> Any:
         self._check(tokens, grid)
         batch, length, hidden_size = tokens.shape
         queries = 1 if class_token_only else length

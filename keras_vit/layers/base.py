@@ -2,6 +2,7 @@
 
 import inspect
 import math
+from collections.abc import Iterator
 
 import keras
 
@@ -25,10 +26,10 @@ class Layer(keras.layers.Layer):
             )
         super().__init__(**kwargs)
 
-    def compute_output_shape(self, input_shape, *other_shapes):
+    def compute_output_shape(self, input_shape, *other_shapes) -> tuple:
         return input_shape
 
-    def get_config(self):
+    def get_config(self) -> dict:
         arguments = {
             name: _serialized(getattr(self, name)) for name in self._argument_names()
         }
@@ -61,7 +62,7 @@ def _serialized(value):
     return config
 
 
-def prefix_tokens(num_tokens, grid_size, name, remedy, num_registers=0):
+def prefix_tokens(num_tokens, grid_size, name, remedy, num_registers=0) -> int:
     """Returns how many of a sequence's tokens come before those of the patches.
 
     These are registers and at most one class token. Raises a `ValueError` of `name`
@@ -78,7 +79,7 @@ def prefix_tokens(num_tokens, grid_size, name, remedy, num_registers=0):
     return others
 
 
-def check_heads(layer, hidden_size):
+def check_heads(layer, hidden_size) -> None:
     """Raises a ValueError if a layer's `num_heads` does not divide a token's size."""
     if hidden_size % layer.num_heads:
         raise ValueError(
@@ -96,10 +97,12 @@ class Placed:
     size, a layer is also given `grid`, the output of `PatchGrid`.
     """
 
-    grid_size = length = num_prefix_tokens = None
+    grid_size: tuple[int, int] | None = None
+    length: int | None = None
+    num_prefix_tokens: int | None = None
     num_registers = 0
 
-    def find_places(self, tokens_shape):
+    def find_places(self, tokens_shape) -> None:
         """Finds out where the tokens of the layer's own grid are."""
         self.length = tokens_shape[1]
         if self.length is None and None not in (self.grid_size, self.num_prefix_tokens):
@@ -119,7 +122,7 @@ class Placed:
                 self.num_registers,
             )
 
-    def check_places(self, tokens, grid=None):
+    def check_places(self, tokens, grid=None) -> None:
         """Raises ValueError if tokens are not as many as those it was built for.
 
         With a grid they may be, if the layer has one to resize from.
@@ -133,7 +136,7 @@ class Placed:
                 "the model with their image_size."
             )
 
-    def resized(self, grid_size, method=None):
+    def resized(self, grid_size, method=None) -> keras.layers.Layer:
         """Returns the same layer of another grid, None for any; not built."""
         config = self.get_config()
         if grid_size is not None:
@@ -155,7 +158,7 @@ class Composite(Layer):
     """
 
     # The names of the attributes that are layers with weights; some may be missing.
-    parts = ()
+    parts: tuple[str, ...] = ()
     # A part's class -> the one made instead: int8 layers replace some.
     part_classes = {}
 
@@ -164,12 +167,12 @@ class Composite(Layer):
         self._trainable_parts = trainable_parts or {}
         self._part_policies = part_policies or {}
 
-    def policy_of_part(self, name):
+    def policy_of_part(self, name) -> keras.DTypePolicy:
         """Returns the dtype policy of a part that is made or handed over."""
         policy = self._part_policies.get(name)
         return self.dtype_policy if policy is None else _policy(policy)
 
-    def add_part(self, kind, name, *args, input_shape=None, **kwargs):
+    def add_part(self, kind, name, *args, input_shape=None, **kwargs) -> None:
         """Makes a part, `self.<name>`, built if its shape is known or no matter."""
         kind = self.part_classes.get(kind, kind)
         policy = self.policy_of_part(name)
@@ -181,7 +184,7 @@ class Composite(Layer):
             part.build(input_shape)
         setattr(self, name, part)
 
-    def all_parts(self):
+    def all_parts(self) -> Iterator:
         """Yields (path, owner, part) of the parts and theirs, owners first."""
         for name in self.parts:
             part = getattr(self, name, None)
@@ -192,7 +195,7 @@ class Composite(Layer):
                 for path, owner, inner in part.all_parts():
                     yield f"{name}.{path}", owner, inner
 
-    def settle(self):
+    def settle(self) -> None:
         """Freezes parts made since the layer was frozen; `build` ends with it."""
         found = {path: part for path, _, part in self.all_parts()}
         if not self.trainable:
@@ -207,7 +210,7 @@ class Composite(Layer):
                 )
             found[path].trainable = trainable
 
-    def get_config(self):
+    def get_config(self) -> dict:
         # Before `build`, the argument and the flags of the parts there are.
         parts = {} if self.built else dict(self._trainable_parts)
         policies = {} if self.built else dict(self._part_policies)
@@ -236,7 +239,7 @@ def _inside(paths, prefix):
     }
 
 
-def with_parts(layer):
+def with_parts(layer) -> list:
     """Returns a layer and the layers with weights in it, owners first."""
     inner = layer.all_parts() if isinstance(layer, Composite) else ()
     return [layer, *(part for _, _, part in inner)]

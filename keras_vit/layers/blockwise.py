@@ -1,5 +1,7 @@
 """Attention in blocks of queries, for TensorFlow, which has no fused attention."""
 
+from typing import Any
+
 from keras import ops
 
 from keras_vit.layers.own_gradient import own_gradient
@@ -10,7 +12,7 @@ MIN_TOKENS = 1024
 BLOCK_SIZE = 256
 
 
-def blockwise_attention(query, key, value):
+def blockwise_attention(query, key, value) -> Any:
     """Returns softmax(query key^T) value without the scores of all queries at once.
 
     Neither it nor its gradient, which computes the weights of each block once more,
@@ -43,11 +45,11 @@ def _attention(query, key, value):
 
     keys = _transposed(key)
 
-    def weights_of(queries):
+    def weights_of(queries) -> Any:
         scores = ops.matmul(queries, keys)
         return ops.softmax(ops.cast(scores, "float32"), axis=-1)
 
-    def mixed(queries):
+    def mixed(queries) -> Any:
         return ops.matmul(ops.cast(weights_of(queries), value.dtype), value)
 
     # One after another: side by side blocks would take the memory of all.
@@ -55,14 +57,14 @@ def _attention(query, key, value):
         tf.map_fn(mixed, _blocks(query), parallel_iterations=1), query.shape
     )
 
-    def gradient(upstream):
+    def gradient(upstream) -> tuple:
         values = _transposed(value)
         # The sum over a row of weights times their gradients.
         means = ops.sum(ops.cast(output * upstream, "float32"), axis=-1, keepdims=True)
         parts = [_blocks(tensor) for tensor in (query, upstream, means)]
         count = parts[0].shape[0]
 
-        def add(index, of_query, of_keys, of_values):
+        def add(index, of_query, of_keys, of_values) -> tuple:
             queries, given, mean = (part[index] for part in parts)
             weights = weights_of(queries)
             slopes = ops.cast(ops.matmul(given, values), "float32") - mean

@@ -1,5 +1,7 @@
 """The class token, and pooling with and without it."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -29,17 +31,17 @@ class ClassToken(Layer):
     # How many tokens it puts before those of the patches.
     num_prefix_tokens = 1
 
-    def build(self, tokens_shape):
+    def build(self, tokens_shape) -> None:
         self.token = self.add_weight(
             name="token", shape=(1, 1, tokens_shape[-1]), initializer="zeros"
         )
 
-    def call(self, tokens):
+    def call(self, tokens) -> Any:
         batch, _, hidden_size = ops.shape(tokens)
         token = ops.broadcast_to(self.token, (batch, 1, hidden_size))
         return ops.concatenate([token, tokens], axis=1)
 
-    def compute_output_shape(self, tokens_shape):
+    def compute_output_shape(self, tokens_shape) -> tuple:
         batch, tokens, hidden_size = tokens_shape
         return (batch, None if tokens is None else tokens + 1, hidden_size)
 
@@ -75,18 +77,18 @@ class RegisterTokens(Layer):
         self.after = after
 
     @property
-    def num_prefix_tokens(self):
+    def num_prefix_tokens(self) -> int:
         """How many tokens it puts before those of the patches."""
         return self.num_registers
 
-    def build(self, tokens_shape):
+    def build(self, tokens_shape) -> None:
         self.registers = self.add_weight(
             name="registers",
             shape=(1, self.num_registers, tokens_shape[-1]),
             initializer=initializer(keras.initializers.RandomNormal(stddev=1e-6)),
         )
 
-    def call(self, tokens):
+    def call(self, tokens) -> Any:
         batch, _, hidden_size = ops.shape(tokens)
         registers = ops.broadcast_to(
             self.registers, (batch, self.num_registers, hidden_size)
@@ -94,7 +96,7 @@ class RegisterTokens(Layer):
         parts = [tokens[:, : self.after], registers, tokens[:, self.after :]]
         return ops.concatenate(parts if self.after else parts[1:], axis=1)
 
-    def compute_output_shape(self, tokens_shape):
+    def compute_output_shape(self, tokens_shape) -> tuple:
         batch, tokens, hidden_size = tokens_shape
         tokens = None if tokens is None else tokens + self.num_registers
         return (batch, tokens, hidden_size)
@@ -118,10 +120,10 @@ class ClassTokenPooling(Layer):
         (2, 192)
     """
 
-    def call(self, tokens):
+    def call(self, tokens) -> Any:
         return tokens[:, 0]
 
-    def compute_output_shape(self, tokens_shape):
+    def compute_output_shape(self, tokens_shape) -> tuple:
         return (tokens_shape[0], tokens_shape[2])
 
 
@@ -159,7 +161,7 @@ class PatchPooling(Layer):
             )
         self.num_prefix_tokens = num_prefix_tokens
 
-    def build(self, tokens_shape):
+    def build(self, tokens_shape) -> None:
         tokens = tokens_shape[1]
         if tokens is not None and tokens <= self.num_prefix_tokens:
             raise ValueError(
@@ -167,11 +169,11 @@ class PatchPooling(Layer):
                 f"tokens, got {tokens}: pass tokens of patches too."
             )
 
-    def call(self, tokens):
+    def call(self, tokens) -> Any:
         first = self.num_prefix_tokens
         return ops.mean(tokens[:, first:] if first else tokens, axis=1)
 
-    def compute_output_shape(self, tokens_shape):
+    def compute_output_shape(self, tokens_shape) -> tuple:
         return (tokens_shape[0], tokens_shape[2])
 
 
@@ -197,10 +199,10 @@ class ClassTokenAndPatchPooling(PatchPooling):
         (2, 384)
     """
 
-    def call(self, tokens):
+    def call(self, tokens) -> Any:
         return ops.concatenate([tokens[:, 0], super().call(tokens)], axis=-1)
 
-    def compute_output_shape(self, tokens_shape):
+    def compute_output_shape(self, tokens_shape) -> tuple:
         return (tokens_shape[0], 2 * tokens_shape[2])
 
 
@@ -231,10 +233,10 @@ class DistillationPooling(Layer):
         super().__init__(**kwargs)
         self.concatenate = concatenate
 
-    def call(self, tokens):
+    def call(self, tokens) -> Any:
         if self.concatenate:
             return ops.concatenate([tokens[:, 0], tokens[:, 1]], axis=-1)
         return (tokens[:, 0] + tokens[:, 1]) / 2
 
-    def compute_output_shape(self, tokens_shape):
+    def compute_output_shape(self, tokens_shape) -> tuple:
         return (tokens_shape[0], tokens_shape[2] * (2 if self.concatenate else 1))

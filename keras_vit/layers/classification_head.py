@@ -1,5 +1,7 @@
 """The head of a classifier, which knows its classes and how photos come to it."""
 
+from typing import Any
+
 import keras
 
 from zoo.head import ONE_CLASS, check_problem_type, checked_names
@@ -65,46 +67,46 @@ class ClassificationHead(keras.layers.Dense):
         self.bits = bits
 
     @property
-    def class_names(self):
+    def class_names(self) -> tuple[str, ...] | str | None:
         return self._class_names
 
     @class_names.setter
-    def class_names(self, names):
+    def class_names(self, names) -> None:
         if names is not None:
             names = checked_names(names, self.units)
         self._class_names = names
 
     @property
-    def preparation(self):
+    def preparation(self) -> str | None:
         return self._preparation
 
     @preparation.setter
-    def preparation(self, preparation):
+    def preparation(self, preparation) -> None:
         self._preparation = check_preparation(preparation)
 
     @property
-    def problem_type(self):
+    def problem_type(self) -> str:
         return self._problem_type
 
     @problem_type.setter
-    def problem_type(self, problem_type):
+    def problem_type(self, problem_type) -> None:
         self._problem_type = check_problem_type(problem_type)
 
     @property
-    def bits(self):
+    def bits(self) -> int | None:
         return self._bits
 
     @bits.setter
-    def bits(self, bits):
+    def bits(self, bits) -> None:
         self._bits = check_bits(bits)
 
-    def quantize(self, mode=None, type_check=True, **kwargs):
+    def quantize(self, mode=None, type_check=True, **kwargs) -> None:
         # Keras refuses classes derived from its own, which may compute otherwise.
         super().quantize(mode, type_check=False, **kwargs)
 
-    def get_config(self):
+    def get_config(self) -> dict:
         names = self.class_names
-        own = {
+        own: dict[str, Any] = {
             "class_names": list(names) if isinstance(names, tuple) else names,
             "preparation": self.preparation,
         }

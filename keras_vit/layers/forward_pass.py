@@ -15,6 +15,8 @@ import collections.abc
 import contextlib
 import contextvars
 import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,13 +53,13 @@ _PLAIN = ForwardPass()
 _current = contextvars.ContextVar("forward_pass", default=_PLAIN)
 
 
-def forward_pass():
+def forward_pass() -> ForwardPass:
     """Returns the `ForwardPass` that layers are called in."""
     return _current.get()
 
 
 @contextlib.contextmanager
-def running(**changes):
+def running(**changes) -> Iterator[None]:
     """Context in which layers run with changed fields of `ForwardPass`."""
     token = _current.set(dataclasses.replace(_current.get(), **changes))
     try:
@@ -66,17 +68,17 @@ def running(**changes):
         _current.reset(token)
 
 
-def with_attention_weights(function, class_token_only=False):
+def with_attention_weights(function, class_token_only=False) -> Callable:
     """Returns a function that also returns the attention weights computed in it.
 
     With `class_token_only` those of the first query, even if a watcher sees all.
     """
 
-    def with_weights(*args):
+    def with_weights(*args) -> tuple:
         outer = forward_pass().watcher or Watcher(all_tokens=False)
         found = []
 
-        def keep(weights):
+        def keep(weights) -> Any:
             found.append(outer.attention(weights))
             return found[-1]
 

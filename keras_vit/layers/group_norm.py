@@ -1,5 +1,7 @@
 """Group normalisation of the hybrids' ResNet."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -40,7 +42,7 @@ class GroupNorm(Layer):
         self.epsilon = self._positive("epsilon", epsilon)
         self.gamma_initializer = gamma_initializer
 
-    def build(self, features_shape):
+    def build(self, features_shape) -> None:
         channels = features_shape[-1]
         if channels % self.groups:
             raise ValueError(
@@ -57,7 +59,7 @@ class GroupNorm(Layer):
             )
             setattr(self, name, weight)
 
-    def call(self, features):
+    def call(self, features) -> Any:
         dtype = keras.backend.result_type(features.dtype, "float32")
         features = ops.cast(features, dtype)
         centred = features - self._means(features)

@@ -1,5 +1,7 @@
 """Layers whose kernels are stored as int8, and computed with in float."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -20,7 +22,7 @@ class _Int8Kernel:
     outputs instead costs as much and overflows in float16.
     """
 
-    def add_weight(self, *args, **kwargs):
+    def add_weight(self, *args, **kwargs) -> Any:
         if kwargs.get("name") != "kernel":
             return super().add_weight(*args, **kwargs)
         self.kernel_scale = super().add_weight(
@@ -42,26 +44,26 @@ class _Int8Kernel:
         )
 
     @property
-    def kernel(self):
+    def kernel(self) -> Any:
         kernel = ops.cast(self._kernel, "float32") * self.kernel_scale
         return ops.cast(kernel, self.compute_dtype)
 
-    def assign_int8(self, kernel, scale):
+    def assign_int8(self, kernel, scale) -> None:
         """Takes the values of `keras_vit.weights.quantization.int8_and_scale`."""
         self._kernel.assign(kernel)
         self.kernel_scale.assign(scale)
 
-    def enable_lora(self, *args, **kwargs):
+    def enable_lora(self, *args, **kwargs) -> None:
         raise ValueError(
             f"{self.path} has an int8 kernel, which LoRA does not go with: tune the "
             "float model, and quantise what comes of it."
         )
 
     # Keras's own layers save `kernel` and `bias` alone.
-    def save_own_variables(self, store):
+    def save_own_variables(self, store) -> None:
         keras.layers.Layer.save_own_variables(self, store)
 
-    def load_own_variables(self, store):
+    def load_own_variables(self, store) -> None:
         keras.layers.Layer.load_own_variables(self, store)
 
 
@@ -84,7 +86,7 @@ class Int8PatchEncoder(_Int8Kernel, PatchEncoder):
 class Int8StdConv2D(_Int8Kernel, StdConv2D):
     """`StdConv2D` whose int8 kernel is the standardised one."""
 
-    def standardized(self, kernel):
+    def standardized(self, kernel) -> Any:
         return kernel
 
 
@@ -97,7 +99,7 @@ INT8_CLASSES = {
 }
 
 
-def int8_parts(kind):
+def int8_parts(kind) -> type:
     """Returns the class of a layer of layers whose parts have int8 kernels."""
     members = {
         "__doc__": f"`{kind.__name__}` whose parts have int8 kernels.",

@@ -1,5 +1,7 @@
 """Layer normalisation."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -36,7 +38,7 @@ class LayerNorm(Layer):
         super().__init__(**kwargs)
         self.epsilon = self._positive("epsilon", epsilon)
 
-    def build(self, tokens_shape):
+    def build(self, tokens_shape) -> None:
         for name, initializer in (("gamma", "ones"), ("beta", "zeros")):
             weight = self.add_weight(
                 name=name,
@@ -47,7 +49,7 @@ class LayerNorm(Layer):
             )
             setattr(self, name, weight)
 
-    def call(self, tokens, training=None):
+    def call(self, tokens, training=None) -> Any:
         dtype = keras.backend.result_type(tokens.dtype, "float32")
         tokens = ops.cast(tokens, dtype)
         if training and keras.backend.backend() == "tensorflow":
@@ -69,10 +71,10 @@ class LayerNorm(Layer):
         import tensorflow as tf
 
         @own_gradient
-        def norm(tokens, gamma, beta):
+        def norm(tokens, gamma, beta) -> tuple:
             normalised, factors = self._normalised(tokens)
 
-            def gradient(upstream):
+            def gradient(upstream) -> tuple:
                 of_normalised = upstream * gamma
                 mean = ops.mean(of_normalised, axis=-1, keepdims=True)
                 along = ops.mean(of_normalised * normalised, axis=-1, keepdims=True)

@@ -1,5 +1,7 @@
 """Learned factors of a branch."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -33,12 +35,12 @@ class LayerScale(Layer):
         super().__init__(**kwargs)
         self.initial_value = finite_float(initial_value, f"{self.name}: initial_value")
 
-    def build(self, tokens_shape):
+    def build(self, tokens_shape) -> None:
         self.gamma = self.add_weight(
             name="gamma",
             shape=(tokens_shape[-1],),
             initializer=initializer(keras.initializers.Constant(self.initial_value)),
         )
 
-    def call(self, tokens):
+    def call(self, tokens) -> Any:
         return ops.multiply(tokens, self.gamma)

@@ -1,5 +1,7 @@
 """Pooling by attention."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -60,7 +62,7 @@ class AttentionPooling(Composite):
         )
         self.num_prefix_tokens = num_prefix_tokens
 
-    def build(self, tokens_shape):
+    def build(self, tokens_shape) -> None:
         hidden_size = tokens_shape[-1]
         check_heads(self, hidden_size)
         self.probe = self.add_weight(
@@ -83,14 +85,14 @@ class AttentionPooling(Composite):
         )
         self.settle()
 
-    def call(self, tokens):
+    def call(self, tokens) -> Any:
         tokens = tokens[:, self.num_prefix_tokens :]
         batch, length, hidden_size = ops.shape(tokens)
         head_size = hidden_size // self.num_heads
         # As in `SelfAttention`, one product with its bias on a matrix of tokens.
         rows = ops.reshape(tokens, (-1, tokens.shape[-1]))
 
-        def heads(projected, length):
+        def heads(projected, length) -> Any:
             shape = (-1, length, self.num_heads, head_size)
             return ops.transpose(ops.reshape(projected, shape), (0, 2, 1, 3))
 
@@ -104,5 +106,5 @@ class AttentionPooling(Composite):
         pooled = self.out(ops.reshape(mixed, (batch, 1, hidden_size)))
         return (pooled + self.mlp(self.norm(pooled)))[:, 0]
 
-    def compute_output_shape(self, tokens_shape):
+    def compute_output_shape(self, tokens_shape) -> tuple:
         return (tokens_shape[0], tokens_shape[2])

@@ -1,5 +1,7 @@
 """Masking of patch embeddings, for masked patch prediction."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -16,14 +18,14 @@ class MaskPatches(Layer):
     [mask] begins: as the position embeddings, N(0, 0.02).
     """
 
-    def build(self, tokens_shape, sources_shape):
+    def build(self, tokens_shape, sources_shape) -> None:
         self.token = self.add_weight(
             name="token",
             shape=(1, 1, tokens_shape[-1]),
             initializer=keras.initializers.RandomNormal(stddev=0.02),
         )
 
-    def call(self, tokens, sources):
+    def call(self, tokens, sources) -> Any:
         batch, _, hidden_size = ops.shape(tokens)
         token = ops.broadcast_to(self.token, (batch, 1, hidden_size))
         return _gathered(ops.concatenate([tokens, token], axis=1), sources)
@@ -36,10 +38,10 @@ class TakeTokens(Layer):
     Of `tokens` (batch, tokens, hidden_size) and `places`, int (batch, places).
     """
 
-    def call(self, tokens, places):
+    def call(self, tokens, places) -> Any:
         return _gathered(tokens, places)
 
-    def compute_output_shape(self, tokens_shape, places_shape):
+    def compute_output_shape(self, tokens_shape, places_shape) -> tuple:
         return (*places_shape, tokens_shape[-1])
 
 

@@ -1,6 +1,7 @@
 """The two-layer perceptron of a transformer block."""
 
 import math
+from typing import Any
 
 import keras
 from keras import ops
@@ -16,7 +17,7 @@ _LINEAR = 2.0 * math.sqrt(2.0 / math.pi)
 _CUBIC = 0.044715 * _LINEAR
 
 
-def gelu(x, training=False):
+def gelu(x, training=False) -> Any:
     """Returns the tanh form of GELU, as in `flax.linen.gelu` and the released models.
 
     In training it has a gradient of its own on TensorFlow: that of the library keeps
@@ -120,7 +121,7 @@ class MLP(Composite):
         else:
             self.norm_epsilon = self._positive("norm_epsilon", norm_epsilon)
 
-    def build(self, tokens_shape):
+    def build(self, tokens_shape) -> None:
         hidden_size = tokens_shape[-1]
         expanded = self.mlp_dim * (2 if self.activation == "swiglu" else 1)
         for name, units, inputs in (
@@ -143,7 +144,7 @@ class MLP(Composite):
         self.add_part(Dropout, "dropout", self.dropout_rate)
         self.settle()
 
-    def call(self, tokens, training=None):
+    def call(self, tokens, training=None) -> Any:
         shape = ops.shape(tokens)
         tokens = ops.reshape(tokens, (-1, tokens.shape[-1]))
         hidden = ACTIVATIONS[self.activation](self.expand(tokens), training)

@@ -2,9 +2,11 @@
 
 import functools
 import weakref
+from collections.abc import Callable
+from typing import Any
 
 
-def own_gradient(function):
+def own_gradient(function) -> Callable:
     """Returns `tf.custom_gradient` of a function of tensors, which keeps no graph.
 
     What `tf.custom_gradient` is given back in a graph, TensorFlow keeps as long as the
@@ -13,7 +15,7 @@ def own_gradient(function):
     """
 
     @functools.wraps(function)
-    def call(*tensors):
+    def call(*tensors) -> Any:
         import tensorflow as tf
 
         if tf.executing_eagerly():
@@ -21,7 +23,7 @@ def own_gradient(function):
         outputs = []
 
         @tf.custom_gradient
-        def forgetful(*tensors):
+        def forgetful(*tensors) -> tuple:
             output, gradient = function(*tensors)
             # Not in its collections, which are copied to graphs that may live longer.
             graph = output.graph

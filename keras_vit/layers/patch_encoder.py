@@ -1,5 +1,7 @@
 """Images to patch embeddings."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -52,7 +54,7 @@ class PatchEncoder(Layer):
         self.patch_size = pair(patch_size, "patch_size")
         self.hidden_size = hidden_size
 
-    def build(self, images_shape):
+    def build(self, images_shape) -> None:
         self._kernel = self.add_weight(
             name="kernel",
             shape=(*self.patch_size, images_shape[-1], self.hidden_size),
@@ -62,7 +64,7 @@ class PatchEncoder(Layer):
             name="bias", shape=(self.hidden_size,), initializer="zeros"
         )
 
-    def get_config(self):
+    def get_config(self) -> dict:
         config = super().get_config()
         for name, default in (("preparation", "squash"), ("bits", None)):
             if config[name] == default:  # older versions read that
@@ -70,10 +72,10 @@ class PatchEncoder(Layer):
         return config
 
     @property
-    def kernel(self):
+    def kernel(self) -> Any:
         return self._kernel
 
-    def call(self, images):
+    def call(self, images) -> Any:
         self._check_sides(images.shape)
         batch, height, width, channels = ops.shape(images)
         patch_height, patch_width = self.patch_size
@@ -97,7 +99,7 @@ class PatchEncoder(Layer):
                     f"{height}x{width}: resize the images."
                 )
 
-    def compute_output_shape(self, images_shape):
+    def compute_output_shape(self, images_shape) -> tuple:
         self._check_sides(images_shape)
         batch, height, width, _ = images_shape
         if height is None or width is None:

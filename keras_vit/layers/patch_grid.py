@@ -1,5 +1,7 @@
 """The grid of patches of images of any size."""
 
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
@@ -38,18 +40,18 @@ class PatchGrid(Layer):
         super().__init__(**kwargs)
         self.patch_size = pair(patch_size, "patch_size")
 
-    def call(self, images):
+    def call(self, images) -> Any:
         _, height, width, _ = ops.shape(images)
         rows, columns = height // self.patch_size[0], width // self.patch_size[1]
         return ops.zeros((rows, columns), "int32")
 
-    def compute_output_spec(self, images):
+    def compute_output_spec(self, images) -> Any:
         sides = zip(images.shape[1:3], self.patch_size, strict=True)
         shape = [None if side is None else side // patch for side, patch in sides]
         return keras.KerasTensor(shape, "int32")
 
 
-def at_grid(grid, own, at_own, at_other):
+def at_grid(grid, own, at_own, at_other) -> Any:
     """Returns `at_own()` where a `PatchGrid`'s output has the shape `own`.
 
     Else `at_other(rows, columns)`, of ints where the shape is known, and of tensors in
@@ -62,12 +64,12 @@ def at_grid(grid, own, at_own, at_other):
     return ops.cond(ops.logical_and(*equal), at_own, lambda: at_other(*sides))
 
 
-def namespace_of(*sides):
+def namespace_of(*sides) -> Any:
     """Returns the module for functions of sides: NumPy where they are known."""
     return np if all(isinstance(side, int) for side in sides) else ops
 
 
-def resampled(values, weights):
+def resampled(values, weights) -> Any:
     """Returns values (..., old places, size) times weights (new places, old places)."""
     dtype = keras.backend.result_type(values.dtype, "float32")
     weights = ops.convert_to_tensor(weights, dtype=dtype)

@@ -1,5 +1,7 @@
 """Tokens of patches as a map."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -35,10 +37,10 @@ class PatchMap(Layer):
         super().__init__(**kwargs)
         self.num_prefix_tokens = num_prefix_tokens
 
-    def call(self, tokens, grid):
+    def call(self, tokens, grid) -> Any:
         batch, _, hidden_size = ops.shape(tokens)
         patches = tokens[:, self.num_prefix_tokens :]
         return ops.reshape(patches, (batch, *ops.shape(grid), hidden_size))
 
-    def compute_output_shape(self, tokens_shape, grid_shape):
+    def compute_output_shape(self, tokens_shape, grid_shape) -> tuple:
         return (tokens_shape[0], *grid_shape, tokens_shape[2])

@@ -3,6 +3,8 @@
 import dataclasses
 from collections.abc import Callable
 
+import keras
+
 from keras_vit import layers
 
 
@@ -65,7 +67,7 @@ POOLINGS = {
 }
 
 
-def layer_of(kind, config, prefix, **options):
+def layer_of(kind, config, prefix, **options) -> keras.layers.Layer:
     """Returns the layer of a kind of pooling for the network of a config.
 
     `prefix` is the number of tokens before those of the patches; `options` are further
@@ -75,12 +77,12 @@ def layer_of(kind, config, prefix, **options):
     return pooling.layer(**pooling.arguments(config, prefix) | options)
 
 
-def kind_of_layer(layer):
+def kind_of_layer(layer) -> str | None:
     """Returns the kind that a layer is of, or None."""
     kinds = {pooling.layer: kind for kind, pooling in POOLINGS.items()}
     return next((kinds[one] for one in type(layer).__mro__ if one in kinds), None)
 
 
-def layer_classes():
+def layer_classes() -> tuple:
     """Returns the classes of the layers that pool, a tuple."""
     return tuple(pooling.layer for pooling in POOLINGS.values())

@@ -1,5 +1,7 @@
 """Learned embeddings of absolute positions."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -56,7 +58,7 @@ class AddPositionEmbs(Layer, Placed):
         self.resizing = resizing
         self.num_prefix_tokens = num_prefix_tokens
 
-    def build(self, tokens_shape):
+    def build(self, tokens_shape) -> None:
         self.find_places(tokens_shape)
         self.position_embedding = self.add_weight(
             name="position_embedding",
@@ -64,7 +66,7 @@ class AddPositionEmbs(Layer, Placed):
             initializer=initializer(keras.initializers.RandomNormal(stddev=0.02)),
         )
 
-    def call(self, tokens, grid=None):
+    def call(self, tokens, grid=None) -> Any:
         if grid is None:
             self.check_places(tokens)
             return ops.add(tokens, self.position_embedding)
@@ -75,7 +77,7 @@ class AddPositionEmbs(Layer, Placed):
             )
         return ops.add(tokens, at_grid(grid, self.grid_size, self.table, self._resized))
 
-    def table(self):
+    def table(self) -> Any:
         """Returns the embeddings, a tensor (tokens, hidden_size)."""
         return ops.convert_to_tensor(self.position_embedding)[0]
 
@@ -130,7 +132,7 @@ class AddPositionEmbs2D(Layer, Placed):
         self.resizing = resizing
         self.num_prefix_tokens = num_prefix_tokens
 
-    def build(self, tokens_shape):
+    def build(self, tokens_shape) -> None:
         hidden_size = tokens_shape[-1]
         rows, columns = self.grid_size
         self.find_places(tokens_shape)
@@ -154,13 +156,13 @@ class AddPositionEmbs2D(Layer, Placed):
             )
             setattr(self, name, variable)
 
-    def call(self, tokens, grid=None):
+    def call(self, tokens, grid=None) -> Any:
         if grid is None:
             self.check_places(tokens)
             return ops.add(tokens, self.table())
         return ops.add(tokens, at_grid(grid, self.grid_size, self.table, self._resized))
 
-    def table(self):
+    def table(self) -> Any:
         """Returns what is added, a tensor (tokens, hidden_size)."""
         return self._table(*self.grid_size, self.row_embedding, self.column_embedding)
 

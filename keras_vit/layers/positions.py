@@ -1,5 +1,7 @@
 """What attention asks of positions that enter it, and embeddings of offsets."""
 
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
@@ -20,18 +22,18 @@ class AttentionPositions(Layer, Placed):
     # True if `scores` depends on the queries, which fused attention cannot take.
     depends_on_queries = False
 
-    def turned(self, query, key, grid, first_alone):
+    def turned(self, query, key, grid, first_alone) -> tuple:
         """Returns queries and keys (batch, tokens, num_heads, head_size) to compare."""
         return query, key
 
-    def scores(self, query, grid, first_alone):
+    def scores(self, query, grid, first_alone) -> None:
         """Returns what is added to the scores of scaled queries, None for nothing.
 
         Of queries (batch, num_heads, queries, head_size), a tensor that goes with
         (batch, num_heads, queries, tokens).
         """
 
-    def resized(self, grid_size, method=None):
+    def resized(self, grid_size, method=None) -> keras.layers.Layer:
         if self.grid_size is None:
             raise ValueError(
                 f"The positions {self.name} are a {type(self).__name__}, which belongs "
@@ -69,7 +71,7 @@ class RelativePositionEmbedding(AttentionPositions):
 
     depends_on_queries = True
 
-    def build(self, heads_shape):
+    def build(self, heads_shape) -> None:
         self.find_places(heads_shape)
         # The embedding of offset o is in row o + length - 1.
         self.offset_embedding = self.add_weight(
@@ -78,12 +80,12 @@ class RelativePositionEmbedding(AttentionPositions):
             initializer=keras.initializers.RandomNormal(stddev=0.02),
         )
 
-    def scores(self, query, grid, first_alone):
+    def scores(self, query, grid, first_alone) -> Any:
         # The product makes the gradient of a TensorFlow variable a dense tensor.
         keys = ops.take(1.0 * self.offset_embedding, self.rows(first_alone), axis=0)
         return ops.einsum("bhqd,qkd->bhqk", query, ops.cast(keys, query.dtype))
 
-    def rows(self, first_alone):
+    def rows(self, first_alone) -> np.ndarray:
         """Returns the rows of the embedding, an array (queries, tokens)."""
         places = np.arange(self.length, dtype="int32")
         queries = places[:1] if first_alone else places

@@ -1,5 +1,7 @@
 """Learned biases of the offsets between patches."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -66,7 +68,7 @@ class RelativePositionBias(AttentionPositions):
         self.resizing = resizing
         self.num_prefix_tokens = num_prefix_tokens
 
-    def build(self, heads_shape):
+    def build(self, heads_shape) -> None:
         self.find_places(heads_shape)
         self.rows = self._rows(*self.grid_size)
         self.table = self.add_weight(
@@ -84,7 +86,7 @@ class RelativePositionBias(AttentionPositions):
         rows = offset_places(grid_size, self.num_prefix_tokens, namespace)
         return rows.astype("int32") if namespace is not ops else ops.cast(rows, "int32")
 
-    def biases(self, grid=None, first_alone=False):
+    def biases(self, grid=None, first_alone=False) -> Any:
         """Returns the biases, a tensor (num_heads, queries, tokens)."""
 
         def taken(table, rows):
@@ -117,5 +119,5 @@ class RelativePositionBias(AttentionPositions):
         offsets = ops.reshape(resampled(offsets, across), (-1, heads))
         return ops.concatenate([offsets, table[count:]])
 
-    def scores(self, query, grid, first_alone):
+    def scores(self, query, grid, first_alone) -> Any:
         return ops.cast(self.biases(grid, first_alone), query.dtype)

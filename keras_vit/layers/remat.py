@@ -1,5 +1,8 @@
 """Rematerialization: recomputing for the gradient, with the same dropout."""
 
+from collections.abc import Callable
+from typing import Any
+
 import keras
 
 from keras_vit.layers.base import Layer
@@ -11,7 +14,7 @@ from zoo import network
 class SeedGenerator(keras.random.SeedGenerator):
     """The generator of Keras, whose seeds can be drawn before they are used."""
 
-    def next(self, ordered=True):
+    def next(self, ordered=True) -> Any:
         seeds = forward_pass().seeds
         return super().next(ordered) if seeds is None else next(seeds[self])
 
@@ -26,17 +29,17 @@ class Dropout(Layer):
         if self.rate > 0.0:
             self.seed_generator = SeedGenerator(seed)
 
-    def call(self, inputs, training=None):
+    def call(self, inputs, training=None) -> Any:
         if not training or self.rate == 0.0:
             return inputs
         return self.dropped(inputs)
 
-    def dropped(self, inputs):
+    def dropped(self, inputs) -> Any:
         """Returns inputs some of which are zeros, and the others larger by as much."""
         return keras.random.dropout(inputs, self.rate, seed=self.seed_generator)
 
 
-def rematerialized(function, uses, variables):
+def rematerialized(function, uses, variables) -> Callable:
     """Returns a function of one tensor that keeps it alone for the gradient.
 
     What is random in it is the same when it is computed once more, and the same as
@@ -52,7 +55,7 @@ def rematerialized(function, uses, variables):
         if layer.rate > 0.0 and type(layer) not in without
     }
 
-    def with_these_seeds(inputs):
+    def with_these_seeds(inputs) -> Any:
         fresh = {generator: iter(values) for generator, values in seeds.items()}
         with running(seeds=fresh):
             return function(inputs)
@@ -74,13 +77,13 @@ def _recomputed(function, variables):
     import tensorflow as tf
 
     @own_gradient
-    def recomputed(tokens, *values):
-        def output(tokens, *values):
+    def recomputed(tokens, *values) -> tuple:
+        def output(tokens, *values) -> Any:
             state = list(zip(variables, values, strict=True))
             with keras.StatelessScope(state_mapping=state):
                 return function(tokens)
 
-        def gradient(upstream):
+        def gradient(upstream) -> Any:
             # TensorFlow would take what it has already, were the upstream not needed.
             first = tf.reduce_max(tf.reshape(upstream, (-1,))[:1])
             some = tf.cast(first, "bool")

@@ -1,5 +1,7 @@
 """The bottleneck units of the hybrids' ResNet and of BiT's."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -42,7 +44,16 @@ class ResidualUnit(Composite):
         (2, 7, 7, 256)
     """
 
-    parts = ("conv1", "gn1", "conv2", "gn2", "conv3", "gn3", "conv_proj", "gn_proj")
+    parts: tuple[str, ...] = (
+        "conv1",
+        "gn1",
+        "conv2",
+        "gn2",
+        "conv3",
+        "gn3",
+        "conv_proj",
+        "gn_proj",
+    )
 
     def __init__(
         self,
@@ -60,7 +71,7 @@ class ResidualUnit(Composite):
         self.padding = padding
         self.epsilons = epsilons
 
-    def build(self, features_shape):
+    def build(self, features_shape) -> None:
         batch, height, width, channels = features_shape
         outer = (batch, height, width, self.filters)
         inner = self.compute_output_shape(features_shape)[:3] + (self.filters,)
@@ -102,7 +113,7 @@ class ResidualUnit(Composite):
             **kwargs,
         )
 
-    def call(self, features):
+    def call(self, features) -> Any:
         shortcut = features
         if self.projects:
             shortcut = self.gn_proj(self.conv_proj(features))
@@ -110,7 +121,7 @@ class ResidualUnit(Composite):
         features = ops.relu(self.gn2(self.conv2(features)))
         return ops.relu(shortcut + self.gn3(self.conv3(features)))
 
-    def compute_output_shape(self, features_shape):
+    def compute_output_shape(self, features_shape) -> tuple:
         batch, *sides, _ = features_shape
         strided = [
             None if side is None else -(-side // stride)
@@ -156,7 +167,7 @@ class PreActivationUnit(ResidualUnit):
             filters, strides, groups, padding="symmetric", epsilons="bit", **kwargs
         )
 
-    def build(self, features_shape):
+    def build(self, features_shape) -> None:
         batch, height, width, channels = features_shape
         outer = (batch, height, width, self.filters)
         inner = self.compute_output_shape(features_shape)[:3] + (self.filters,)
@@ -173,7 +184,7 @@ class PreActivationUnit(ResidualUnit):
             self._add_conv("conv_proj", features_shape, wide, 1, self.strides)
         self.settle()
 
-    def call(self, features):
+    def call(self, features) -> Any:
         active = ops.relu(self.gn1(features))
         shortcut = self.conv_proj(active) if self.projects else features
         features = self.conv1(active)
@@ -182,6 +193,6 @@ class PreActivationUnit(ResidualUnit):
         return shortcut + features
 
 
-def group_norm(name, epsilons):
+def group_norm(name, epsilons) -> GroupNorm:
     """Returns an unbuilt group normalisation of the released ResNets."""
     return GroupNorm(32, epsilon=_EPSILONS[epsilons], name=name)

@@ -1,6 +1,7 @@
 """Rotary positions: the angles by which queries and keys are turned."""
 
 import functools
+from typing import Any
 
 import keras
 import numpy as np
@@ -28,7 +29,7 @@ def angles(
     reference=None,
     base=None,
     xp=np,
-):
+) -> Any:
     """Returns the angles by which the numbers of a head are turned.
 
     Args:
@@ -83,7 +84,7 @@ def angles(
     return xp.pad(whole, ((num_prefix_tokens, 0), (0, 0)))
 
 
-def turns(*args, xp=np):
+def turns(*args, xp=np) -> tuple:
     """Returns the cosines and the sines of `angles`, which has these arguments."""
     values = angles(*args, xp=xp)
     return xp.cos(values), xp.sin(values)
@@ -151,7 +152,7 @@ class RotaryPositions(AttentionPositions):
         self.base = None if base is None else self._positive("base", base)
         self.num_prefix_tokens = num_prefix_tokens
 
-    def build(self, heads_shape):
+    def build(self, heads_shape) -> None:
         self.head_size = heads_shape[-1]
         if self.head_size % 4:
             raise ValueError(
@@ -160,7 +161,7 @@ class RotaryPositions(AttentionPositions):
             )
         self.find_places(heads_shape)
 
-    def turns(self, grid=None):
+    def turns(self, grid=None) -> Any:
         """Returns the cosines and the sines of all tokens, (2, tokens, head_size)."""
         if grid is None:
             return self._turns(*self.grid_size)
@@ -181,13 +182,13 @@ class RotaryPositions(AttentionPositions):
             return ops.convert_to_tensor(_known_turns(*arguments))
         return ops.cast(ops.stack(turns(*arguments, xp=ops)), "float32")
 
-    def turned(self, query, key, grid, first_alone):
+    def turned(self, query, key, grid, first_alone) -> tuple:
         both = self.turns(grid)
         of_query = both[:, :1] if first_alone else both
         return rotated(query, self.kind, of_query), rotated(key, self.kind, both)
 
 
-def rotated(heads, kind, turns):
+def rotated(heads, kind, turns) -> Any:
     """Returns queries or keys turned by their tokens' angles.
 
     `heads` is a tensor (batch, tokens, num_heads, head_size), `turns` are those of

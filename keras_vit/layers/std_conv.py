@@ -1,5 +1,7 @@
 """Weight-standardised convolution."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -76,14 +78,14 @@ class StdConv2D(keras.layers.Conv2D):
         self.symmetric = symmetric
         self.epsilons = epsilons
 
-    def add_weight(self, *args, **kwargs):
+    def add_weight(self, *args, **kwargs) -> Any:
         if kwargs.get("name") == "kernel":
             # Autocast would round it to half precision before its mean is taken.
             kwargs["autocast"] = False
             kwargs["initializer"] = initializer(kwargs["initializer"])
         return super().add_weight(*args, **kwargs)
 
-    def standardized(self, kernel):
+    def standardized(self, kernel) -> Any:
         """Returns the float32 kernel that the inputs are convolved with."""
         kernel = ops.cast(kernel, "float32")
         axes = (0, 1, 2)
@@ -93,7 +95,7 @@ class StdConv2D(keras.layers.Conv2D):
             return centred * ops.rsqrt(variance + _VARIANCE_EPSILONS[self.epsilons])
         return centred / (ops.std(kernel, axis=axes, keepdims=True) + 1e-5)
 
-    def convolution_op(self, inputs, kernel):
+    def convolution_op(self, inputs, kernel) -> Any:
         kernel = ops.cast(self.standardized(kernel), self.compute_dtype)
         if self.symmetric:
             inputs = ops.pad(inputs, self._margins())
@@ -112,7 +114,7 @@ class StdConv2D(keras.layers.Conv2D):
             return [(0, 0), *sides, (0, 0)]
         return [(0, 0), (0, 0), *sides]
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape) -> tuple:
         if self.symmetric:
             input_shape = tuple(
                 None if side is None else side + sum(margin)
@@ -120,6 +122,6 @@ class StdConv2D(keras.layers.Conv2D):
             )
         return super().compute_output_shape(input_shape)
 
-    def get_config(self):
+    def get_config(self) -> dict:
         config = {**super().get_config(), "epsilons": self.epsilons}
         return {**config, "padding": "symmetric"} if self.symmetric else config

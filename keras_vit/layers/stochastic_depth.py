@@ -1,5 +1,7 @@
 """Stochastic depth."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -36,10 +38,10 @@ class StochasticDepth(Dropout):
         (2, 7, 192)
     """
 
-    def call(self, branch, training=None):
+    def call(self, branch, training=None) -> Any:
         return super().call(branch, training)
 
-    def dropped(self, branch):
+    def dropped(self, branch) -> Any:
         shape = (ops.shape(branch)[0],) + (1,) * (len(branch.shape) - 1)
         uniform = keras.random.uniform(shape, seed=self.seed_generator)
         kept = ops.cast(uniform >= self.rate, branch.dtype)

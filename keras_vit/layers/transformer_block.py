@@ -1,5 +1,7 @@
 """Transformer blocks, with norms before or after what is added to the tokens."""
 
+from typing import Any
+
 import keras
 
 from keras_vit.layers.attention import SelfAttention
@@ -118,21 +120,21 @@ class TransformerBlock(Composite):
         self.add_part(StochasticDepth, "stochastic_depth", stochastic_depth_rate)
 
     @property
-    def positions(self):
+    def positions(self) -> Any:
         return self.attention.positions
 
-    def build(self, tokens_shape):
+    def build(self, tokens_shape) -> None:
         for name in self.parts:
             if (part := getattr(self, name)) is not None:
                 part.build(tokens_shape)
         self.settle()
 
-    def attended(self, tokens, **options):
+    def attended(self, tokens, **options) -> Any:
         """Returns what attention adds to the tokens; `options` are its arguments."""
         tokens = self.attention_norm(tokens, training=options["training"])
         return self.attention(tokens, **options)
 
-    def transformed(self, tokens, training):
+    def transformed(self, tokens, training) -> Any:
         """Returns what the perceptron adds to the tokens."""
         tokens = self.mlp_norm(tokens, training=training)
         return self.mlp(tokens, training=training)
@@ -144,10 +146,10 @@ class TransformerBlock(Composite):
         return_attention_weights=False,
         class_token_only=False,
         grid=None,
-    ):
+    ) -> Any:
         class_token_only |= self is forward_pass().class_token_block
 
-        def encode(tokens):
+        def encode(tokens) -> Any:
             return self._encode(tokens, training, class_token_only, grid)
 
         if return_attention_weights:
@@ -188,7 +190,7 @@ class TransformerBlock(Composite):
             watcher.tokens(tokens)
         return tokens[:, :1] if class_token_only and not first_alone else tokens
 
-    def compute_output_spec(self, tokens, *args, **kwargs):
+    def compute_output_spec(self, tokens, *args, **kwargs) -> Any:
         return self.attention.compute_output_spec(tokens, *args, **kwargs)
 
 
@@ -218,10 +220,10 @@ class PostNormBlock(TransformerBlock):
         (2, 7, 192)
     """
 
-    def attended(self, tokens, **options):
+    def attended(self, tokens, **options) -> Any:
         tokens = self.attention(tokens, **options)
         return self.attention_norm(tokens, training=options["training"])
 
-    def transformed(self, tokens, training):
+    def transformed(self, tokens, training) -> Any:
         tokens = self.mlp(tokens, training=training)
         return self.mlp_norm(tokens, training=training)

@@ -4,6 +4,8 @@ import contextlib
 import difflib
 import functools
 import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import keras
 
@@ -22,13 +24,13 @@ _ELSEWHERE = {
 }
 
 
-def takes_own_arguments(function):
+def takes_own_arguments(function) -> Callable:
     """Makes a function name the argument to pass instead of one it does not have."""
     own = inspect.signature(function).parameters
     takes_others = any(one.kind is one.VAR_KEYWORD for one in own.values())
 
     @functools.wraps(function)
-    def checked(*args, **kwargs):
+    def checked(*args, **kwargs) -> Any:
         for name in kwargs.keys() - own.keys():
             near = difflib.get_close_matches(name, own, n=1)
             own_names = f"its arguments are {', '.join(own)}."
@@ -43,7 +45,7 @@ def takes_own_arguments(function):
     return checked
 
 
-def check_without_head(**arguments):
+def check_without_head(**arguments) -> None:
     """Raises a `ValueError` if an argument of the head is neither None nor False."""
     for name, value in arguments.items():
         if value is not None and value is not False:
@@ -53,14 +55,14 @@ def check_without_head(**arguments):
             )
 
 
-def size_of(image_size):
+def size_of(image_size) -> tuple[int | None, int | None]:
     """Returns (height, width), or `ANY_SIZE`."""
     if isinstance(image_size, (tuple, list)) and tuple(image_size) == ANY_SIZE:
         return ANY_SIZE
     return pair(image_size, "image_size")
 
 
-def number_of_classes(classes, class_names):
+def number_of_classes(classes, class_names) -> int | None:
     """Returns the classes of a head, by default as many as it has names, or None."""
     if classes is not None:
         hint = "; names are class_names=, a model without head has include_top=False"
@@ -72,7 +74,7 @@ def number_of_classes(classes, class_names):
 
 
 @contextlib.contextmanager
-def dtype_policy(dtype):
+def dtype_policy(dtype) -> Iterator[None]:
     """Context with another global dtype policy, one of floats; None for no change."""
     before = keras.config.dtype_policy()
     try:
@@ -94,13 +96,13 @@ def dtype_policy(dtype):
         keras.config.set_dtype_policy(before)
 
 
-def head_dtype():
+def head_dtype() -> str:
     """Returns the dtype of logits: float32, or float64 where the policy is."""
     compute_dtype = keras.config.dtype_policy().compute_dtype
     return "float64" if compute_dtype == "float64" else "float32"
 
 
-def images_input(image_size, channels):
+def images_input(image_size, channels) -> keras.Input:
     """Returns the input of a model, in Keras's float dtype, or float64."""
     dtype = "float64" if head_dtype() == "float64" else keras.config.floatx()
     return keras.Input((*image_size, channels), dtype=dtype, name="images")

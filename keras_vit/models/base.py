@@ -1,6 +1,7 @@
 """The class of the models: a graph of Keras's layers that knows what it is."""
 
 import dataclasses
+from typing import Any
 
 import keras
 
@@ -26,7 +27,7 @@ class Description:
     class_token: bool = False
     pooling: str | None = "gap"
 
-    def get_config(self):
+    def get_config(self) -> dict:
         """Returns the attributes as a dict for JSON, without those of no choice."""
         architecture = architectures.of_config(self.config)
         names = (field.name for field in dataclasses.fields(architecture.config))
@@ -38,7 +39,7 @@ class Description:
         }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config) -> "Description":
         """Returns the description that `get_config` gave."""
         config = dict(config)
         architecture = architectures.named(config.pop("architecture"))
@@ -76,30 +77,30 @@ class Model(keras.Model):
         self.description = description
 
     @property
-    def config(self):
+    def config(self) -> Any:
         """The config of the network; None of a clone, which does not know it."""
         return self.description and self.description.config
 
-    def call(self, inputs, training=None, mask=None, **kwargs):
+    def call(self, inputs, training=None, mask=None, **kwargs) -> Any:
         with running(class_token_block=self.class_token_block):
             return super().call(inputs, training=training, mask=mask, **kwargs)
 
     @property
-    def class_token_block(self):
+    def class_token_block(self) -> Any:
         """The block of whose tokens the model needs the first alone, or None."""
         if self.description is None or self.description.pooling != "token":
             return None
         blocks = [one for one in self.layers if isinstance(one, TransformerBlock)]
         return blocks[-1] if blocks else None
 
-    def get_config(self):
+    def get_config(self) -> dict:
         config = super().get_config()
         if self.description is not None:
             config["description"] = self.description.get_config()
         return config
 
 
-def of_features(model, features):
+def of_features(model, features) -> keras.Model:
     """Returns a model of what a model's head reads, a tensor in its graph.
 
     It knows what it is, if the model does.

@@ -86,7 +86,7 @@ def BiTResNet(  # noqa: N802 - reads as the model it returns
     channels=3,
     dtype=None,
     name=None,
-):
+) -> keras.Model:
     """Returns a ResNet of BiT (Big Transfer), with or without released weights.
 
     It has group norms instead of statistics of batches: it trains with batches,

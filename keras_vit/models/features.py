@@ -19,7 +19,7 @@ from keras_vit.structure import check_model, num_prefix_tokens, pooled_features
 from zoo.text import brief
 
 
-def features(model, layers=(-1,), *, as_maps=True, norm=True):
+def features(model, layers=(-1,), *, as_maps=True, norm=True) -> keras.Model:
     """Returns a model of the features inside a model, whose weights it shares.
 
     It is functional, to build on: a decoder for dense tasks reads maps of some layers,

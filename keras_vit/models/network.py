@@ -28,7 +28,7 @@ def build(
     stochastic_depth_rate=0.0,
     remat=False,
     name="vision_transformer",
-):
+) -> Model:
     """Returns the network of a `ViTConfig` with random weights.
 
     Args:

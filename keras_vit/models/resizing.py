@@ -23,7 +23,7 @@ _ATTENTIVE = (layers.TransformerBlock, layers.SelfAttention)
 
 
 @takes_own_arguments
-def at_image_size(model, image_size, position_embedding_method=None):
+def at_image_size(model, image_size, position_embedding_method=None) -> keras.Model:
     """Returns a model that computes the same for images of another size, or of any.
 
     Only its position embeddings and biases change: they are resized to the new grid of
@@ -118,7 +118,7 @@ class _Copies:
         self.encoder = self.images = self.patch_grid = None
         self.copies = {}
 
-    def of_model(self, model, images):
+    def of_model(self, model, images) -> keras.Model:
         """Returns a model of copies that takes `images` instead of its own input."""
         if isinstance(model, keras.Sequential):
             copy = keras.Sequential([images], name=model.name)
@@ -158,7 +158,7 @@ class _Copies:
             self.patch_grid = grid(self.images)
         return self.patch_grid
 
-    def of_layer(self, layer, *args):
+    def of_layer(self, layer, *args) -> keras.layers.Layer:
         """Returns the copy of a layer, made at its first call on some tensors."""
         if layer not in self.copies:
             self.copies[layer] = self._made(layer, *args)
@@ -196,7 +196,7 @@ class _Copies:
                 f"pass image_size={tuple(nearest)}."
             )
 
-    def take_weights(self):
+    def take_weights(self) -> None:
         """Copies weights, LoRA's too, and what is frozen; positions are resized."""
         # A model hands its flag to what is in it, and is noted after that.
         for layer, copy in reversed(self.copies.items()):

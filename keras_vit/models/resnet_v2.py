@@ -8,7 +8,7 @@ from keras_vit.models.base import Description, Model
 from zoo.network import ResNetV2Config, pair
 
 
-def ResNet50V2(config, weights=None, *, image_size=224, classes):  # noqa: N802
+def ResNet50V2(config, weights=None, *, image_size=224, classes) -> Model:  # noqa: N802
     """Returns Keras's ResNet50V2 with a new head of zeros, from images in [-1, 1].
 
     Its batch normalisation takes its statistics of each micro-batch on each device, not

@@ -41,7 +41,7 @@ _OPTIONS = re.search(
 def _variant_function(variant):
     whole, base = zoo.default_classifier(variant), zoo.default_release(variant)
 
-    def build(weights="default", **options):
+    def build(weights="default", **options) -> VisionTransformer:
         if isinstance(weights, str) and weights == "default":
             weights, options["new_head"] = _default(variant, **options)
         return VisionTransformer(variant, weights, **options)

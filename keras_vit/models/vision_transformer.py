@@ -52,7 +52,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
     channels=3,
     dtype=None,
     name=None,
-):
+) -> Model:
     """Returns a Vision Transformer of any size, with or without released weights.
 
     Args:
@@ -193,7 +193,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
     return model if pooled == pooling else _without_pooling(model)
 
 
-def load_model(weights, *, patch_size=None, **options):
+def load_model(weights, *, patch_size=None, **options) -> keras.Model:
     """Returns the model that some weights are of, whatever its architecture.
 
     Args:

@@ -151,7 +151,7 @@ class Automatic:
             choices.write(self._path, self.engine, self.trials)
 
 
-def conversion_seconds(model):
+def conversion_seconds(model) -> float:
     """Returns about how many seconds the conversion of a model takes."""
     return 1.0 + 5e-8 * model.count_params()
 

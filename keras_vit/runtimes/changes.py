@@ -38,7 +38,7 @@ class Settings:
                 or (name in arguments and _is_setting(value))
             ]
 
-    def hold(self):
+    def hold(self) -> bool:
         """Returns whether nothing has changed since."""
         # LoRA and quantisation of Keras change which weights there are.
         weights = self._model.weights
@@ -64,7 +64,7 @@ class Values:
         for values, stays in map(self._bytes, self._weights):
             self._kept.append(values if stays else values.copy())
 
-    def hold(self):
+    def hold(self) -> bool:
         """Returns whether no value has changed since."""
         now = [values for values, _ in map(self._bytes, self._weights)]
         if any(

@@ -5,6 +5,7 @@ import hashlib
 import importlib.metadata
 import json
 import os
+import pathlib
 import secrets
 
 import keras
@@ -16,7 +17,7 @@ from zoo.runtimes import RUNTIMES
 from zoo.store import cache_dir
 
 
-def path_of(model, images_shape, precision, engines):
+def path_of(model, images_shape, precision, engines) -> pathlib.Path:
     """Returns the path of the choice among engines.
 
     It is another one for a model of other layers or shapes, another processor, and
@@ -45,7 +46,7 @@ def _version(package):
     return None
 
 
-def read(path, engines):
+def read(path, engines) -> str | None:
     """Returns the engine in a file, None without a file that names one of `engines`."""
     # Brackets in brackets are a RecursionError.
     kinds = (OSError, ValueError, LookupError, TypeError, RecursionError)
@@ -55,7 +56,7 @@ def read(path, engines):
     return None
 
 
-def write(path, engine, trials):
+def write(path, engine, trials) -> None:
     """Writes a choice, whole or not at all; nothing where the cache is read-only."""
     temporary = path.with_name(f".{path.stem}-{secrets.token_hex(4)}.tmp")
     with contextlib.suppress(OSError):

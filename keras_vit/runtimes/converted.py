@@ -3,6 +3,8 @@
 import importlib
 import tempfile
 
+import numpy as np
+
 from keras_vit.runtimes.batches import filled, in_batches
 from keras_vit.runtimes.changes import Values
 from zoo.runtimes import RUNTIMES
@@ -20,7 +22,7 @@ class Converted:
         # By the number of images that they take, None for any.
         self._runs = {}
 
-    def is_outdated(self):
+    def is_outdated(self) -> bool:
         """Returns whether weights have changed since the model was converted."""
         return self._values is None or not self._values.hold()
 
@@ -30,7 +32,7 @@ class Converted:
             self._runs, self._values = {}, Values(self._model)
         return self.computed(images)
 
-    def computed(self, images):
+    def computed(self, images) -> np.ndarray:
         """Returns the outputs by the weights that the model was converted with."""
         return in_batches(self._answer, images, self._batch_size)
 

@@ -1,5 +1,7 @@
 """The model's own forward pass, compiled by the backend of Keras."""
 
+from typing import Any
+
 import keras
 
 from keras_vit.runtimes.batches import filled, in_batches
@@ -45,7 +47,7 @@ def _forward(model, precision):
     policy = "mixed_bfloat16"
     copy = recast(model, policy) if precision == "bfloat16" else model
 
-    def forward(trainable, non_trainable, images):
+    def forward(trainable, non_trainable, images) -> Any:
         outputs, _ = copy.stateless_call(
             trainable, non_trainable, images, training=False
         )
@@ -67,7 +69,7 @@ def _tensorflow(model, forward, jit_compile):
     @tf.function(
         input_signature=[images_spec], jit_compile=jit_compile or None, autograph=False
     )
-    def of_images(images):
+    def of_images(images) -> Any:
         return forward(*_values(model), images)
 
     return of_images
@@ -91,7 +93,7 @@ def _torch(model, forward, jit_compile):
         )
 
     @torch.inference_mode()
-    def of_images(images):
+    def of_images(images) -> Any:
         return forward(*_values(model), keras.ops.convert_to_tensor(images))
 
     return of_images

@@ -3,7 +3,10 @@
 import contextlib
 import logging
 import re
+from collections.abc import Callable, Iterator
+from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from keras_vit.layers.forward_pass import running
@@ -11,11 +14,11 @@ from keras_vit.runtimes.precision import in_precision
 from zoo.machine import threads
 
 
-def convert(model, shape, precision, folder):
+def convert(model, shape, precision, folder) -> bytes:
     """Returns the content of a TFLite file for images of a shape; writes nothing."""
     model = in_precision(model)
 
-    def call(images):
+    def call(images) -> Any:
         return model(images, training=False)
 
     images = tf.TensorSpec(shape, model.inputs[0].dtype)
@@ -23,7 +26,7 @@ def convert(model, shape, precision, folder):
     return tflite(model, call, images, kind)
 
 
-def load(content, precision):
+def load(content, precision) -> Callable:
     """Returns a function from images to a model's outputs."""
     from ai_edge_litert.interpreter import Interpreter
 
@@ -32,7 +35,7 @@ def load(content, precision):
     [source] = interpreter.get_input_details()
     [target] = interpreter.get_output_details()
 
-    def run(images):
+    def run(images) -> np.ndarray:
         interpreter.set_tensor(source["index"], images)
         interpreter.invoke()
         return interpreter.get_tensor(target["index"])
@@ -40,7 +43,7 @@ def load(content, precision):
     return run
 
 
-def tflite(model, call, images, precision="float32"):
+def tflite(model, call, images, precision="float32") -> bytes:
     """Returns the bytes of a TFLite file of built-in operations, with one signature.
 
     Args:
@@ -54,7 +57,7 @@ def tflite(model, call, images, precision="float32"):
         ValueError: the model computes what TFLite does not.
     """
 
-    def without_loops(images):
+    def without_loops(images) -> Any:
         with running(whole_scores=True):
             return call(images)
 
@@ -89,7 +92,7 @@ def tflite(model, call, images, precision="float32"):
 
 
 @contextlib.contextmanager
-def quiet_tensorflow():
+def quiet_tensorflow() -> Iterator[None]:
     """Hides TensorFlow's messages below warnings, of the folders that it writes to."""
     before = logging.root.manager.disable
     # Levels do not help: while it saves, TensorFlow resets that of absl.

@@ -1,20 +1,25 @@
 """ONNX Runtime, on the CPU."""
 
+import pathlib
+from collections.abc import Callable
+
+import numpy as np
+
 from keras_vit.runtimes.onnx import write
 from zoo.machine import threads
 from zoo.runtimes import onnx_session
 
 
-def convert(model, shape, precision, folder):
+def convert(model, shape, precision, folder) -> pathlib.Path:
     """Writes a model into a folder; returns the path of the file."""
     return write(model, folder)
 
 
-def load(path, precision):
+def load(path, precision) -> Callable:
     """Returns a function from images to a model's outputs."""
     session = onnx_session(str(path), threads())
 
-    def run(images):
+    def run(images) -> np.ndarray:
         [outputs] = session.run(None, {"images": images})
         return outputs
 

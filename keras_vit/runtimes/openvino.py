@@ -1,21 +1,26 @@
 """OpenVINO, on the CPU."""
 
+import pathlib
+from collections.abc import Callable
+
+import numpy as np
+
 from keras_vit.runtimes.onnx import write
 
 # Values of a token that share a scale in int8.
 _GROUP = 192
 
 
-def convert(model, shape, precision, folder):
+def convert(model, shape, precision, folder) -> pathlib.Path:
     """Writes a model into a folder; returns the path of the file."""
     return write(model, folder, "int8" if precision == "int8" else "float32")
 
 
-def load(path, precision):
+def load(path, precision) -> Callable:
     """Returns a function from images to a model's outputs."""
     import openvino
 
-    settings = {
+    settings: dict[str, str | int] = {
         "PERFORMANCE_HINT": "LATENCY",
         # It takes bfloat16 by default where the processor has it.
         "INFERENCE_PRECISION_HINT": "bf16" if precision == "bfloat16" else "f32",
@@ -26,7 +31,7 @@ def load(path, precision):
     compiled = openvino.Core().compile_model(graph, "CPU", settings)
     request = compiled.create_infer_request()
 
-    def run(images):
+    def run(images) -> np.ndarray:
         [outputs] = request.infer({"images": images}, share_inputs=True).values()
         return outputs
 

@@ -7,7 +7,7 @@ from keras_vit.layers.base import with_parts
 from keras_vit.structure import describe, layers_of
 
 
-def in_precision(model, policy="float32"):
+def in_precision(model, policy="float32") -> keras.Model:
     """Returns a model with the same values under a dtype policy, or the model."""
     if is_of_policy(model, policy):
         return model
@@ -18,7 +18,7 @@ def in_precision(model, policy="float32"):
     return other
 
 
-def is_of_policy(model, policy):
+def is_of_policy(model, policy) -> bool:
     """Returns whether all layers of a model compute under a dtype policy."""
     return all(
         layer.dtype_policy.name == policy
@@ -27,7 +27,7 @@ def is_of_policy(model, policy):
     )
 
 
-def recast(model, policy):
+def recast(model, policy) -> keras.Model:
     """Returns a model of the same layers under a dtype policy, without their values.
 
     Raises:
@@ -45,7 +45,7 @@ def recast(model, policy):
                     "engine out."
                 )
 
-    def copy(layer):
+    def copy(layer) -> keras.layers.Layer:
         if isinstance(layer, keras.Model):
             return recast(layer, policy)
         return type(layer).from_config({**layer.get_config(), "dtype": policy})

@@ -126,12 +126,12 @@ class Predictor:
         self._answer = self._make()
 
     @property
-    def engine(self):
+    def engine(self) -> str:
         """What computes, which "auto" may change after a call."""
         return self._answer.engine
 
     @property
-    def trials(self):
+    def trials(self) -> dict:
         """What "auto" tried: {engine: seconds of a batch, or why it is refused}."""
         return getattr(self._answer, "trials", {})
 

@@ -8,7 +8,7 @@ from zoo.machine import computes_bfloat16, cpu_name
 from zoo.runtimes import AUTO, KERAS, RUNTIMES, computing
 
 
-def check(model, engine, precision):
+def check(model, engine, precision) -> None:
     """Raises an error unless an engine can compute a model in a precision here."""
     # It begins with Keras.
     row = RUNTIMES[KERAS if engine == AUTO else engine]
@@ -43,7 +43,7 @@ def check(model, engine, precision):
         )
 
 
-def fits(model, engine, precision):
+def fits(model, engine, precision) -> bool:
     """Returns whether an engine can compute a model in a precision here."""
     try:
         check(model, engine, precision)
@@ -52,7 +52,7 @@ def fits(model, engine, precision):
     return True
 
 
-def begins_with(model, engine, precision, jit_compile):
+def begins_with(model, engine, precision, jit_compile) -> str:
     """Returns the engine; for "auto" without Keras the first that is here.
 
     Those that are quick to convert for come first.
@@ -67,7 +67,7 @@ def begins_with(model, engine, precision, jit_compile):
     return next((name for name in names if fits(model, name, precision)), names[0])
 
 
-def is_keras_on_cpu():
+def is_keras_on_cpu() -> bool:
     """Returns whether Keras computes on the processor, and not on a GPU or TPU."""
     if keras.backend.backend() == "torch":
         import torch

@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import math
+import pathlib
 import warnings
 
 import numpy as np
@@ -29,7 +30,7 @@ _ROOT_KERNEL = next(iter(released_names.ROOT_ARRAYS))
 _SECOND_HEAD = released_names.SECOND_HEAD_ARRAYS.keys()
 
 
-def read_weights(weights, variant=None, num_heads=None):
+def read_weights(weights, variant=None, num_heads=None) -> zoo.Checkpoint:
     """Returns the `zoo.Checkpoint` that the `weights=` of a model names.
 
     A text is what `zoo.locate` says, the name of a release only with a variant.
@@ -40,7 +41,7 @@ def read_weights(weights, variant=None, num_heads=None):
     return read_located(weights, variant, num_heads)
 
 
-def assign(model, checkpoint, new_head, position_embedding_method):
+def assign(model, checkpoint, new_head, position_embedding_method) -> None:
     """Assigns a checkpoint's arrays to a model's variables, all of them or none."""
     targets = released_variables(model)
     PLACES.check_loadable(model)
@@ -112,14 +113,14 @@ class CheckpointFiles:
     @staticmethod
     def load(
         model, source, *, variant=None, new_head=False, position_embedding_method=None
-    ):
+    ) -> None:
         """Loads a file into a model, see `keras_vit.load_released_weights`."""
         own = _in_model(model, released_variables(model)).config
         checkpoint = read_weights(source, variant or _variant(own), own.num_heads)
         assign(model, checkpoint, new_head, position_embedding_method)
 
     @staticmethod
-    def save(model, path, naming="released"):
+    def save(model, path, naming="released") -> pathlib.Path:
         """Writes a model's weights, see `keras_vit.save_released_weights`."""
         path = expand_home(path)
         checkpoint = checkpoint_of(model, path)
@@ -144,7 +145,7 @@ def _warn_of_zeros(checkpoint):
     )
 
 
-def stacklevel():
+def stacklevel() -> int:
     """Returns the `stacklevel` of `warnings.warn` that shows the user's own line."""
     frame, level = inspect.currentframe().f_back, 1
     while frame.f_back and frame.f_globals.get("__name__", "").startswith("keras_vit."):

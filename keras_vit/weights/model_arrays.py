@@ -115,7 +115,7 @@ PLACES = ReleasedPlaces(
 )
 
 
-def released_variables(model):
+def released_variables(model) -> dict:
     """Returns {released key: (variable, released shape)} of a whole model of ours."""
     check_model(model)
     found = PLACES.variables(model)
@@ -138,14 +138,14 @@ def _has_relative_alone(model):
     return relative and not others
 
 
-def saved_variables(model):
+def saved_variables(model) -> dict:
     """Returns the `released_variables` of a model that has no weights besides."""
     found = released_variables(model)
     PLACES.check_accounted(model)
     return found
 
 
-def computed(model):
+def computed(model) -> dict:
     """Returns {name in `zoo.network.RELEASED`: value} of a `VisionTransformer`.
 
     Inputs are not among them, and what a ResNet computes is in hybrids only.
@@ -161,7 +161,7 @@ def computed(model):
     return values
 
 
-def families(model):
+def families(model) -> dict:
     """Returns {name in `zoo.network.FAMILIES`: value} of what arrays do not show."""
     block = model.get_layer("encoder_block_0")
     names = {layer.name for layer in model.layers}
@@ -188,14 +188,14 @@ def families(model):
     }
 
 
-def grid_of(model):
+def grid_of(model) -> tuple[int, int]:
     """Returns the (rows, columns) of patches that a model's positions are of."""
     if _has_relative_alone(model):
         return model.get_layer("encoder_block_0").positions.grid_size
     return model.get_layer("position_embedding").grid_size
 
 
-def checkpoint_of(model, path):
+def checkpoint_of(model, path) -> zoo.Checkpoint:
     """Returns the `zoo.Checkpoint` of a model, to be written as a file."""
     arrays = as_arrays(saved_variables(model))
     pooling = kind_of_pooling(model)

@@ -1,8 +1,10 @@
 """Files whose arrays have the names under which an architecture was released."""
 
 import os
+import pathlib
 import tempfile
 import warnings
+from typing import Any
 
 import numpy as np
 
@@ -31,26 +33,26 @@ class NamedFiles:
         self.places, self.architecture, self.head = places, architecture, head
         self.mark, self.config_of = mark, config_of
 
-    def config_in(self, path):
+    def config_in(self, path) -> Any:
         """Returns the config of a file's network, None of another architecture's."""
         if path.suffix != ".npz" or self.mark not in Npz(path).keys:
             return None
         _, arrays = self.read(path)
         return self.config_of(arrays.shapes)
 
-    def read(self, source):
+    def read(self, source) -> tuple:
         """Returns the path of a file, and its arrays, which are read one by one."""
         file = Npz(zoo.locate(source))
         parts = {key: file.check(key) for key in file.keys}
         refuse(file.path, self._kind(), wrong_dtypes(parts))
         return file.path, StoredArrays(parts)
 
-    def classes(self, arrays):
+    def classes(self, arrays) -> int:
         """Returns the number of classes of a file's arrays, None without a head."""
         shape = arrays.shapes.get(self.head[0])
         return shape[-1] if shape else None
 
-    def load(self, model, source, *, new_head=False, **others):
+    def load(self, model, source, *, new_head=False, **others) -> None:
         """Loads a file into a model, see `keras_vit.load_released_weights`."""
         if others:
             raise ValueError(
@@ -59,7 +61,7 @@ class NamedFiles:
             )
         self.assign(model, *self.read(source), new_head=new_head)
 
-    def assign(self, model, path, arrays, *, new_head):
+    def assign(self, model, path, arrays, *, new_head) -> None:
         """Assigns the arrays of a file to a model's variables, all of them or none."""
         targets = self.places.variables(model)
         self.places.check_loadable(model)
@@ -88,7 +90,7 @@ class NamedFiles:
                 stacklevel=stacklevel(),
             )
 
-    def save(self, model, path, naming="released"):
+    def save(self, model, path, naming="released") -> pathlib.Path:
         """Writes a model's weights, see `keras_vit.save_released_weights`."""
         path = expand_home(path)
         if naming != "released":

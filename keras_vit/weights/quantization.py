@@ -12,7 +12,7 @@ from keras_vit.structure import check_model, describe
 _MAKERS = "keras_vit.VisionTransformer or one of the variants"
 
 
-def quantize_weights(model):
+def quantize_weights(model) -> keras.Model:
     """Returns a model that keeps its kernels as int8, a quarter of their size.
 
     Each output channel of a kernel is divided by its largest magnitude / 127 and
@@ -72,12 +72,12 @@ def quantize_weights(model):
     return quantized
 
 
-def is_quantized(model):
+def is_quantized(model) -> bool:
     """Returns whether a built model has int8 weights."""
     return any(variable.dtype == "int8" for variable in model.weights)
 
 
-def int8_and_scale(kernel):
+def int8_and_scale(kernel) -> tuple:
     """Rounds a kernel to int8 in [-127, 127], with a float32 scale per channel.
 
     Channels are last. The product of both is the kernel to half a scale; a channel of

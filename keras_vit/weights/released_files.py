@@ -1,12 +1,16 @@
 """Weights out of released files and into them, whatever the architecture."""
 
+import pathlib
+
+import keras
+
 from keras_vit import architectures
 from keras_vit.structure import check_model
 
 
 def load_released_weights(
     model, source, *, variant=None, new_head=False, position_embedding_method=None
-):
+) -> keras.Model:
     """Loads a released checkpoint into a model, every array accounted for.
 
     The head is loaded if the file has one of the model's size, else it stays as it is
@@ -50,7 +54,7 @@ def load_released_weights(
     return model
 
 
-def save_released_weights(model, path, naming="released"):
+def save_released_weights(model, path, naming="released") -> pathlib.Path:
     """Writes a model's weights for the released code or another library.
 
     LoRA's products are written as a part of the kernels that they are added to.

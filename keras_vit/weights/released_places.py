@@ -49,7 +49,7 @@ class ReleasedPlaces:
     # Returns the released shape: of a key in the table, a variable's shape, its layer.
     shape: collections.abc.Callable
 
-    def variables(self, model):
+    def variables(self, model) -> dict:
         """Returns {released key: (variable, released shape)} of a whole float model.
 
         With LoRA a variable is the kernel that the layer computes with, a tensor.
@@ -74,7 +74,7 @@ class ReleasedPlaces:
             for key, pattern, variable, layer, _ in self._placed(model)
         }
 
-    def check_accounted(self, model):
+    def check_accounted(self, model) -> None:
         """Makes sure that every weight and layer of a model has a place.
 
         Seeds of random layers are no weights, and layers that do nothing but in
@@ -101,7 +101,7 @@ class ReleasedPlaces:
             )
         _check_calls(model, layers)
 
-    def check_loadable(self, model):
+    def check_loadable(self, model) -> None:
         """Makes sure that a model has no LoRA's products beside kernels."""
         for _, _, _, _, holder in self._placed(model):
             if getattr(holder, "lora_enabled", False):
@@ -132,7 +132,7 @@ class ReleasedPlaces:
                     yield key.format(*match.groups()), key, variable, layer, holder
 
 
-def as_arrays(variables):
+def as_arrays(variables) -> dict:
     """Returns {released key: float32 array} of `ReleasedPlaces.variables`."""
     return {
         key: ops.convert_to_numpy(ops.cast(variable, "float32")).reshape(shape)

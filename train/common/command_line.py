@@ -6,6 +6,7 @@ import importlib.util
 import os
 import re
 import sys
+from collections.abc import Iterator
 
 from absl import app, flags
 
@@ -28,7 +29,7 @@ flags.DEFINE_bool(
 flags.disclaim_key_flags()
 
 
-def run(main, describe=lambda words: None):
+def run(main, describe=lambda words: None) -> None:
     """Runs a command's `main`; its help names the command as it was typed.
 
     `describe` completes the help of flags, given the words that are no flags, after
@@ -76,7 +77,7 @@ def _parsed(describe, argv):
         _fail(f"error: {error}")
 
 
-def parsed(argv):
+def parsed(argv) -> list:
     """Returns the words of a command line that are not flags, after parsing these.
 
     Raises:
@@ -120,7 +121,7 @@ def _perform(main, argv):
             _fail(end.code)
 
 
-def say_next(*steps):
+def say_next(*steps) -> None:
     """Prints the command to type next, and the names of others, in one line.
 
     Each of `steps` is a sequence of a command's name and its words, str or path-like.
@@ -141,12 +142,12 @@ def say_next(*steps):
     print(f"next: {line}{more}", file=sys.stderr)
 
 
-def as_typed(name):
+def as_typed(name) -> str:
     """Returns the command line as it was typed, for reports."""
     return typed(name, sys.argv[1:])
 
 
-def values(names):
+def values(names) -> dict:
     """Returns the values of flags by name, lists as tuples; `names` has spaces."""
     found = {name: flags.FLAGS[name].value for name in names.split()}
     return {
@@ -155,13 +156,13 @@ def values(names):
     }
 
 
-def need_packages(name, needed):
+def need_packages(name, needed) -> None:
     """Exits if a package that a command needs, named as imported, is not installed."""
     with exit_on_errors("nothing was done"):
         packages.need(typed(name), needed)
 
 
-def need_tensorflow(what, hint=""):
+def need_tensorflow(what, hint="") -> None:
     """Exits if Keras has another backend; `what` needs TensorFlow."""
     backend = os.environ.get("KERAS_BACKEND", "tensorflow")
     if backend != "tensorflow":
@@ -171,7 +172,7 @@ def need_tensorflow(what, hint=""):
         )
 
 
-def need_tensorflow_or_jax(what, hint=""):
+def need_tensorflow_or_jax(what, hint="") -> None:
     """Like `need_tensorflow`, but accepts the JAX backend if JAX is installed."""
     if os.environ.get("KERAS_BACKEND") != "jax":
         need_tensorflow(what, f" Or set it to jax.{hint}")
@@ -183,7 +184,7 @@ def need_tensorflow_or_jax(what, hint=""):
 
 
 @contextlib.contextmanager
-def exit_on_errors(interrupted):
+def exit_on_errors(interrupted) -> Iterator[None]:
     """Ends a command with one line for an error, and quietly after SIGTERM.
 
     `interrupted` says what is left after Ctrl-C.

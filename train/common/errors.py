@@ -1,6 +1,7 @@
 """Errors that a user of the command line can fix."""
 
 import contextlib
+from collections.abc import Iterator
 
 from zoo.text import PrintableError, printable
 
@@ -31,7 +32,7 @@ class Preempted(Stopped):
 
 
 @contextlib.contextmanager
-def explaining_full_memory(remedy):
+def explaining_full_memory(remedy) -> Iterator[None]:
     """Raises a `FullMemoryError` with a remedy where the device's memory is full."""
     try:
         yield
@@ -43,7 +44,7 @@ def explaining_full_memory(remedy):
         raise FullMemoryError(f"The device's memory is full: {remedy}") from error
 
 
-def first_line(reason):
+def first_line(reason) -> str:
     """Returns the first line of another library's error or message, printable."""
     line = next(iter(str(reason).strip().splitlines()), type(reason).__name__)
     return printable(line, 300)

@@ -10,6 +10,8 @@ import secrets
 import shutil
 import stat
 import tempfile
+from collections.abc import Iterator
+from typing import Any
 
 import filelock
 
@@ -27,7 +29,7 @@ _LOCK = "lock"
 _MEND = "Free space or mend the permissions"
 
 
-def checkpoint_steps(folder):
+def checkpoint_steps(folder) -> list:
     """Returns the steps that have a checkpoint in a folder, in order.
 
     Others' files, such as `step-00000008 (copy).npz`, are none.
@@ -38,7 +40,7 @@ def checkpoint_steps(folder):
     return sorted(int(match[1]) for match in found if match)
 
 
-def make_folder(path, flag="--run_dir"):
+def make_folder(path, flag="--run_dir") -> pathlib.Path:
     """Makes a folder that a flag names, and those above it, and returns its path."""
     path = expand_home(path)
     with explained(f"make the folder {path}", f"Pass another {flag}"):
@@ -47,7 +49,7 @@ def make_folder(path, flag="--run_dir"):
 
 
 @contextlib.contextmanager
-def explained(task, remedy):
+def explained(task, remedy) -> Iterator[None]:
     """Turns errors of the disk into a `RunError`."""
     try:
         yield
@@ -57,7 +59,7 @@ def explained(task, remedy):
 
 
 @contextlib.contextmanager
-def locked(path, flag):
+def locked(path, flag) -> Iterator[None]:
     """Keeps other processes from writing a file, which `flag` names, for a while.
 
     The operating system releases the lock when the process ends, however it does.
@@ -90,7 +92,7 @@ def locked(path, flag):
 
 
 @contextlib.contextmanager
-def whole_file(path, flag="--run_dir"):
+def whole_file(path, flag="--run_dir") -> Iterator:
     """Yields a temporary path of the same ending, which replaces `path` on success.
 
     `flag` names the folder, for the message of an error.
@@ -111,7 +113,7 @@ def whole_file(path, flag="--run_dir"):
         os.replace(temporary, path)
 
 
-def write_text(path, text, flag="--run_dir"):
+def write_text(path, text, flag="--run_dir") -> None:
     r"""Writes a file of UTF-8 text, whole or not at all.
 
     Bytes of a file name that are not UTF-8 are written as JSON escapes them, \udcff.
@@ -120,13 +122,13 @@ def write_text(path, text, flag="--run_dir"):
         temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
-def write_json(path, value, flag="--run_dir"):
+def write_json(path, value, flag="--run_dir") -> None:
     """Writes a value as a JSON file, whole or not at all."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
     write_text(path, f"{text}\n", flag)
 
 
-def read_json(path, remedy, part=dict):
+def read_json(path, remedy, part=dict) -> Any:
     """Returns `part` of the dict in a JSON file.
 
     `part` is a function, which fails where the content is not as it should be; the
@@ -152,7 +154,7 @@ def _remove_abandoned(path, now):
                 temporary.unlink()
 
 
-def remove_temporaries(folder):
+def remove_temporaries(folder) -> None:
     """Removes what killed processes left in a folder; no other may write to it."""
     if not folder.is_dir():
         return
@@ -164,7 +166,7 @@ def remove_temporaries(folder):
 
 
 @contextlib.contextmanager
-def whole_folder(path):
+def whole_folder(path) -> Iterator:
     """Yields an empty temporary folder, which replaces `path` on success.
 
     A process that is killed leaves the old folder as it was; between the two renames
@@ -206,7 +208,7 @@ def whole_folder(path):
 
 
 @contextlib.contextmanager
-def scratch_folder(purpose):
+def scratch_folder(purpose) -> Iterator:
     """Yields a temporary folder of the system; removes what killed processes left.
 
     `purpose` is a part of its name.
@@ -255,7 +257,7 @@ def _to_disk(path):
         os.fsync(written.fileno())
 
 
-def file_names(folder):
+def file_names(folder) -> set:
     """Returns the files in a folder and those below, a set of relative paths."""
     return {
         path.relative_to(folder).as_posix()
@@ -264,7 +266,7 @@ def file_names(folder):
     }
 
 
-def refuse_others(folder, own, what):
+def refuse_others(folder, own, what) -> None:
     """Raises a `RunError` if a folder that is replaced has more than the names `own`.
 
     `what` is what it holds.
@@ -277,7 +279,7 @@ def refuse_others(folder, own, what):
         )
 
 
-def check_replaceable(out, record, files_of, what):
+def check_replaceable(out, record, files_of, what) -> None:
     """Raises a `RunError` if a folder holds more than what the same command wrote.
 
     `record` is the JSON file in it that lists what was written; `files_of` turns its

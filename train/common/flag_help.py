@@ -29,17 +29,17 @@ GROUPS = {
 _SETTINGS = {}
 
 
-def add_setting(name, group):
+def add_setting(name, group) -> None:
     """Shows a flag in a group, after the settings of the group that it has."""
     _SETTINGS.setdefault(group, []).append(name)
 
 
-def is_asked_for(arguments):
+def is_asked_for(arguments) -> bool:
     """Returns whether the words of a command line ask for the page."""
     return not _ASKING.isdisjoint(arguments)
 
 
-def parse_others(argv):
+def parse_others(argv) -> list:
     """Parses the flags beside those that ask for the page, as far as they are right.
 
     Returns the words of which the first, unless it is a flag, is the data set.
@@ -50,19 +50,19 @@ def parse_others(argv):
     return [word for word in others[1:2] if not word.startswith("-")]
 
 
-def of_command():
+def of_command() -> dict:
     """Returns the flags of the command that runs, a dict by name."""
     found = flags.FLAGS.get_key_flags_for_module(sys.argv[0])
     return {flag.name: flag for flag in found}
 
 
-def in_flags(text):
+def in_flags(text) -> str:
     """Returns a message in which the words of Python are those of the command."""
     flags_of = {name: f"--{name}" for name in of_command()}
     return as_flags(text, flags_of | {"zoo.list_models()": f"{typed('zoo')} list"})
 
 
-def page(title, text):
+def page(title, text) -> str:
     """Returns the page of a command: how it is called, its docstring, its flags."""
     left = of_command()
     parts = [styled(title, "title", sys.stdout), text.strip()]

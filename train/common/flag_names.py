@@ -74,7 +74,7 @@ _MEANT = {
 _MOST_COUNT, _MOST_NUMBER = 2**32 - 1, 3.4e38
 
 
-def explained(error, typed):
+def explained(error, typed) -> str:
     """Returns what to do about a `flags.Error`; `typed` is the command as typed."""
     text = str(error)
     if isinstance(error, flags.UnrecognizedFlagError):
@@ -121,7 +121,7 @@ def _unknown(name, typed):
     return f"{start}: {meant[near[0]] if near else f'{typed} --help lists all.'}"
 
 
-def is_count(text):
+def is_count(text) -> bool:
     """Returns whether a text is a whole number from 1 up that something can count to.
 
     Example:
@@ -131,7 +131,7 @@ def is_count(text):
     return bool(re.fullmatch(r"[0-9]{1,10}", text)) and 0 < int(text) <= _MOST_COUNT
 
 
-def check_numbers():
+def check_numbers() -> None:
     """Raises a `flags.Error` for numbers that nothing computes with."""
     for name, flag in flag_help.of_command().items():
         value = flag.value

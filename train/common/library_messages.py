@@ -17,6 +17,7 @@ import signal
 import sys
 import time
 import warnings
+from collections.abc import Iterator
 
 from keras_vit_start import BACKENDS, styled
 from train.common import flag_help
@@ -54,7 +55,7 @@ _FAREWELL_SECONDS = 2.0
 
 
 @contextlib.contextmanager
-def hidden():
+def hidden() -> Iterator[None]:
     """Hides messages of libraries until the process ends; an error shows them.
 
     Nothing is hidden from the C++ of a process that has imported a backend before, on
@@ -104,7 +105,7 @@ class Watcher:
         os.close(sink)
         _lead_python_to(self.before)
 
-    def end(self, well=True):
+    def end(self, well=True) -> None:
         """Gives the descriptor back; shows what was hidden unless all went `well`."""
         if not self._pid or os.getpid() != self._owner:
             return
@@ -146,7 +147,7 @@ def _lead_python_to(descriptor):
             return
     except (OSError, ValueError, io.UnsupportedOperation):
         return  # of a notebook or a test
-    sys.stderr = sys.__stderr__ = os.fdopen(
+    sys.stderr = sys.__stderr__ = os.fdopen(  # type: ignore[misc]
         descriptor,
         "w",
         buffering=1,
@@ -180,7 +181,7 @@ def _pass_on(source, sink):
     """Copies all lines but noise until the source ends; returns the last of these."""
     hidden_lines = collections.deque(maxlen=_KEPT)
 
-    def show(line):
+    def show(line) -> None:
         if NOISE.match(line):
             hidden_lines.append(line)
         else:

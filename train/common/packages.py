@@ -8,7 +8,7 @@ from train.common.errors import RunError
 _NAMES = {"PIL": "pillow", "sklearn": "scikit-learn", "yaml": "pyyaml"}
 
 
-def need(what, packages, hint="", extra="train"):
+def need(what, packages, hint="", extra="train") -> None:
     """Raises a `RunError` if packages that `what` needs are not installed.
 
     They are named as imported, and not imported; `extra` of setup.cfg has them.

@@ -1,17 +1,23 @@
 """What computes a model's answers: the flags, and the predictor that they describe."""
 
+from __future__ import annotations
+
 import sys
+from typing import TYPE_CHECKING
 
 from absl import flags
 
 from train.common.errors import RunError
 from zoo.runtimes import AUTO, PRECISIONS, RUNTIMES, check_choice
 
+if TYPE_CHECKING:
+    import keras_vit
+
 # The flags are those of the command that asks for them, in its --help too.
 flags.disclaim_key_flags()
 
 
-def define_flags():
+def define_flags() -> None:
     """Defines `--engine` and `--precision`."""
     flags.DEFINE_enum(
         "engine",
@@ -40,13 +46,13 @@ def _check(given):
     return True
 
 
-def suffix(engine, precision):
+def suffix(engine, precision) -> str:
     """Returns what the name of a folder ends in, empty by default."""
     others = [engine] * (engine != AUTO) + [precision] * (precision != "float32")
     return "".join(f"-{other}" for other in others)
 
 
-def predictor(model, batch_size, engine, precision):
+def predictor(model, batch_size, engine, precision) -> keras_vit.Predictor:
     """Returns a `keras_vit.Predictor`, which says when it converts the model.
 
     Raises:
@@ -54,7 +60,7 @@ def predictor(model, batch_size, engine, precision):
     """
     import keras_vit
 
-    def announce(message):
+    def announce(message) -> None:
         print(message, file=sys.stderr)
 
     try:

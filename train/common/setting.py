@@ -9,6 +9,7 @@ import numbers
 import types
 import typing
 from dataclasses import MISSING
+from typing import Any
 
 from zoo import ViTConfig
 from zoo.limits import FLOAT
@@ -24,7 +25,7 @@ BELOW_1 = ("in [0, 1)", lambda value: 0.0 <= value < 1.0)
 FRACTION = ("in [0, 1]", lambda value: 0.0 <= value <= 1.0)
 
 
-def setting(default=MISSING, usage="", *limits, group="", choices=(), **more):
+def setting(default=MISSING, usage="", *limits, group="", choices=(), **more) -> Any:
     """Returns a field of a dataclass that is a setting.
 
     Args:
@@ -59,13 +60,13 @@ def setting(default=MISSING, usage="", *limits, group="", choices=(), **more):
     return dataclasses.field(default=default, metadata=metadata | more)
 
 
-def kinds(field):
+def kinds(field) -> tuple:
     """Returns the types of a field, a tuple: `(int, NoneType)` of `int | None`."""
     is_union = isinstance(field.type, types.UnionType)
     return typing.get_args(field.type) if is_union else (field.type,)
 
 
-def check_limits(settings):
+def check_limits(settings) -> None:
     """Raises a `ValueError` that names a setting whose value is out of its limits."""
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
@@ -83,13 +84,13 @@ def _is_finite(value):
     return all(abs(one) <= FLOAT for one in values if isinstance(one, numbers.Real))
 
 
-def each(limit):
+def each(limit) -> tuple:
     """Returns the limit of each of several values, or of one."""
     text, holds = limit
     return f"{text} each", lambda values: all(map(holds, values))
 
 
-def fitted(field, value):
+def fitted(field, value) -> Any:
     """Returns a value, such as that of a file, as a type of a field.
 
     Texts of numbers are numbers, as YAML takes 1e-3 for a text, and a list of one value

@@ -27,7 +27,7 @@ flags.DEFINE_bool(
 data_flags.define_batch_size(32, "Images at a time, for --measure.")
 
 
-def main(argv):
+def main(argv) -> None:
     """Compares the runs that the command line names, and prints their accuracies."""
     if len(argv) < 3:
         typed = command_line.typed("compare")

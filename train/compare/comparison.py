@@ -23,7 +23,7 @@ _MEASURED = (
 )  # fmt: skip
 
 
-def compare(runs, *, output, measure=False, batch_size=32, command=""):
+def compare(runs, *, output, measure=False, batch_size=32, command="") -> dict:
     """Compares finished runs that were tested on the same images.
 
     The arguments are those of `python -m train.compare`, with `runs` the paths of the

@@ -9,7 +9,7 @@ from zoo import limits
 flags.disclaim_key_flags()
 
 
-def define_data(otherwise=""):
+def define_data(otherwise="") -> None:
     """Defines `--dataset`, `--data_dir`, `--skip_corrupt` and `--bits`.
 
     `otherwise` says what holds without `--dataset`, and without the word for it, which
@@ -35,7 +35,7 @@ def define_data(otherwise=""):
     define_bits()
 
 
-def define_bits():
+def define_bits() -> None:
     """Defines how many bits the values of photos have."""
     flags.DEFINE_integer(
         "bits",
@@ -48,7 +48,7 @@ def define_bits():
     )
 
 
-def take_word(words):
+def take_word(words) -> None:
     """Makes the word of a command line that is no flag, if any, the `--dataset`.
 
     Raises an `app.UsageError` where there are several, or another `--dataset` is given.
@@ -63,7 +63,7 @@ def take_word(words):
         flags.FLAGS.dataset = named[0]
 
 
-def define_image_size(crops=True):
+def define_image_size(crops=True) -> None:
     """Defines how images come to the size of a trained model."""
     flags.DEFINE_integer(
         "image_size",
@@ -83,7 +83,7 @@ def define_image_size(crops=True):
         )
 
 
-def define_batch_size(default, text):
+def define_batch_size(default, text) -> None:
     """Defines how many images are computed at a time."""
     flags.DEFINE_integer(
         "batch_size", default, text, lower_bound=1, upper_bound=limits.BATCH_SIZE

@@ -5,6 +5,7 @@ import difflib
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 from train.common import packages
 from train.common.errors import RunError, first_line
@@ -45,7 +46,7 @@ def check(dataset: str, data_dir: str | Path | None = None) -> None:
         _CHECKS[kind.name](dataset, data_dir)
 
 
-def check_paths(paths):
+def check_paths(paths) -> None:
     """Refuses files or folders of images that are not there, with a `DataError`."""
     if missing := [path for path in paths if not path or not _exists(path)]:
         remedy = missing_remedy(expand_home(missing[0]))
@@ -97,17 +98,17 @@ def _shown(folder):
                 yield entry
 
 
-def entries(folder):
+def entries(folder) -> list:
     """Returns the `os.DirEntry` of all in a folder that is not hidden, by name."""
     return sorted(_shown(folder), key=lambda entry: entry.name)
 
 
-def is_image(entry, endings):
+def is_image(entry, endings) -> bool:
     """Returns whether an `os.DirEntry` is a file with one of the endings of images."""
     return entry.name.lower().endswith(endings) and entry.is_file()
 
 
-def no_classes(folder):
+def no_classes(folder) -> DataError:
     """Returns the `DataError` of a folder without folders of classes."""
     remedy, endings = "", photos.endings()
     if any(is_image(entry, endings) for entry in entries(folder)):
@@ -119,7 +120,7 @@ def no_classes(folder):
     return DataError(f"{folder} has no class folders: {LAYOUT}{remedy}")
 
 
-def no_images(folder):
+def no_images(folder) -> DataError:
     """Returns the `DataError` of the folder of a class without images."""
     names = [entry.name for entry in entries(folder)]
     return DataError(
@@ -128,7 +129,7 @@ def no_images(folder):
     )
 
 
-def heic_remedy(names):
+def heic_remedy(names) -> str:
     """Returns what to install if unused files are HEIC photos, otherwise nothing."""
     is_heic = any(str(name).lower().endswith(photos.HEIC_ENDINGS) for name in names)
     if is_heic and ".heic" not in photos.endings():
@@ -159,7 +160,7 @@ def _check_vtab(dataset, data_dir):
         )
 
 
-def open_builder(dataset: str, data_dir: str | Path | None):
+def open_builder(dataset: str, data_dir: str | Path | None) -> Any:
     """Returns the `tfds.core.DatasetBuilder` of a data set, perhaps not prepared."""
     import tensorflow_datasets as tfds
 

@@ -2,7 +2,8 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -124,7 +125,7 @@ def training_batches(
             arrays = [tf.constant(values) for values in split.arrays]
 
     @_as_written
-    def shuffled_epoch(epoch):
+    def shuffled_epoch(epoch) -> Any:
         order_seed = tf.random.stateless_uniform(
             (), tf.stack([seed, epoch]), minval=None, maxval=None, dtype=tf.int64
         )
@@ -132,14 +133,14 @@ def training_batches(
         return shuffled(order_seed, done)
 
     @_as_written
-    def prepare(index, example):
+    def prepare(index, example) -> Any:
         if split.arrays is not None:
             example = [tf.gather(values, example) for values in arrays]
         record, label = example
         seeds = tf.random.split(tf.stack([seed, index]), num=2)
         crop_seed, image_seed = tf.unstack(seeds)
 
-        def decode(choose_window=None):
+        def decode(choose_window=None) -> Any:
             pixels = split.decode(record, choose_window, fast=True)
             # As bytes, before the resize: a quarter of the memory to move.
             if flip:
@@ -158,7 +159,7 @@ def training_batches(
         return finish(image, label, tf.random.fold_in(image_seed, _FINISH_SEED))
 
     @_as_written
-    def mix_batch(step, batch):
+    def mix_batch(step, batch) -> Any:
         images, labels = batch
         labels = tf.one_hot(labels, classes)
         step_seed = tf.random.fold_in(tf.stack([seed, step]), _BATCH_SEED)
@@ -193,7 +194,7 @@ def _shuffled(split):
     is_in_memory = split.arrays is not None
     records = tf.data.Dataset.range(count) if is_in_memory else split.records()
 
-    def through_buffer(records, seed, done):
+    def through_buffer(records, seed, done) -> Any:
         # shuffle() mixes the global seed in: fix it, in this function's graph alone.
         tf.random.set_seed(1)
         settings = {"seed": seed, "reshuffle_each_iteration": False}
@@ -211,7 +212,7 @@ def _shuffled(split):
         return functools.partial(through_buffer, records)
     ranges, read = split.ranges()
 
-    def of_ranges(seed, done):
+    def of_ranges(seed, done) -> Any:
         order = tf.data.Dataset.from_tensor_slices(_permutation(ranges, seed))
         found = order.interleave(
             read,
@@ -252,7 +253,7 @@ def evaluation_batches(
     _check_batch_size(batch_size)
 
     @_as_written
-    def prepare(index, example):
+    def prepare(index, example) -> Any:
         record, label = example
         image = preprocessing.fitted(split.decode(record), image_size, preparation)
         image, label = preprocessing.to_model_range(image), tf.cast(label, tf.int32)
@@ -297,7 +298,7 @@ def training_samples(split: Split, count: int, **settings) -> tuple[np.ndarray, 
     return next(batches.take(1).as_numpy_iterator())
 
 
-def explained(batches: tf.data.Dataset, split: Split):
+def explained(batches: tf.data.Dataset, split: Split) -> Iterator:
     """Yields batches of a split; a `DataError` names the images that cannot be read."""
     try:
         yield from batches

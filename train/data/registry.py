@@ -42,7 +42,7 @@ class SourceKind:
     used_files: str = ""
 
 
-def record_files(folder, pattern="*"):
+def record_files(folder, pattern="*") -> dict:
     """Returns the sorted TFRecord files of a folder by the part that they belong to."""
     found = {}
     for path in sorted(folder.glob(pattern)):
@@ -229,7 +229,7 @@ class Augmentation:
             titles.append(augmentations()[name].metadata["title"].format(*values))
         return titles
 
-    def check_augmentation(self):
+    def check_augmentation(self) -> None:
         """Raises `ValueError` if values exclude each other."""
         mixing = self.used_augmentations("batch")
         if len(mixing) > 1:

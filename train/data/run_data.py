@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import os
 import pathlib
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from train.data import registry
 from train.data.sources.subset import limited
 
 
-def limit(source, train_examples, test_examples):
+def limit(source, train_examples, test_examples) -> Any:
     """Returns a source cut down to the examples that a recipe asks for."""
     validation = source.validation
     return dataclasses.replace(
@@ -22,7 +23,7 @@ def limit(source, train_examples, test_examples):
     )
 
 
-def facts_of(source):
+def facts_of(source) -> dict:
     """Returns the facts of a limited source that the `data.json` of a run has.
 
     Of the user's own files these are also the absolute path, and a hash of the names of
@@ -45,7 +46,7 @@ def facts_of(source):
     return facts
 
 
-def seen(split, trained):
+def seen(split, trained) -> np.ndarray | None:
     """Returns bools (examples,), whether a model was trained on each image of a split.
 
     `trained` is the split that it was trained on. None where the images are not files.

@@ -10,7 +10,7 @@ from zoo import machine
 _GAIN = 1.2
 
 
-def of_processor():
+def of_processor() -> tuple:
     """Returns whether this processor does, and why so, in words."""
     name = machine.cpu_name()
     if not machine.computes_bfloat16():
@@ -23,7 +23,7 @@ def of_processor():
     )
 
 
-def bfloat16_gain():
+def bfloat16_gain() -> float:
     """Returns how much faster a product is in bfloat16, in half a second."""
     times = {tf.float32: [], tf.bfloat16: []}
     multiply = tf.function(tf.matmul, autograph=False)
@@ -40,7 +40,7 @@ def bfloat16_gain():
     return min(times[tf.float32]) / min(times[tf.bfloat16])
 
 
-def of_accelerators(capabilities):
+def of_accelerators(capabilities) -> tuple:
     """Returns whether GPUs or TPUs do, and why so, in words.
 
     `capabilities` are those of GPUs, (major, minor) or None of other makers' GPUs; of

@@ -47,7 +47,7 @@ class RunLog:
         if step % self.every == 0:
             self.flush(step)
 
-    def flush(self, step):
+    def flush(self, step) -> None:
         """Writes the means over the steps since the last record."""
         if not self.window:
             return
@@ -64,7 +64,7 @@ class RunLog:
         )
         self.window = []
 
-    def write(self, step, **values):
+    def write(self, step, **values) -> None:
         """Writes a record of floats."""
         self.metrics.append(step, **values)
         with self.writer.as_default(step):
@@ -72,7 +72,7 @@ class RunLog:
                 tf.summary.scalar(name, value)
         self.writer.flush()
 
-    def validation(self, step, **values):
+    def validation(self, step, **values) -> None:
         """Writes and prints a validation, `val_loss` and `val_accuracy`."""
         self.write(step, **values)
         self.print(
@@ -80,7 +80,7 @@ class RunLog:
             f"loss {values['val_loss']:.3f}"
         )
 
-    def images(self, step, images):
+    def images(self, step, images) -> None:
         """Writes images for TensorBoard: uint8 arrays (height, width, 3) by name."""
         with self.writer.as_default(step):
             for name, image in images.items():
@@ -124,11 +124,11 @@ class SignalHandler:
     def _receive(self, number, _):
         self.received = number
 
-    def came(self):
+    def came(self) -> int:
         """Returns the signal that came to a process of the run, 0 for none."""
         return max(self.all_gather(self.received))
 
-    def after(self, step):
+    def after(self, step) -> None:
         """Raises `Preempted` (SIGTERM) or `Stopped` after this step for a signal."""
         if received := self.came():
             self.save(step)

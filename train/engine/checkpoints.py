@@ -26,13 +26,13 @@ class Checkpoints:
         self._writer = ThreadPoolExecutor(1)
         self._written = None
 
-    def wait(self):
+    def wait(self) -> None:
         """Returns once the last file is written."""
         written, self._written = self._written, None
         if written is not None:
             written.result()
 
-    def steps(self):
+    def steps(self) -> list:
         """Returns the steps that have a checkpoint, in order."""
         self.wait()
         return self._steps()
@@ -40,27 +40,27 @@ class Checkpoints:
     def _steps(self):
         return checkpoint_steps(self.folder)
 
-    def save(self, step, variables):
+    def save(self, step, variables) -> None:
         """Writes the variables after a step, then drops all but the newest two."""
         self._start(self._path(step), variables)
 
-    def restore(self, variables):
+    def restore(self, variables) -> int:
         """Assigns the newest checkpoint, and returns its step; 0 if there is none."""
         step = max(self.steps(), default=0)
         if step:
             self._read(self._path(step), variables)
         return step
 
-    def save_best(self, variables):
+    def save_best(self, variables) -> None:
         """Writes the variables as those of the best validation."""
         self._start(self._best, variables)
 
-    def restore_best(self, variables):
+    def restore_best(self, variables) -> None:
         """Assigns the variables of the best validation."""
         self.require_best()
         self._read(self._best, variables)
 
-    def require_best(self):
+    def require_best(self) -> None:
         """Raises a `RunError` where those of the best validation are missing."""
         self.wait()
         if not self._best.is_file():

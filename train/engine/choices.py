@@ -7,6 +7,7 @@ imported before it is used, so that `--help` needs no Keras.
 import dataclasses
 import functools
 import importlib
+from collections.abc import Callable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Choice:
     title: str
     settings: dict[str, str]
 
-    def of(self, recipe, **more):
+    def of(self, recipe, **more) -> Callable:
         """Returns the target with the recipe's settings as arguments."""
         module, name = self.target.split(":")
         values = {name: getattr(recipe, field) for name, field in self.settings.items()}

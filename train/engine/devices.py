@@ -1,11 +1,13 @@
 """Starts the devices of a run, on the backend that Keras has."""
 
+from typing import Any
+
 import keras
 
 from train.engine import tensorflow_backend
 
 
-def start(name="auto"):
+def start(name="auto") -> Any:
     """Gets the devices ready; call it before anything runs on TensorFlow or JAX.
 
     `name` is the flag `--strategy`. Returns `train.engine.step.Devices` of the backend;
@@ -20,6 +22,6 @@ def start(name="auto"):
     return jax_backend.start("multiworker" if is_one_of_many else name)
 
 
-def alone():
+def alone() -> Any:
     """Returns one device, the default of programs."""
     return start("one")

@@ -4,6 +4,8 @@ import collections
 import functools
 import itertools
 import re
+from collections.abc import Iterator
+from typing import Any
 
 import jax
 import keras
@@ -49,10 +51,10 @@ class JaxTrainer(Trainer):
         self._compiled_answers = jax.jit(self._answers)
         self._under_way = collections.deque(maxlen=2)
 
-    def spread_seeds(self):
+    def spread_seeds(self) -> None:
         """Does nothing: a random number belongs to an example, not to a device."""
 
-    def step(self, inputs, labels):
+    def step(self, inputs, labels) -> dict:
         """Takes one step on arrays (batch, ...) that are spread over the devices."""
         if len(self._under_way) == 2:
             # Each step under way holds its batch.
@@ -63,13 +65,13 @@ class JaxTrainer(Trainer):
             variable.assign(value)
         return metrics
 
-    def compiled_text(self, inputs, labels):
+    def compiled_text(self, inputs, labels) -> str:
         """Returns the program that XLA makes of a step, as HLO text."""
         state = self._state(self._groups)
         lowered = self._compiled_step.lower(state, inputs, labels)
         return lowered.compile().as_text()
 
-    def fetch(self, metrics):
+    def fetch(self, metrics) -> list:
         """Returns the dicts of several steps with floats, in one transfer."""
         return jax.tree.map(float, jax.device_get(metrics))
 
@@ -134,7 +136,7 @@ class JaxTrainer(Trainer):
         if self.micro_batches == 1:
             return self._shares(trained, fixed, inputs, labels, count)
 
-        def add(so_far, part):
+        def add(so_far, part) -> tuple:
             fixed, sums = so_far
             fixed, more = self._shares(trained, fixed, *part, count)
             return (fixed, jax.tree.map(ops.add, sums, more)), None
@@ -156,7 +158,7 @@ class JaxTrainer(Trainer):
     def _shares(self, trained, fixed, inputs, labels, count):
         """Returns the new non-trainable values, and what these examples add."""
 
-        def target(trained):
+        def target(trained) -> tuple:
             logits, after = self.model.stateless_call(
                 trained, fixed, inputs, training=True
             )
@@ -168,7 +170,7 @@ class JaxTrainer(Trainer):
         gradients, (after, loss, accuracy) = jax.grad(target, has_aux=True)(trained)
         return after, (gradients, loss, accuracy)
 
-    def answers(self, inputs, labels):
+    def answers(self, inputs, labels) -> tuple:
         """Returns labels, float32 logits and losses per example, as on TensorFlow."""
         return self._compiled_answers(*self._state(self._groups[:2]), inputs, labels)
 
@@ -176,13 +178,13 @@ class JaxTrainer(Trainer):
         logits, _ = self.model.stateless_call(trained, fixed, inputs, training=False)
         return labels, logits, self._losses(logits, labels)
 
-    def first_device(self, values):
+    def first_device(self, values) -> Any:
         """Returns what the first device has of distributed values."""
         return keras.tree.map_structure(
             lambda value: value.addressable_shards[0].data, values
         )
 
-    def gather(self, values):
+    def gather(self, values) -> np.ndarray:
         """Returns distributed values as one NumPy array (batch, ...)."""
         return np.asarray(values)
 
@@ -198,16 +200,16 @@ class JaxDevices(Devices):
     """
 
     @property
-    def count(self):
+    def count(self) -> int:
         """How many devices compute side by side."""
         return self.strategy.device_mesh.devices.size
 
     @property
-    def is_cpu(self):
+    def is_cpu(self) -> bool:
         """Whether the processor computes, in the memory of this machine."""
         return self.strategy.device_mesh.devices.flat[0].startswith("cpu")
 
-    def bfloat16(self):
+    def bfloat16(self) -> tuple[bool, str]:
         """Returns whether the devices multiply in bfloat16, and why so, in words."""
         if self.is_cpu:
             # As fast as float32 on an AVX-512 processor with such instructions.
@@ -223,7 +225,7 @@ class JaxDevices(Devices):
             [match and (int(match[1]), int(match[2])) for match in matches]
         )
 
-    def trainer(self, model, optimizer, **settings):
+    def trainer(self, model, optimizer, **settings) -> JaxTrainer:
         """Returns the trainer of a model that was made in the strategy's scope."""
         if self.is_cpu and model.compute_dtype == "float16":
             raise RunError(
@@ -232,7 +234,7 @@ class JaxDevices(Devices):
             )
         return JaxTrainer(model, optimizer, strategy=self.strategy, **settings)
 
-    def batches(self, make):
+    def batches(self, make) -> Iterator:
         """Yields batches that are spread over the devices; `make` as in `Devices`."""
         parts = make(share=Share(devices=self.count, filled=True)).as_numpy_iterator()
         batches = iter(lambda: list(itertools.islice(parts, self.count)), [])
@@ -252,7 +254,7 @@ class JaxDevices(Devices):
         return jax.make_array_from_single_device_arrays(shape, sharding, placed)
 
 
-def start(name="auto"):
+def start(name="auto") -> JaxDevices:
     """Returns the devices of `train.engine.devices.start`; `"auto"`: all JAX sees.
 
     TensorFlow, which reads the data, is kept off them.

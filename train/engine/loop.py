@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import time
+from collections.abc import Iterator
 
 import numpy as np
 from keras import ops
@@ -30,7 +31,7 @@ class TrainingLoop:
         self.metrics = MetricLog(run.directory.metrics)
         self.log = NullLog()
 
-    def train(self):
+    def train(self) -> None:
         """Takes the steps; where a `RunError` ends them, what is saved is whole."""
         recipe, trainer, devices = self.recipe, self.trainer, self.devices
         start_step = self._restore()
@@ -176,7 +177,7 @@ def take_steps(
     all_gather=lambda number: [number],
     prepare=lambda step: None,
     is_stopped=lambda: False,
-):
+) -> Iterator:
     """Takes the steps after `start_step`, up to `steps` in all.
 
     Metrics stay on the devices and are fetched together, about once a second, while
@@ -225,7 +226,7 @@ def _check(step, metrics):
         )
 
 
-def evaluate(trainer, batches, keep, on_batch=None):
+def evaluate(trainer, batches, keep, on_batch=None) -> tuple:
     """Runs the model over all batches (images, labels), the last and smaller one too.
 
     `keep` gets labels (batch,) int32 and probabilities (batch, classes) float32 of each
@@ -245,14 +246,14 @@ def evaluate(trainer, batches, keep, on_batch=None):
     return kept, float(loss / done)
 
 
-def check_finite(name, value):
+def check_finite(name, value) -> None:
     """Raises a `RunError` where a number, such as "The loss of step 3", is not."""
     if not np.isfinite(value):
         raise RunError(f"{name} is {value}: {DIVERGED}")
 
 
 @contextlib.contextmanager
-def explained_device_errors(devices):
+def explained_device_errors(devices) -> Iterator[None]:
     """Raises a `RunError` for a lost worker or full memory."""
     remedy = (
         "raise --micro_batches, pass --remat, lower --image_size or choose a smaller "

@@ -1,5 +1,7 @@
 """Loss scaling for float16."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -21,16 +23,16 @@ class LossScale:
 
         self.variables = [self.scale, self.good_steps]
 
-    def scaled(self, loss):
+    def scaled(self, loss) -> Any:
         """Returns the loss whose gradients are computed."""
         return loss * self.scale.value
 
-    def unscaled(self, gradients):
+    def unscaled(self, gradients) -> list:
         """Returns the gradients of the loss itself."""
         factor = 1.0 / self.scale.value
         return [gradient * factor for gradient in gradients]
 
-    def update(self, is_finite):
+    def update(self, is_finite) -> None:
         """Updates the scale after a step, by whether its gradients are finite."""
         good_steps = ops.where(is_finite, self.good_steps + 1, 0)
         grows = good_steps >= 2_000

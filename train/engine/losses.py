@@ -1,9 +1,13 @@
 """Losses per example, which micro-batches and devices can add up."""
 
+from typing import Any
+
 from keras import ops
 
 
-def softmax_cross_entropy(logits, labels, *, label_smoothing=0.0, class_weights=None):
+def softmax_cross_entropy(
+    logits, labels, *, label_smoothing=0.0, class_weights=None
+) -> Any:
     """Returns -sum over the classes of label log softmax(logits), for each example.
 
     Labels are an int tensor (batch,), or a float tensor (batch, classes) whose rows sum
@@ -30,7 +34,9 @@ def softmax_cross_entropy(logits, labels, *, label_smoothing=0.0, class_weights=
     return weights * ops.categorical_crossentropy(targets, logits, from_logits=True)
 
 
-def sigmoid_cross_entropy(logits, labels, *, label_smoothing=0.0, class_weights=None):
+def sigmoid_cross_entropy(
+    logits, labels, *, label_smoothing=0.0, class_weights=None
+) -> Any:
     """Returns the sum of binary cross-entropies over the classes, for each example.
 
     That is the sum of -label log sigmoid(logit) - (1 - label) log(1 - sigmoid(logit)).
@@ -46,7 +52,7 @@ def sigmoid_cross_entropy(logits, labels, *, label_smoothing=0.0, class_weights=
     return weights * ops.sum(losses, axis=-1)
 
 
-def count_correct(logits, labels):
+def count_correct(logits, labels) -> Any:
     """Returns 1.0 for each example whose largest logit is that of its label, else 0.0.
 
     See `softmax_cross_entropy` for the labels; of rows the largest counts.

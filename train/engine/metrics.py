@@ -27,9 +27,9 @@ class MetricLog:
     def __init__(self, path):
         self.path = Path(path)
 
-    def append(self, step, **values):
+    def append(self, step, **values) -> None:
         """Adds a record of finite scalars (Python, NumPy or backend) and flushes it."""
-        record = {"step": int(step)}
+        record: dict[str, float] = {"step": int(step)}
         for name, value in values.items():
             is_whole = isinstance(value, Integral)
             record[name] = number = int(value) if is_whole else float(value)
@@ -44,24 +44,24 @@ class MetricLog:
             _remove_torn_line(file)
             file.write(json.dumps(record, allow_nan=False).encode() + b"\n")
 
-    def rewind(self, step):
+    def rewind(self, step) -> None:
         """Drops all records after `step`, in one move, before a run resumes there."""
         if self.path.exists():
             kept = [line for line, record in self._lines() if record["step"] <= step]
             with whole_file(self.path) as temporary:
                 temporary.write_bytes(b"".join(line + b"\n" for line in kept))
 
-    def records(self):
+    def records(self) -> list:
         """Returns the records as written, dicts with "step" and metrics."""
         return [record for _, record in self._lines()] if self.path.exists() else []
 
-    def series(self, name):
+    def series(self, name) -> tuple:
         """Returns steps, int64 (n,), and values, float64 (n,), of one metric."""
         found = [record for record in self.records() if name in record]
         steps = np.array([record["step"] for record in found], dtype=np.int64)
         return steps, np.array([record[name] for record in found], dtype=np.float64)
 
-    def best_validation(self):
+    def best_validation(self) -> tuple:
         """Returns the step of the best validation, if any, and how many came after."""
         steps, accuracies = self.series("val_accuracy")
         if not len(steps):

@@ -18,7 +18,7 @@ class _Optimizer(keras.optimizers.Optimizer):
     `arguments` are those beside Keras's, which are attributes too.
     """
 
-    def get_config(self):
+    def get_config(self) -> dict:
         return {
             **super().get_config(),
             **{name: getattr(self, name) for name in self.arguments},
@@ -71,13 +71,13 @@ class MomentumSGD(_Optimizer):
         self.momentum = momentum
         self.momentum_dtype = momentum_dtype
 
-    def build(self, variables):
+    def build(self, variables) -> None:
         if self.built:
             return
         super().build(variables)
         self.velocities = self._add_means(variables, "velocity")
 
-    def update_step(self, gradient, variable, learning_rate):
+    def update_step(self, gradient, variable, learning_rate) -> None:
         velocity = self.velocities[self._get_variable_index(variable)]
         rate = ops.cast(learning_rate, variable.dtype)
         if _has_fused_update(variable, velocity):
@@ -139,7 +139,7 @@ class Adam(_Optimizer):
         self.kernel_decay = kernel_decay
         self.momentum_dtype = momentum_dtype
 
-    def build(self, variables):
+    def build(self, variables) -> None:
         if self.built:
             return
         super().build(variables)
@@ -152,7 +152,7 @@ class Adam(_Optimizer):
             variable.path.rpartition("/")[2] == "kernel" for variable in variables
         ]
 
-    def update_step(self, gradient, variable, learning_rate):
+    def update_step(self, gradient, variable, learning_rate) -> None:
         index = self._get_variable_index(variable)
         mean, square = self.means[index], self.squares[index]
         dtype = variable.dtype

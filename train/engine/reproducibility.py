@@ -2,13 +2,14 @@
 
 import contextlib
 import random
+from collections.abc import Iterator
 
 import keras
 import numpy as np
 
 
 @contextlib.contextmanager
-def seeded(seed, precision):
+def seeded(seed, precision) -> Iterator[None]:
     """Sets the seeds and the dtype policy of a run, and restores the previous state.
 
     Keras draws the seeds of initializers and of dropout from Python's generator. The
@@ -22,7 +23,7 @@ def seeded(seed, precision):
 
 
 @contextlib.contextmanager
-def preserved_state():
+def preserved_state() -> Iterator[None]:
     """Restores the random state of Python and NumPy, and the dtype policy, on exit."""
     policy = keras.config.dtype_policy()
     states = random.getstate(), np.random.get_state()

@@ -1,6 +1,7 @@
 """Learning-rate schedules of the released code."""
 
 import math
+from typing import Any
 
 import keras
 from keras import ops
@@ -34,7 +35,7 @@ class _Warmup(keras.optimizers.schedules.LearningRateSchedule):
             rate = rate * ops.minimum(1.0, step / self.warmup_steps)
         return rate
 
-    def get_config(self):
+    def get_config(self) -> dict:
         names = ("learning_rate", "steps", "warmup_steps")
         return {name: getattr(self, name) for name in names}
 
@@ -54,7 +55,7 @@ class WarmupCosine(_Warmup):
         0.015
     """
 
-    def decay(self, progress):
+    def decay(self, progress) -> Any:
         return self.learning_rate * 0.5 * (1.0 + ops.cos(math.pi * progress))
 
 
@@ -75,10 +76,10 @@ class WarmupLinear(_Warmup):
         super().__init__(learning_rate, steps, warmup_steps)
         self.end = end
 
-    def decay(self, progress):
+    def decay(self, progress) -> Any:
         return self.end + (self.learning_rate - self.end) * (1.0 - progress)
 
-    def get_config(self):
+    def get_config(self) -> dict:
         return {**super().get_config(), "end": self.end}
 
 
@@ -101,5 +102,5 @@ class ExponentialRise(keras.optimizers.schedules.LearningRateSchedule):
         share = ops.cast(step, "float32") / (self.steps - 1)
         return self.low * ops.exp(share * math.log(self.high / self.low))
 
-    def get_config(self):
+    def get_config(self) -> dict:
         return {name: getattr(self, name) for name in ("low", "high", "steps")}

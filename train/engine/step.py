@@ -3,6 +3,8 @@
 import contextlib
 import dataclasses
 import itertools
+from collections.abc import Iterator
+from typing import Any
 
 import keras
 from keras import ops
@@ -82,13 +84,13 @@ class Trainer:
             self.loss_scale = LossScale() if is_half else None
 
     @property
-    def variables(self):
+    def variables(self) -> list:
         """All variables of a checkpoint, in an order that stays the same."""
         scale = self.loss_scale.variables if self.loss_scale else []
         return self.model.variables + self.optimizer.variables + self.averages + scale
 
     @contextlib.contextmanager
-    def averaged(self):
+    def averaged(self) -> Iterator[None]:
         """Gives the model the averages of its weights, if any, within the context."""
         self._exchange_averages()
         try:
@@ -135,33 +137,33 @@ class Devices:
     A backend adds `count`, `is_cpu`, `bfloat16`, `trainer` and `batches`.
     """
 
-    strategy: object
+    strategy: Any
     host: int = 0
 
     @property
-    def is_chief(self):
+    def is_chief(self) -> bool:
         """Whether this process writes the files of the run and prints."""
         return self.host == 0
 
     @property
-    def has_hosts(self):
+    def has_hosts(self) -> bool:
         """Whether other processes take part."""
         return False
 
-    def print(self, line):
+    def print(self, line) -> None:
         """Prints a line on the first host."""
         if self.is_chief:
             print(line)
 
-    def all_gather(self, value):
+    def all_gather(self, value) -> list:
         """Returns the int of every device's host, a list, from that of this host."""
         return [value] * self.count
 
-    def explain_lost_worker(self):
+    def explain_lost_worker(self) -> contextlib.AbstractContextManager:
         """Raises a `RunError` where another process of the run ended."""
         return contextlib.nullcontext()
 
-    def micro_batches(self, batch_size, parts):
+    def micro_batches(self, batch_size, parts) -> int:
         """Returns the micro-batches per device for so many `parts` of the whole batch.
 
         Raises a `RunError` where the batch cannot be shared equally.
@@ -176,7 +178,7 @@ class Devices:
         return count
 
 
-def one_behind(items):
+def one_behind(items) -> Iterator:
     """Yields items, each once the next is made: devices work on that meanwhile."""
     for item, _ in itertools.pairwise(itertools.chain(items, [None])):
         yield item

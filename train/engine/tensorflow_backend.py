@@ -3,7 +3,10 @@
 import contextlib
 import json
 import os
+from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from train.common.errors import RunError
@@ -36,7 +39,7 @@ class TensorFlowTrainer(Trainer):
         super().__init__(model, optimizer, strategy=strategy, **settings)
         self._compiled = tf.function(jit_compile=jit_compile, autograph=False)
 
-    def spread_seeds(self):
+    def spread_seeds(self) -> None:
         """Gives each device random numbers of its own; the first keeps its state."""
         if self.strategy.num_replicas_in_sync == 1:
             return
@@ -46,7 +49,7 @@ class TensorFlowTrainer(Trainer):
             if variable.path.endswith("seed_generator_state")
         ]
 
-        def spread():
+        def spread() -> None:
             context = tf.distribute.get_replica_context()
             number = tf.cast(context.replica_id_in_sync_group, "int64")
             for state in states:
@@ -57,12 +60,12 @@ class TensorFlowTrainer(Trainer):
 
     # No control flow for AutoGraph, whose conversion takes a second of each start.
     @tf.function(autograph=False)
-    def step(self, inputs, labels):
+    def step(self, inputs, labels) -> dict:
         """Takes one step on tensors (batch, ...), or on distributed ones."""
         # The same on every device.
         return self.first_device(self.strategy.run(self._step, (inputs, labels)))
 
-    def fetch(self, metrics):
+    def fetch(self, metrics) -> list:
         """Returns the dicts of several steps with floats, in one transfer."""
         values = tf.stack([value for one in metrics for value in one.values()])
         rows = tf.reshape(values, (len(metrics), -1)).numpy().tolist()
@@ -71,7 +74,7 @@ class TensorFlowTrainer(Trainer):
             for one, row in zip(metrics, rows, strict=True)
         ]
 
-    def first_device(self, values):
+    def first_device(self, values) -> Any:
         """Returns what the first device of this host has of distributed values."""
         return tf.nest.map_structure(
             lambda value: self.strategy.experimental_local_results(value)[0], values
@@ -115,7 +118,7 @@ class TensorFlowTrainer(Trainer):
             self.optimizer.iterations.assign_add(1)
 
     def _update_one(self, weight, gradient, rate, is_finite, average):
-        def update():
+        def update() -> None:
             self.optimizer.update_step(gradient, weight, rate)
             if average is not None:
                 average.value.assign_sub((1.0 - self._decay()) * (average - weight))
@@ -130,7 +133,7 @@ class TensorFlowTrainer(Trainer):
             return self._shares(inputs, labels, batch_size)
         parts = tf.nest.map_structure(self._parts, (inputs, labels))
 
-        def add(index, sums):
+        def add(index, sums) -> tuple:
             taken = tf.nest.map_structure(lambda whole: whole[index], parts)
             more = self._shares(*taken, batch_size)
             return index + 1, tf.nest.map_structure(tf.add, sums, more)
@@ -168,21 +171,21 @@ class TensorFlowTrainer(Trainer):
         return gradients, loss, tf.reduce_sum(self.accuracy(logits, labels)) / count
 
     @tf.function(autograph=False, reduce_retracing=True)
-    def answers(self, inputs, labels):
+    def answers(self, inputs, labels) -> tuple:
         """Returns labels, float32 logits and losses per example, of all hosts.
 
         They are on the device, and not waited for; the loss of `NO_LABEL` is that of
         label 0.
         """
 
-        def answers(inputs, labels):
+        def answers(inputs, labels) -> tuple:
             logits = self.model(inputs, training=False)
             return labels, logits, self._losses(logits, labels)
 
         found = self.strategy.run(self._compiled(answers), (inputs, labels))
         return tuple(map(self._gathered, found))
 
-    def gather(self, values):
+    def gather(self, values) -> np.ndarray:
         """Returns distributed values of all hosts as one NumPy array (batch, ...)."""
         return self._gathered(values).numpy()
 
@@ -201,21 +204,21 @@ class TensorFlowDevices(Devices):
     """The devices of a run under TensorFlow, and how they share a batch."""
 
     @property
-    def count(self):
+    def count(self) -> int:
         """How many devices compute side by side, on all hosts."""
         return self.strategy.num_replicas_in_sync
 
     @property
-    def has_hosts(self):
+    def has_hosts(self) -> bool:
         """Whether other processes take part."""
         return isinstance(self.strategy, tf.distribute.MultiWorkerMirroredStrategy)
 
     @property
-    def is_cpu(self):
+    def is_cpu(self) -> bool:
         """Whether the processor computes, in the memory of this machine."""
         return not any(map(tf.config.list_logical_devices, ("GPU", "TPU")))
 
-    def bfloat16(self):
+    def bfloat16(self) -> tuple[bool, str]:
         """Returns whether the devices multiply in bfloat16, and why so, in words."""
         if self.is_cpu:
             return bfloat16.of_processor()
@@ -225,7 +228,7 @@ class TensorFlowDevices(Devices):
         )
         return bfloat16.of_accelerators([gpu.get("compute_capability") for gpu in gpus])
 
-    def trainer(self, model, optimizer, **settings):
+    def trainer(self, model, optimizer, **settings) -> TensorFlowTrainer:
         """Returns the trainer of a model that was made in the strategy's scope."""
         # XLA makes a step slower on processors, and compiles on TPUs anyway.
         return TensorFlowTrainer(
@@ -236,7 +239,7 @@ class TensorFlowDevices(Devices):
             **settings,
         )
 
-    def all_gather(self, value):
+    def all_gather(self, value) -> list:
         """Returns the int of every device's host, a list, from that of this host."""
         if not self.has_hosts:
             return super().all_gather(value)
@@ -247,7 +250,7 @@ class TensorFlowDevices(Devices):
         return self.strategy.gather(self.strategy.run(lambda: value), axis=0)
 
     @contextlib.contextmanager
-    def explain_lost_worker(self):
+    def explain_lost_worker(self) -> Iterator[None]:
         """Raises a `RunError` where another process of the run ended."""
         try:
             yield
@@ -260,7 +263,7 @@ class TensorFlowDevices(Devices):
                 "on from the last checkpoint."
             ) from error
 
-    def batches(self, make):
+    def batches(self, make) -> Any:
         """Returns batches distributed over the devices.
 
         `make` takes a `train.data.pipeline.Share` as `share` and returns a
@@ -287,7 +290,7 @@ def _has_gpu():
     return bool(tf.config.list_logical_devices("GPU"))
 
 
-def start(name="auto"):
+def start(name="auto") -> Any:
     """Returns the devices of `train.engine.devices.start`.
 
     Source:
@@ -309,7 +312,7 @@ def _detected():
     return "mirrored" if _count_local_devices() > 1 else "one"
 
 
-def has_other_workers():
+def has_other_workers() -> bool:
     """Returns whether TF_CONFIG names several machines."""
     return "TF_CONFIG" in os.environ and len(_cluster()[1]) > 1
 

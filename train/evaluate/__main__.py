@@ -54,7 +54,7 @@ flags.DEFINE_string(
 )
 
 
-def main(argv):
+def main(argv) -> None:
     """Evaluates the model that the command line names, and prints the accuracy."""
     if len(argv) < 2:
         raise app.UsageError(

@@ -43,7 +43,7 @@ def evaluate(
     real_labels_file=None,
     out_dir=None,
     command="",
-):
+) -> dict:
     """Evaluates a model on all images of a split, and writes a report.
 
     The arguments are the flags of `python -m train.evaluate`, `real_labels_file` being

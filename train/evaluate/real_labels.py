@@ -14,7 +14,7 @@ CLASSES = 1000
 _FILE_NAME = re.compile(r"ILSVRC2012_val_(\d{8})\.\w+$")
 
 
-def read(path):
+def read(path) -> list:
     """Returns the correct labels of each image, a list of sets of int, of `real.json`.
 
     Those of ILSVRC2012_val_00000001.JPEG come first.
@@ -34,7 +34,7 @@ def read(path):
     return labels
 
 
-def file_names(split, dataset, data_dir=None):
+def file_names(split, dataset, data_dir=None) -> list:
     """Returns the file names of a split's images, in its order.
 
     The data set must be a folder, or of TFDS with file names.
@@ -59,7 +59,7 @@ def file_names(split, dataset, data_dir=None):
     return [record["file_name"].numpy().decode() for record in records]
 
 
-def of_files(labels, names):
+def of_files(labels, names) -> list:
     """Returns the correct labels of images, by the number in their file names."""
     found = []
     for name in names:
@@ -74,7 +74,7 @@ def of_files(labels, names):
     return found
 
 
-def accuracy(labels, predicted):
+def accuracy(labels, predicted) -> dict:
     """Returns the share of the images whose predicted label is a correct one.
 
     Images without correct labels are left out: Beyer et al., Are we done with ImageNet?

@@ -12,7 +12,7 @@ from train.reports.classification import share
 from train.scoring.evaluation_data import is_of_run
 
 
-def in_training(loaded, model, source, part, split, data_dir, skip_corrupt):
+def in_training(loaded, model, source, part, split, data_dir, skip_corrupt) -> tuple:
     """Returns which images of a part the model's run was trained on, and warnings.
 
     Those are None where no image is known to be, their number, int, bools (examples,),
@@ -80,7 +80,7 @@ def _changes(model, name, facts):
     ]
 
 
-def accuracies(mask, hits, split):
+def accuracies(mask, hits, split) -> tuple:
     """Returns a note about images of the training, and results, a dict.
 
     `mask` is what `in_training` returns, `hits` are bools (examples,), the correct

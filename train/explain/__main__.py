@@ -69,7 +69,7 @@ flags.DEFINE_string(
 )
 
 
-def main(argv):
+def main(argv) -> None:
     """Writes the report, and prints the answers and where it is."""
     given = flags.FLAGS.flag_values_dict()
     model, *words = [given["model"], *argv[1:]] if given["model"] else argv[1:] or [""]

@@ -4,6 +4,8 @@ import dataclasses
 import functools
 import inspect
 import pathlib
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -54,14 +56,14 @@ KINDS = {}
 
 
 def _kind(of, source, wide=False, only=lambda inspected: True):
-    def register(draw):
+    def register(draw) -> Callable:
         KINDS[draw.__name__] = Kind(draw, of, source, wide, only)
         return draw
 
     return register
 
 
-def write(folder, of, inspected, photo=None):
+def write(folder, of, inspected, photo=None) -> list:
     """Writes the figures of a photo, of all or of the model; returns `Figure`s."""
     kinds = [kind for kind in KINDS.values() if kind.of == of and kind.only(inspected)]
     return [_write(folder, kind, inspected, photo) for kind in kinds]
@@ -87,12 +89,12 @@ def _write(folder, kind, inspected, photo):
     return Figure(kind, name, picture)
 
 
-def write_numbers(folder, name, numbers):
+def write_numbers(folder, name, numbers) -> None:
     """Writes arrays, numbers and strings that `numpy.load` reads without pickle."""
     np.savez_compressed(folder / "numbers" / f"{name}.npz", **numbers)
 
 
-def available(compute):
+def available(compute) -> Any:
     """Returns what a function computes, None where the model lacks it."""
     try:
         return compute()
@@ -109,6 +111,8 @@ class PhotoInspection:
     one forward pass shows of the photo, or the reason why it shows none, a str.
     """
 
+    figures: list
+
     def __init__(self, loaded, photo, predictions, target, inspection):
         self.model, self.name, self.photo = loaded.model, loaded.name, photo
         self.predictions, self.caption = predictions, photo.name
@@ -120,24 +124,24 @@ class PhotoInspection:
             self.caption = f"{name} {probability:.0%}"
 
     @property
-    def inspection(self):
+    def inspection(self) -> Any:
         """Returns the `Inspection`; a ValueError where there is none."""
         if isinstance(self._inspection, str):
             raise ValueError(self._inspection)
         return self._inspection
 
     @property
-    def rollout(self):
+    def rollout(self) -> np.ndarray:
         """float32 array (rows, columns)."""
         return self.inspection.rollout
 
     @property
-    def maps(self):
+    def maps(self) -> np.ndarray:
         """float32 array (layers, heads, rows, columns)."""
         return self.inspection.maps
 
     @functools.cached_property
-    def class_map(self):
+    def class_map(self) -> np.ndarray:
         """float32 array (rows, columns), the attention for the target."""
         number, _ = self.target
         matrix, pooled = explain.gradient_attention(
@@ -159,23 +163,23 @@ class ModelInspection:
         self.model, self.name = loaded.model, loaded.name
         self.photos, self.measured = photos, measured
 
-    def distance(self):
+    def distance(self) -> np.ndarray:
         """Returns the attention distance; a ValueError where there is none."""
         if isinstance(self.measured, str):
             raise ValueError(self.measured)
         return self.measured
 
     @functools.cached_property
-    def filters(self):
+    def filters(self) -> Any:
         return explain.embedding_filters(self.model)
 
     @functools.cached_property
-    def similarity(self):
+    def similarity(self) -> np.ndarray:
         return explain.position_embedding_similarity(self.model)
 
 
 @_kind("photos", "Chefer et al. 2021, arXiv 2103.15679.", wide=True)
-def answers(inspected):
+def answers(inspected) -> tuple:
     """The answers, and what they come from.
 
     Each photo with its most likely class, and over it the attention for the class: what
@@ -190,7 +194,7 @@ def answers(inspected):
 @_kind(
     "photos", "Paper, section 4.5, figure 6 and appendix D, attention maps.", wide=True
 )
-def attention(inspected):
+def attention(inspected) -> tuple:
     """Attention rollout of all photos.
 
     Over each photo is the attention of all layers, followed back to the patches,
@@ -211,7 +215,7 @@ def _pairs(inspected, maps, what):
 
 
 @_kind("photo", "Chefer et al. 2021, arXiv 2103.15679.", wide=True)
-def gradient(inspected):
+def gradient(inspected) -> tuple:
     """Attention for the class.
 
     What the attention to each patch adds to the output for the class named in the
@@ -224,7 +228,7 @@ def gradient(inspected):
 
 
 @_kind("photo", "Paper, appendix D, attention maps.")
-def rollout(inspected):
+def rollout(inspected) -> Any:
     """Attention rollout.
 
     How much of each patch reaches {who} through all layers: heads averaged, the
@@ -239,7 +243,7 @@ def rollout(inspected):
     "Lee et al. 2018, arXiv 1810.00825, section 3.2.",
     only=lambda inspected: available(lambda: inspected.inspection.pooled) is not None,
 )
-def pooling(inspected):
+def pooling(inspected) -> tuple:
     """Attention of the pooling.
 
     What {who} attends to among the tokens after the last layer, the mean of its heads.
@@ -257,7 +261,7 @@ def _overlay(inspected, values, title, unit):
 
 
 @_kind("photo", "Paper, section 4.5.", wide=True)
-def layers(inspected):
+def layers(inspected) -> tuple:
     """Attention by layer.
 
     Attention of {tokens} in each layer, the mean of its heads. Each map has its own
@@ -270,7 +274,7 @@ def layers(inspected):
 
 
 @_kind("photo", "Paper, section 4.5.", wide=True)
-def heads(inspected):
+def heads(inspected) -> tuple:
     """Attention by head.
 
     Attention of {tokens} in every head of every layer: rows are layers, columns heads.
@@ -282,7 +286,7 @@ def heads(inspected):
 
 
 @_kind("photo", "As in Oquab et al. 2023, arXiv 2304.07193, figure 1.")
-def features(inspected):
+def features(inspected) -> tuple:
     """Patch features.
 
     Patches of similar colour have similar features after the last layer: red, green
@@ -300,7 +304,7 @@ def features(inspected):
 
 
 @_kind("model", "Paper, section 4.5 and figure 7.", wide=True)
-def figure_7(inspected):
+def figure_7(inspected) -> tuple:
     """The paper's figure 7.
 
     What the model has learned: the filters of the patch embedding, the similarity
@@ -311,7 +315,7 @@ def figure_7(inspected):
         "similarity": available(lambda: inspected.similarity),
         "distance": available(inspected.distance),
     }
-    figure = plots.draw_figure_7(*panels.values(), inspected.name)
+    figure = plots.draw_figure_7(**panels, title=inspected.name)
     numbers = {name: panel for name, panel in panels.items() if panel is not None}
     if "filters" in numbers:
         numbers |= dataclasses.asdict(numbers.pop("filters"))
@@ -319,7 +323,7 @@ def figure_7(inspected):
 
 
 @_kind("model", "Paper, section 4.5 and figure 7, left.")
-def filters(inspected):
+def filters(inspected) -> tuple:
     """Embedding filters.
 
     The first principal components of the filters of the patch embedding, each with
@@ -332,7 +336,7 @@ def filters(inspected):
 
 
 @_kind("model", "Paper, section 4.5 and figure 7, centre.")
-def position_similarity(inspected):
+def position_similarity(inspected) -> tuple:
     """Position embeddings.
 
     Each tile is a patch: the similarity of its position embedding to that of every
@@ -348,7 +352,7 @@ def position_similarity(inspected):
 @_kind(
     "model", "Paper, section 4.5, figure 7, right, and appendix D, attention distance."
 )
-def attention_distance(inspected):
+def attention_distance(inspected) -> tuple:
     """Attention distance.
 
     The mean distance that each head attends over, in pixels, averaged over all

@@ -29,7 +29,7 @@ class Inspected:
     sinks: list
 
 
-def run(model, photos, places):
+def run(model, photos, places) -> Inspected:
     """Returns what a model computes for `Photos`; those at `places` are shown."""
     outputs, distances, chosen, why_none = [], [], {}, None
     predictor, seen, counts, shares = None, 0, 0, 0
@@ -61,7 +61,7 @@ def run(model, photos, places):
     return Inspected(np.concatenate(outputs), distance, chosen, sinks)
 
 
-def find_sinks(counts, shares, photos):
+def find_sinks(counts, shares, photos) -> list:
     """Returns the patches that are attention sinks in at least half of the photos.
 
     `counts`, ints (layers, rows, columns), has in how many photos each patch is one,
@@ -82,7 +82,7 @@ def find_sinks(counts, shares, photos):
     ]
 
 
-def describe_sinks(sinks, grid):
+def describe_sinks(sinks, grid) -> str | None:
     """Returns one sentence about the rows of `find_sinks`, None without any.
 
     `grid` is (rows, columns) of the patches.

@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import warnings
+from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -38,7 +39,7 @@ class Photo:
     picture: np.ndarray
 
     @property
-    def file_name(self):
+    def file_name(self) -> str:
         """What the names of its figures begin with."""
         stem = re.sub(r"[^\w.+-]+", "-", pathlib.PurePath(self.name).stem)
         return f"{self.number:02}-{stem[:60].strip('-')}"
@@ -87,7 +88,7 @@ class Photos:
     def __len__(self):
         return len(self.paths)
 
-    def prepare_for(self, shape, preparation="squash", bits=None):
+    def prepare_for(self, shape, preparation="squash", bits=None) -> None:
         """Sets (height, width, channels) of images, and how photos come to that size.
 
         The latter is a preparation of `zoo.photos.prepare`, which takes `bits`, too.
@@ -95,7 +96,7 @@ class Photos:
         self.shape, self._preparation = shape, preparation
         self._split = dataclasses.replace(self._split, bits=bits)
 
-    def batches(self, batch_size, places=None):
+    def batches(self, batch_size, places=None) -> Iterator:
         """Yields float32 (photos, height, width, channels) in [-1, 1], by default all.
 
         `places` are those of some photos; they ascend. Raises a DataError where values
@@ -112,7 +113,7 @@ class Photos:
                 raise DataError(str(error)) from error
             yield np.stack(batch)
 
-    def chosen(self, places):
+    def chosen(self, places) -> Iterator:
         """Yields the `Photo`s at some places, which ascend."""
         images = self.batches(1, places)
         for number, (place, image) in enumerate(zip(places, images, strict=True), 1):

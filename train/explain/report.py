@@ -41,7 +41,7 @@ def explain(
     class_name=None,
     overwrite=False,
     command="",
-):
+) -> dict:
     """Writes a report of what a model attends to in photos; returns `report.json`.
 
     The arguments are the flags of `python -m train.explain`, `class_name` being

@@ -78,27 +78,27 @@ class Format:
         return "" if self.precision == "float32" else f"-{self.precision}"
 
     @property
-    def name(self):
+    def name(self) -> str:
         """The name for `--format`."""
         return self.runtime.name + self._suffix
 
     @property
-    def file(self):
+    def file(self) -> str:
         """The path in the folder of the exports."""
         return self.runtime.file.format(self._suffix)
 
     @property
-    def takes(self):
+    def takes(self) -> tuple:
         """What can be chosen: arguments of the writer, and the model's `any_size`."""
         return (*self.runtime.options, *self.options)
 
     @property
-    def is_quantized(self):
+    def is_quantized(self) -> bool:
         """Whether matrices are in int8 where `min_agreement` allows it."""
         return "min_agreement" in self.options
 
     @property
-    def needs_calibration(self):
+    def needs_calibration(self) -> bool:
         """Whether scales are fixed, which takes images."""
         return self.precision == "int8"
 
@@ -127,7 +127,7 @@ _ROWS = (
 FORMATS = {row.name: row for row in _ROWS}
 
 
-def select(names, **options):
+def select(names, **options) -> list:
     """Returns the formats of some names, each once and in the order of `FORMATS`.
 
     A ValueError says that there is no name, that one is unknown, or that none of the

@@ -19,7 +19,7 @@ from train.models.exports.writing import (
 _PRECISIONS = ("float32", "float16")
 
 
-def write_onnx(model, path, *, precision="float32", class_names=None):
+def write_onnx(model, path, *, precision="float32", class_names=None) -> None:
     """Writes a model as an ONNX file of opset 20, with standard operators only.
 
     ONNX Runtime 1.17 and later run it, on any device. Its input `images` is float32

@@ -16,7 +16,7 @@ _TIMED_SECONDS = 1.0
 _LAST_LINES = 5
 
 
-def run(name, path, images, *, threads, count=None):
+def run(name, path, images, *, threads, count=None) -> tuple:
     """Runs a model in a process of its own, on the CPU, and shows its progress.
 
     `images` is the path of a file as in `train.export.program`. Returns the outputs,
@@ -60,7 +60,7 @@ def run(name, path, images, *, threads, count=None):
     return np.load(answers), report
 
 
-def compare(outputs, expected, *, top_1, labels=None):
+def compare(outputs, expected, *, top_1, labels=None) -> dict:
     """Compares the outputs of an export with those of the model.
 
     Logits agree where their largest is of the same class. Without `top_1`, as features

@@ -18,6 +18,7 @@ import pathlib
 import statistics
 import sys
 import timeit
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -30,13 +31,13 @@ _WARM_UP = 2
 _MIN_REPEATS = 5
 
 
-def main():
+def main() -> None:
     """Runs the model and reports its outputs, latency and memory."""
     # Reserved for reports: what libraries print goes to stderr.
     stdout = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 
-    def report(**message):
+    def report(**message) -> None:
         stdout.write(json.dumps(message) + "\n")
         stdout.flush()
 
@@ -63,7 +64,7 @@ def _measured(settings, report):
     return {"latency": latency, "peak_bytes": peak_bytes(), **facts}
 
 
-def write_images(path, batches):
+def write_images(path, batches) -> int:
     """Writes arrays (images, height, width, channels) to a file; returns the images."""
     count = 0
     with open(path, "wb") as file:
@@ -73,14 +74,14 @@ def write_images(path, batches):
     return count
 
 
-def read_images(path):
+def read_images(path) -> Iterator:
     """Yields the arrays of a file by `write_images`."""
     with open(path, "rb") as file:
         while file.peek(1):
             yield np.load(file)
 
 
-def load(path, threads):
+def load(path, threads) -> tuple:
     """Loads a `.keras` or an exported file.
 
     No runtime but its own is imported: others would count in its memory.

@@ -14,7 +14,7 @@ from train.reports import markdown
 _TEMPLATE = pathlib.Path(__file__).parent / "templates" / "export.md.jinja"
 
 
-def table(results):
+def table(results) -> str:
     """Returns the exports as a Markdown table: the model first, refused ones last."""
     is_top_1 = results["agreement_of"] == "top-1"
     refused = [row for row in results["refused"] if "agreement" in row]
@@ -41,14 +41,14 @@ def table(results):
     )
 
 
-def agreement(results, value, row=None):
+def agreement(results, value, row=None) -> str:
     """Returns an agreement as text, with the 95% interval of an export's row."""
     if results["agreement_of"] != "top-1":
         return f"{value:.6f}"
     return f"{value:.2%}" if row is None else _share(row, "agreement")
 
 
-def matrices(row):
+def matrices(row) -> str:
     """Returns a sentence on the precision of the matrices of a TFLite export's row."""
     kinds = row["matrices"]
     text = ", ".join(f"{number} {kind}" for kind, number in kinds.items())
@@ -59,7 +59,7 @@ def matrices(row):
     return f"{text}."
 
 
-def page(results, class_names):
+def page(results, class_names) -> str:
     """Returns the report as Markdown."""
     exports = results["exports"][1:]
     paths_by_runtime = collections.defaultdict(list)

@@ -72,7 +72,7 @@ def export(
     any_size=False,
     threads=None,
     command="",
-):
+) -> dict:
     """Exports a model, and compares each export with it in the format's own runtime.
 
     They are compared on images of a data set, spread evenly over the split, or else on
@@ -196,7 +196,7 @@ class Reference:
         self.row = {"name": "keras", **facts, **self._compare(self.outputs)}
         self.row |= {"bytes": file.stat().st_size, "files": []}
 
-    def compared(self, row, path):
+    def compared(self, row, path) -> tuple:
         """Returns facts on a run of an export, and how its outputs compare."""
         outputs, facts = self._run(row.name, path)
         return facts, self._compare(outputs)
@@ -237,7 +237,7 @@ class _Exports:
             "refused": [],
         }
 
-    def allow_any_size(self, scratch):
+    def allow_any_size(self, scratch) -> None:
         """Lets formats that can take images of any size, compared at another one too.
 
         That is on synthetic images, with a Keras model for their size alone.
@@ -256,7 +256,7 @@ class _Exports:
         file, threads = scratch / "other.keras", self.reference.threads
         self.other_size = size, Reference(other, samples, file, threads)
 
-    def add(self, row, folder):
+    def add(self, row, folder) -> None:
         """Writes and runs one format; a failure leaves the others as they are."""
         before, entry = set(folder.iterdir()), {"name": row.name}
         exact = self.min_agreement is not None
@@ -294,7 +294,7 @@ class _Exports:
             entry["other_size"] = count | comparison
         return entry
 
-    def write_report(self, out, folder):
+    def write_report(self, out, folder) -> None:
         """Writes results, page and names of the classes, unless nothing is written."""
         if len(self.results["exports"]) == 1:
             raise ExportError(f"Nothing was written to {out}", self.results)

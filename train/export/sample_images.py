@@ -1,6 +1,7 @@
 """The images that exports are compared on: those of a data set, or synthetic ones."""
 
 import dataclasses
+from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -42,7 +43,7 @@ class SampleImages:
     calibration: np.ndarray | None = None
 
 
-def generate(loaded, path, count):
+def generate(loaded, path, count) -> SampleImages:
     """Returns synthetic `SampleImages`, in a file at `path`."""
     shape = loaded.model.input_shape[1:]
     if None in shape:
@@ -59,7 +60,7 @@ def generate(loaded, path, count):
     return SampleImages(path, about, names_of(loaded))
 
 
-def read(loaded, path, count, *, calibration, central_crop, **data):
+def read(loaded, path, count, *, calibration, central_crop, **data) -> SampleImages:
     """Returns `SampleImages` of a data set, spread evenly over the split.
 
     `calibration` is the number of images to read from the training split, or None;
@@ -87,7 +88,7 @@ def read(loaded, path, count, *, calibration, central_crop, **data):
             about["no_accuracy"] = str(error)
             print(f"The accuracy is not measured: {error}")
 
-    def prepared(split, places, what):
+    def prepared(split, places, what) -> Iterator:
         """Yields batches of images and labels, prepared as for evaluation."""
         split = pick(split, places)
         batches = pipeline.evaluation_batches(
@@ -115,7 +116,7 @@ def read(loaded, path, count, *, calibration, central_crop, **data):
         )
     labels = []
 
-    def batches():
+    def batches() -> Iterator:
         for images, of_images in prepared(split, chosen, "reading to compare"):
             labels.append(of_images)
             yield images
@@ -126,7 +127,7 @@ def read(loaded, path, count, *, calibration, central_crop, **data):
     return SampleImages(path, about, class_names, places, calibration_images)
 
 
-def synthetic(number, shape, seed=0):
+def synthetic(number, shape, seed=0) -> np.ndarray:
     """Returns float32 images of random waves, equally strong at all scales.
 
     >>> images = synthetic(2, (32, 48, 3))

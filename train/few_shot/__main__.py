@@ -38,7 +38,7 @@ flags.DEFINE_string(
 )
 
 
-def main(argv):
+def main(argv) -> None:
     """Fits the probe that the command line describes, and prints its accuracies."""
     data_flags.take_word(argv[2:])
     if len(argv) < 2 or not flags.FLAGS.dataset:
@@ -73,7 +73,7 @@ def main(argv):
     command_line.say_next(*next_steps(argv[1], flags.FLAGS.dataset))
 
 
-def next_steps(model, dataset):
+def next_steps(model, dataset) -> list:
     """Returns what goes on with the model that was measured, and with no other."""
     # finetune takes weights, which publish makes of a run.
     if RunDirectory(model).model.exists():

@@ -26,7 +26,7 @@ recipe_flags.define(
 )
 
 
-def main(argv):
+def main(argv) -> None:
     """Trains as the flags say, and prints where the weights are."""
     packages, task = recipe_flags.PACKAGES, "train.masked_patches.task:MaskedPatches"
     next_steps = recipe_flags.to_fine_tune

@@ -1,5 +1,7 @@
 """Loss and accuracy of masked patch prediction, and of guessing without a model."""
 
+from typing import Any
+
 import numpy as np
 from keras import ops
 
@@ -12,7 +14,7 @@ from train.masked_patches.patches import COLOURS, colour_classes, mean_colours
 _COUNTED = 10_000
 
 
-def evaluate(trainer, batches, on_batch=None):
+def evaluate(trainer, batches, on_batch=None) -> dict:
     """Returns the loss and accuracy over all corrupted patches, and those of each kind.
 
     The batches are those of `Corruption.finish`, the last and smaller one included.
@@ -46,7 +48,7 @@ def evaluate(trainer, batches, on_batch=None):
         "swapped_": ~is_masked & ~is_kept,
         "kept_": is_kept,
     }
-    results = {"examples": len(losses)}
+    results: dict[str, float] = {"examples": len(losses)}
     for kind, is_of in kinds.items():
         if is_of.any():
             results[f"{kind}loss"] = float(losses[is_of].mean())
@@ -54,14 +56,14 @@ def evaluate(trainer, batches, on_batch=None):
     return results
 
 
-def training_frequencies(split, corruption, **settings):
+def training_frequencies(split, corruption, **settings) -> np.ndarray:
     """Returns the frequency of each colour in training images, float64 (512,).
 
     The settings are those of `train.data.pipeline.training_batches`, whose first
     10,000 images are counted, or as many as there are; one is added to each count.
     """
 
-    def finish(image, label, seed):
+    def finish(image, label, seed) -> Any:
         return colour_classes(mean_colours(image, corruption.grid_size))
 
     batches = pipeline.training_batches(split, finish=finish, **settings)
@@ -72,7 +74,7 @@ def training_frequencies(split, corruption, **settings):
     return counts / counts.sum()
 
 
-def by_chance(split, corruption, frequencies, *, image_size, batch_size):
+def by_chance(split, corruption, frequencies, *, image_size, batch_size) -> dict:
     """Returns the loss and accuracy of guesses without a model, as in `evaluate`.
 
     `constant_` is the training frequencies for every patch, the best guess without the
@@ -80,7 +82,7 @@ def by_chance(split, corruption, frequencies, *, image_size, batch_size):
     around, or where there is none, of all uncorrupted ones.
     """
 
-    def finish(image, label, seed):
+    def finish(image, label, seed) -> tuple:
         places, _ = corruption.draw(seed)
         return mean_colours(image, corruption.grid_size), places
 

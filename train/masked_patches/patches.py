@@ -6,6 +6,7 @@ each of them, in 3 bits per channel.
 """
 
 import dataclasses
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -41,17 +42,17 @@ class Corruption:
     fraction: float = 0.5
 
     @property
-    def patches(self):
+    def patches(self) -> int:
         """How many patches an image has."""
         rows, columns = self.grid_size
         return rows * columns
 
     @property
-    def count(self):
+    def count(self) -> int:
         """How many of them are corrupted in every image, one at least."""
         return max(int(self.fraction * self.patches + 0.5), 1)
 
-    def draw(self, seed):
+    def draw(self, seed) -> tuple:
         """Draws the patches to corrupt and what replaces them, from an int seed (2,).
 
         All sets of `count` patches are equally likely. Each patch is replaced
@@ -76,7 +77,7 @@ class Corruption:
         )
         return places, sources
 
-    def finish(self, image, label, seed):
+    def finish(self, image, label, seed) -> tuple:
         """Makes inputs and targets of the model; the `finish` of `train.data.pipeline`.
 
         Targets are the colour classes of the corrupted patches, int32 (count,), or
@@ -88,7 +89,7 @@ class Corruption:
         return {"images": image, "places": places, "sources": sources}, colours
 
 
-def mean_colours(image, grid_size):
+def mean_colours(image, grid_size) -> Any:
     """Returns the mean colour of each patch, float32 (patches, 3) in [0, 255]."""
     rows, columns = grid_size
     height, width, _ = image.shape
@@ -96,7 +97,7 @@ def mean_colours(image, grid_size):
     return tf.reshape(127.5 * tf.reduce_mean(patches, axis=(1, 3)) + 127.5, (-1, 3))
 
 
-def colour_classes(colours):
+def colour_classes(colours) -> Any:
     """Returns the class of each colour (..., 3) in [0, 255], int32 (...) in [0, 512).
 
     Each channel has eight levels of equal width, [0, 32), [32, 64) and so on to [224,
@@ -107,7 +108,7 @@ def colour_classes(colours):
     return tf.reduce_sum(levels * [LEVELS**2, LEVELS, 1], axis=-1)
 
 
-def build(recipe):
+def build(recipe) -> tuple:
     """Returns the model that is trained, its Vision Transformer, and the `Corruption`.
 
     The model maps the inputs of `Corruption.finish` to float32 logits (batch, count,
@@ -153,7 +154,7 @@ def build(recipe):
     return keras.Model(inputs, logits, name=f"masked_{vit.name}"), vit, corruption
 
 
-def colour_loss(logits, colours):
+def colour_loss(logits, colours) -> Any:
     """Returns the mean cross-entropy over the corrupted patches, (batch,)."""
     losses = ops.sparse_categorical_crossentropy(
         colours, ops.cast(logits, "float32"), from_logits=True
@@ -161,7 +162,7 @@ def colour_loss(logits, colours):
     return ops.mean(losses, axis=-1)
 
 
-def colour_accuracy(logits, colours):
+def colour_accuracy(logits, colours) -> Any:
     """Returns the accuracy over the corrupted patches of each image, (batch,)."""
     found = ops.argmax(logits, axis=-1)
     hits = ops.equal(found, ops.cast(colours, found.dtype))

@@ -22,7 +22,7 @@ _ROWS = {
 }
 
 
-def write_report(directory, *, splits, settings, results, history):
+def write_report(directory, *, splits, settings, results, history) -> None:
     """Writes `learning_curve.png`, `report.md` and last `report.json`, each whole."""
     title = f"Masked patch prediction on {settings['dataset']}"
     beside = (*splits, "uniform_", "command")
@@ -81,7 +81,7 @@ def _table(splits, results):
     return markdown.table(header, rows)
 
 
-def write_picture(path, inputs, guesses, colours, grid_size):
+def write_picture(path, inputs, guesses, colours, grid_size) -> None:
     """Draws images, their corruption, and the predicted and true colours, as PNG.
 
     `inputs` are those of `Corruption.finish`; `guesses` and `colours` are colour
@@ -93,7 +93,7 @@ def write_picture(path, inputs, guesses, colours, grid_size):
         images, "n (r h) (c w) d -> n (r c) h w d", r=rows, c=columns
     )
 
-    def joined(patches):
+    def joined(patches) -> np.ndarray:
         return einops.rearrange(patches, "n (r c) h w d -> n (r h) (c w) d", r=rows)
 
     with_gray = np.concatenate([patches, np.zeros_like(patches[:, :1])], axis=1)

@@ -31,13 +31,13 @@ class MaskedPatches(Task):
     accuracy = staticmethod(patches.colour_accuracy)
     evaluate = staticmethod(evaluate)
 
-    def build(self, source):
+    def build(self, source) -> None:
         """Builds the model, and the Vision Transformer that is kept of it."""
         self.source = source
         self.model, self.network, self.corruption = patches.build(self.recipe)
         self.finish = self.corruption.finish
 
-    def announcement(self, directory):
+    def announcement(self, directory) -> str:
         """Says how many patches are corrupted, too."""
         count, total = self.corruption.count, self.corruption.patches
         return (
@@ -45,7 +45,7 @@ class MaskedPatches(Task):
             f"corrupting {count} of {total} patches per image"
         )
 
-    def save(self, directory):
+    def save(self, directory) -> None:
         """Writes the weights, and a picture of a few test images."""
         keras_vit.save_released_weights(self.network, directory.weights)
         _, inputs, colours = pipeline.samples(
@@ -63,7 +63,7 @@ class MaskedPatches(Task):
             self.corruption.grid_size,
         )
 
-    def report(self, directory, found, command):
+    def report(self, directory, found, command) -> dict:
         """Writes the report, with what chance would reach."""
         recipe, corruption = self.recipe, self.corruption
         image_size = self.network.input_shape[1:3]
@@ -106,7 +106,7 @@ class MaskedPatches(Task):
         return results | paths
 
     @staticmethod
-    def summary(results):
+    def summary(results) -> str:
         """Returns loss and accuracy, beside chance, and paths."""
         return (
             f"test loss {results['test_loss']:.3f}, and by chance "

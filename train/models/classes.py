@@ -4,6 +4,7 @@ import dataclasses
 import difflib
 import re
 import unicodedata
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,7 @@ class Classes(Answers):
     why_no_names: str | None = None
     why_none: str | None = None
 
-    def find(self, wanted, remedy=""):
+    def find(self, wanted, remedy="") -> tuple:
         """Returns number and name of the class that has a name, or a number as str.
 
         `remedy` is what to do where the model has no classes, a sentence.
@@ -56,7 +57,7 @@ class Classes(Answers):
         near = [known[names.index(name)] for name in near] or known
         raise RunError(f"{refusal}: give one such as {named(near)}, or {numbers}.")
 
-    def predict(self, outputs):
+    def predict(self, outputs) -> tuple:
         """Returns probabilities and the five most likely classes of each image.
 
         These are lists of (number, name, probability). Raises a ValueError where there
@@ -75,7 +76,7 @@ class Classes(Answers):
         )
 
 
-def classes_of(loaded):
+def classes_of(loaded) -> Classes:
     """Returns the `Classes` of a `LoadedModel`."""
     model, shape, why_none = loaded.model, loaded.model.output_shape[1:], None
     activation = head_activation(model)
@@ -115,7 +116,7 @@ def classes_of(loaded):
     )
 
 
-def names_of(loaded):
+def names_of(loaded) -> tuple | None:
     """Returns the names of a `LoadedModel`'s classes, a tuple, None where unknown."""
     names = loaded.class_names
     if isinstance(names, str):
@@ -123,7 +124,7 @@ def names_of(loaded):
     return names
 
 
-def listed(name):
+def listed(name) -> Any:
     """Returns the (WordNet id, name) of each class in a list of `zoo.class_names`."""
     try:
         return zoo.class_names(name)
@@ -133,7 +134,7 @@ def listed(name):
         ) from error
 
 
-def plain(name):
+def plain(name) -> str:
     """Returns a name without what does not tell classes apart."""
     # In names of folders macOS has accents as characters of their own.
     name = unicodedata.normalize("NFC", name)

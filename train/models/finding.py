@@ -29,7 +29,7 @@ class FoundModel(NamedTuple):
     export: pathlib.Path | None = None
 
 
-def find(source, exports=False):
+def find(source, exports=False) -> FoundModel:
     """Returns the `FoundModel` that `train.models.loaded_model.load` then loads.
 
     Args:
@@ -88,7 +88,7 @@ def _found(source, exports):
     return FoundModel(source)
 
 
-def bits_of(source, own, given=None):
+def bits_of(source, own, given=None) -> tuple:
     """Returns how many bits the values of photos of 16 bits have, None for 16.
 
     Args:

@@ -8,6 +8,7 @@ import math
 import pathlib
 import threading
 import zipfile
+from typing import Any
 
 import keras
 
@@ -24,7 +25,7 @@ _H5 = "model.weights.h5"
 _WEIGHTS = {_H5, "model.weights.npz"}
 
 
-def load_model(path):
+def load_model(path) -> Any:
     """Returns the `keras.Model` in a `.keras` file, without its optimizer.
 
     Refuses files that are damaged, of another kind, or could run code.
@@ -154,7 +155,7 @@ def _bounded_weights(path):
     make, here = keras.Layer.add_weight, threading.get_ident()
 
     @functools.wraps(make)
-    def counted(layer, shape=None, *arguments, **options):
+    def counted(layer, shape=None, *arguments, **options) -> Any:
         if threading.get_ident() == here:
             sides = (shape,) if isinstance(shape, int) else (shape or ())
             left[0] -= 4 * math.prod(sides)

@@ -49,7 +49,7 @@ class LoadedModel:
     config: dict = dataclasses.field(default_factory=dict)
 
 
-def load(source, *, image_size=None, features=False):
+def load(source, *, image_size=None, features=False) -> LoadedModel:
     """Loads a model.
 
     Args:
@@ -76,7 +76,7 @@ def load(source, *, image_size=None, features=False):
     return load_found(find(source), image_size=image_size, features=features)
 
 
-def load_found(found, *, image_size=None, features=False):
+def load_found(found, *, image_size=None, features=False) -> LoadedModel:
     """Returns `load` of what `train.models.finding.find` has found."""
     try:
         if found.keras_file is None:
@@ -89,7 +89,7 @@ def load_found(found, *, image_size=None, features=False):
         raise RunError(f"The model {found.source} cannot be used: {error}") from error
 
 
-def image_shape_of(loaded, channels=(3,)):
+def image_shape_of(loaded, channels=(3,)) -> tuple:
     """Returns (height, width, channels); refuses models of other channels or ranges.
 
     Those that begin with a layer for pixels up to 255, as Keras's own do: far smaller

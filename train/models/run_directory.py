@@ -5,6 +5,8 @@ import json
 import os
 import re
 import socket
+from collections.abc import Iterator
+from typing import Any
 
 import filelock
 
@@ -56,7 +58,7 @@ class RunDirectory:
         self.lock = self.path / ".run.lock"
 
     @contextlib.contextmanager
-    def locked(self):
+    def locked(self) -> Iterator[None]:
         """Locks the directory, which is made, and removes half-written files in it.
 
         The operating system releases the lock when the process ends, however it does.
@@ -107,7 +109,7 @@ class RunDirectory:
         known = re.fullmatch(r"process \d{1,20} on [\w.-]{1,99}", text, re.ASCII)
         return f" ({text})" if known else ""
 
-    def claim(self, settings, *, extend=False):
+    def claim(self, settings, *, extend=False) -> "RunDirectory":
         """Writes all that decides a result, or checks that a begun run has the same.
 
         With `extend` a finished run may have had fewer steps; `extend` then writes.
@@ -134,7 +136,7 @@ class RunDirectory:
             )
         return self
 
-    def extend(self, settings):
+    def extend(self, settings) -> None:
         """Writes the settings of a finished run that is to have more steps, if any."""
         if (steps := self._extensible(settings)) is not None:
             after = sorted({*self.extensions(steps), steps})
@@ -142,7 +144,7 @@ class RunDirectory:
             write_json(self.extended, {"after": after})
             write_json(self.config, _as_read(settings))
 
-    def extensions(self, steps):
+    def extensions(self, steps) -> list:
         """Returns after which steps a run of so many was extended, a list of int."""
         if not self.extended.exists():
             return []
@@ -167,11 +169,11 @@ class RunDirectory:
     def _last_step(self):
         return max(checkpoint_steps(self.checkpoints), default=0)
 
-    def claim_data(self, facts):
+    def claim_data(self, facts) -> None:
         """Writes the facts of a run's data, or checks that they have not changed."""
         self._claim(self.data, facts, "data")
 
-    def changed_data(self, facts):
+    def changed_data(self, facts) -> list:
         """Returns how the data differ from those that the run began with, list of str.
 
         The facts are those of `claim_data`. A run without the file has none.
@@ -198,14 +200,14 @@ class RunDirectory:
                 f"{remedy and remedy + ', '}or another --run_dir."
             )
 
-    def models(self):
+    def models(self) -> Any:
         """Returns what `models_in` finds; its errors become `RunError`."""
         try:
             return models_in(self.path)
         except CheckpointError as error:
             raise RunError(str(error)) from error
 
-    def require(self, *files):
+    def require(self, *files) -> None:
         """Refuses a directory without these files of a finished run, or with others."""
         self.models()
         for file in files:
@@ -216,14 +218,14 @@ class RunDirectory:
                     f"{missing_remedy(self.path)}"
                 )
 
-    def read_results(self, *more):
+    def read_results(self, *more) -> dict:
         """Returns the `report.json` of a finished run, a dict.
 
         It has what commands need of every report, and `more`.
         """
         self.require(self.results, self.model)
 
-        def checked(found):
+        def checked(found) -> dict:
             if missing := [name for name in more if name not in found]:
                 raise RunError(
                     f"{self.results} has no {', '.join(missing)}, so it was changed: "
@@ -238,7 +240,7 @@ class RunDirectory:
         remedy += "the path"
         return read_json(self.results, remedy, checked)
 
-    def read_config(self):
+    def read_config(self) -> dict:
         """Returns the settings of the run, a dict, empty without their file."""
         if not self.config.exists():
             return {}
@@ -266,11 +268,11 @@ class RunDirectory:
             return {"dataset": path}
         return {}
 
-    def read_class_names(self):
+    def read_class_names(self) -> tuple:
         """Returns the names of the classes, a tuple of str in the head's order."""
         return read_names(self.class_names)
 
-    def is_begun(self):
+    def is_begun(self) -> bool:
         """Returns whether there is a run to continue.
 
         One that failed before its first checkpoint is none: the corrected command may
@@ -279,7 +281,7 @@ class RunDirectory:
         return self.model.exists() or bool(checkpoint_steps(self.checkpoints))
 
 
-def read_names(file):
+def read_names(file) -> tuple:
     """Returns the names of classes in a file of one per line, a tuple of str.
 
     A single line may be the name of a list of `zoo.class_names`, "imagenet2012".
@@ -306,7 +308,7 @@ def read_names(file):
         ) from error
 
 
-def how_to_name(classes):
+def how_to_name(classes) -> str:
     """Returns how to give a model of so many classes their names, for messages."""
     known = list_of(classes)
     hint = f", or {known} alone if they are ImageNet's" if known else ""

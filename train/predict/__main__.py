@@ -78,7 +78,7 @@ flags.DEFINE_bool(
 predictors.define_flags()
 
 
-def main(argv):
+def main(argv) -> None:
     """Reads the flags, predicts, and prints the answers."""
     values = flags.FLAGS.flag_values_dict()
     if len(argv) < 3:
@@ -115,7 +115,7 @@ def _printer(top):
     sys.stdout.reconfigure(errors="backslashreplace")
     most = None if top else 1
 
-    def show(answer):
+    def show(answer) -> None:
         cells = [answer.file]
         for name, value in answer.top[: None if answer.has_numbers else most]:
             cells += [name, f"{value:.6g}" if answer.has_numbers else f"{value:.1%}"]

@@ -42,7 +42,7 @@ class Answer:
     has_numbers: bool = False
 
 
-def spelled(path):
+def spelled(path) -> str:
     r"""Returns a path as text of UTF-8; other bytes become `\udc80` to `\udcff`.
 
     >>> spelled("caf\udce9.jpg")
@@ -51,7 +51,7 @@ def spelled(path):
     return path.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def of_spelled(text):
+def of_spelled(text) -> str:
     """Returns the path that `spelled` made a text of."""
     return re.sub(r"\\u(dc[89a-f][\da-f])", lambda found: chr(int(found[1], 16)), text)
 
@@ -92,19 +92,19 @@ class AnswerFile:
         self._say_numbers(self._earlier)
         self._read_known()
 
-    def spell(self, path):
+    def spell(self, path) -> str:
         """Returns the text for a path in the file."""
         if self._folder != self._working and not os.path.isabs(path):
             path = _relative(path, self._folder)
         return spelled(path)
 
-    def path_of(self, file):
+    def path_of(self, file) -> str:
         """Returns the path that a text in the file stands for, absolute."""
         path = os.path.join(self._folder, file)
         is_spelled = "\\udc" in file and not os.path.lexists(path)
         return os.path.join(self._folder, of_spelled(file)) if is_spelled else path
 
-    def has(self, path):
+    def has(self, path) -> bool:
         """Returns whether the file had an answer for a photo when it was opened."""
         if not len(self._known):
             return False
@@ -112,7 +112,7 @@ class AnswerFile:
         place = np.searchsorted(self._known, key)
         return bool(place < len(self._known) and self._known[place] == key)
 
-    def open(self, settings):
+    def open(self, settings) -> None:
         """Makes the file, or checks its settings and drops an unfinished last line.
 
         `settings` are a dict for JSON. A RunError says which of them differ.
@@ -141,12 +141,12 @@ class AnswerFile:
         if settings.get("problem_type") == NUMBERS and count in range(1, CLASSES):
             self._format = _format(self.path, count, "value")
 
-    def append(self, answers):
+    def append(self, answers) -> None:
         """Appends answers."""
         self._write("".join(map(self._format.line, answers)))
         self.count += len(answers)
 
-    def close(self):
+    def close(self) -> None:
         """Closes the file."""
         if self._file is not None:
             self._file.close()
@@ -260,14 +260,14 @@ class _Csv:
         self.columns = ("file", *pairs)
         self.header = ",".join(self.columns) + "\n"
 
-    def line(self, answer):
+    def line(self, answer) -> str:
         cells = [plain_cell(answer.file)]
         for name, value in answer.top:
             cells += [plain_cell(name), str(value)]
         cells += [""] * (len(self.columns) - len(cells))
         return ",".join(map(_cell, cells)) + "\n"
 
-    def answer(self, record):
+    def answer(self, record) -> Answer:
         [cells] = csv.reader([record])
         file, *rest = cells
         pairs = zip(rest[::2], rest[1::2], strict=True)
@@ -287,12 +287,12 @@ class _JsonLines:
     def __init__(self, count, value):
         self._value = value
 
-    def line(self, answer):
+    def line(self, answer) -> str:
         top = [{"label": name, self._value: value} for name, value in answer.top]
         found = {"file": answer.file, **top[0], "top": top}
         return json.dumps(found, ensure_ascii=False, allow_nan=False) + "\n"
 
-    def answer(self, record):
+    def answer(self, record) -> Answer:
         found = json.loads(record)
         top = tuple((one["label"], float(one[self._value])) for one in found["top"])
         return Answer(found["file"], top)

@@ -58,7 +58,7 @@ def load(
     engine="auto",
     precision="float32",
     trust=False,
-):
+) -> "Classifier":
     """Loads a model for predictions.
 
     Args:
@@ -121,7 +121,7 @@ def _of_export(path, image_size, batch_size, with_features, trust):
         how = how_to_name(len(names))
         notes = (f"the names of the classes are not known: {how}", *notes)
 
-    def compute(images):
+    def compute(images) -> tuple:
         found = features(images) if with_features else None
         return None if is_features else model.run(images), found
 
@@ -195,7 +195,7 @@ def _of_keras_model(found, image_size, batch_size, with_features, engine, precis
     batch_size = batch_size or _BATCH_SIZE
     predictor = predictors.predictor(model, batch_size, engine, precision)
 
-    def compute(images):
+    def compute(images) -> tuple:
         outputs = predictor(images)
         if not with_features:
             return np.asarray(outputs, "float32"), None
@@ -203,7 +203,7 @@ def _of_keras_model(found, image_size, batch_size, with_features, engine, precis
             return None, outputs
         return keras.ops.convert_to_numpy(head(outputs)).astype("float32"), outputs
 
-    def digest():
+    def digest() -> str:
         other = "" if precision == "float32" else f" in {precision}"
         return f"{_digest(loaded.model)}{other}"
 

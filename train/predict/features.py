@@ -46,7 +46,7 @@ class FeatureFile:
             for path in self._hidden
         ]
 
-    def append(self, files, features):
+    def append(self, files, features) -> None:
         """Appends rows: paths as text, and float32 (photos, size)."""
         lines = "".join(f"{json.dumps(file)}\n" for file in files).encode()
         rows = np.ascontiguousarray(features, "<f4").tobytes()
@@ -58,7 +58,7 @@ class FeatureFile:
         self._longest = max(self._longest, *map(len, files))
         self.count += len(files)
 
-    def finish(self):
+    def finish(self) -> None:
         """Writes the file."""
         kind = f"<U{self._longest}"
         with (
@@ -76,7 +76,7 @@ class FeatureFile:
                     to.write(np.array(block, kind).tobytes())
         self._is_finished = True
 
-    def close(self, keep):
+    def close(self, keep) -> None:
         """Closes the hidden files; with `keep` unfinished ones stay, to go on with."""
         for file in self._files:
             file.close()

@@ -27,7 +27,7 @@ class Spread:
         self.most, self.kept = most, []
         self.count, self._step = 0, 1
 
-    def add(self, item):
+    def add(self, item) -> None:
         """Counts an item, and keeps it if its turn has come."""
         if self.count % self._step == 0:
             if len(self.kept) == self.most:
@@ -52,12 +52,12 @@ class Gallery:
         self._counts = collections.Counter()
         make_folder(self.path.parent, "--gallery")
 
-    def add(self, photo, answer):
+    def add(self, photo, answer) -> None:
         """Adds a photo, a path, and its `train.predict.answers.Answer`."""
         self._shown.add((photo, answer))
         self._counts[answer.top[0][0]] += 1
 
-    def write(self, model):
+    def write(self, model) -> None:
         """Writes the page; `model` is the name of the model."""
         shown = sorted(self._shown.kept, key=lambda item: -item[1].top[0][1])
         by_class = collections.defaultdict(list)

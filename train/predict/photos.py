@@ -48,7 +48,7 @@ class Photos:
             place: _expanded(place) for place in self.places if place != STDIN
         }
 
-    def count(self, is_known=None):
+    def count(self, is_known=None) -> int | None:
         """Returns how many photos there are, None if they are on standard input.
 
         Photos for which the function `is_known` is true are not counted.
@@ -115,11 +115,11 @@ class Photos:
         self._tops.add(real)
         return True
 
-    def read(self):
+    def read(self) -> str:
         """Returns a part of a sentence on the endings of what is read."""
         return f"; read are {', '.join(self._endings)}"
 
-    def note(self):
+    def note(self) -> str:
         """Returns a sentence on the files that were left out, empty without any."""
         if not self.others:
             return ""

@@ -76,7 +76,7 @@ def predict(
     trust=False,
     answer: Callable[[Answer], None] | None = None,
     show_progress=True,
-):
+) -> Predictions:
     """Predicts the classes of photos, and writes them as they are answered.
 
     Photos are read by threads while the model computes, a few batches ahead at most, so
@@ -162,7 +162,7 @@ class _Job:
         self.has_numbers = classifier.answers.problem_type == NUMBERS
         self.predictions = Predictions(classifier.name, notes=[*classifier.notes])
 
-    def run(self, total, features, sort_into, gallery, show_progress):
+    def run(self, total, features, sort_into, gallery, show_progress) -> Predictions:
         """Answers all photos; returns `Predictions`."""
         self._check(sort_into or gallery)
         with contextlib.ExitStack() as stack:
@@ -253,7 +253,7 @@ class _Job:
         ):
             warnings.filterwarnings("ignore", module=r"PIL\.")
 
-            def unread(photo, reason):
+            def unread(photo, reason) -> None:
                 self._count_unreadable(photo, reason)
                 progress.update(1)
 

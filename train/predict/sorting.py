@@ -71,7 +71,7 @@ class SortedCopies:
         finally:
             lock.release()
 
-    def add(self, photo, name):
+    def add(self, photo, name) -> pathlib.Path:
         """Copies a photo, a path, to the folder of a class; returns where it is."""
         folder = self.folder / self._names[name]
         try:
@@ -108,7 +108,7 @@ class SortedCopies:
         )
 
 
-def folder_names(class_names):
+def folder_names(class_names) -> dict:
     """Returns a safe and distinct name of a folder for each name of a class, a dict.
 
     >>> folder_names(["red/green", "Red:Green", "..", "cat"])

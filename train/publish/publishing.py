@@ -33,7 +33,9 @@ _LOCK_SECONDS = 60
 _COUNTS = ("test_examples", "test_suspected_label_errors")
 
 
-def publish(run_dir, to, *, name=None, licence="apache-2.0", replace=False):
+def publish(
+    run_dir, to, *, name=None, licence="apache-2.0", replace=False
+) -> pathlib.Path:
     """Writes the model of a finished run into a registry.
 
     The arguments are those of `python -m train.publish`, with `licence` its --license.
@@ -99,7 +101,7 @@ def publish(run_dir, to, *, name=None, licence="apache-2.0", replace=False):
     return folder
 
 
-def push(folder, repository, *, private=False):
+def push(folder, repository, *, private=False) -> str:
     """Uploads a published model to the Hugging Face hub; returns its URL, a str.
 
     `folder` is the model's, `repository` an `"org/name"`, which is private if it is new

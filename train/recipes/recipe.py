@@ -6,6 +6,7 @@ import math
 import os
 import pathlib
 import re
+from typing import Any
 
 from train.common.setting import (
     ABOVE_0,
@@ -33,19 +34,19 @@ from zoo.preparation import check_bits
 DROPOUT = {"ViT-L_16": 0.1, "ViT-H_14": 0.1, "R50+ViT-B_16": 0.1}
 
 
-def base_name(dataset):
+def base_name(dataset) -> str:
     """Returns the name of a TFDS data set without version and configuration."""
     return dataset.partition(":")[0].partition("/")[0]
 
 
-def brings_weights(model):
+def brings_weights(model) -> bool:
     """Returns whether a model is not a variant but weights: a handle, path or URL."""
     if not isinstance(model, str) or model in NETWORKS:
         return False
     return "/" in model or model.endswith(EXTENSIONS) or named(model) is not None
 
 
-def divisors(number):
+def divisors(number) -> list:
     """Returns the divisors of a number of images, sorted ints.
 
     Example:
@@ -296,7 +297,7 @@ class Recipe(Augmentation):
         rates = tuple(dict.fromkeys(self.learning_rates))
         object.__setattr__(self, "learning_rates", rates)
 
-    def check(self):
+    def check(self) -> None:
         """Refuses models and weights that there are not, and what does not fit them.
 
         Nothing is downloaded: so a mistake is found before anything else is done.
@@ -306,7 +307,7 @@ class Recipe(Augmentation):
                 the images, or it has no blocks for what is asked of them.
             StoreError: there is no such file, or registries cannot be read.
         """
-        model = self.model
+        model: Any = self.model
         is_name = isinstance(model, str) and not brings_weights(model)
         if is_name and model not in NETWORKS:
             near = similar_variants(model, NETWORKS)
@@ -329,7 +330,7 @@ class Recipe(Augmentation):
         if self.weights is not None and not is_other:
             check(self.weights, model if model in VARIANTS else None)
 
-    def override(self, **values):
+    def override(self, **values) -> "Recipe":
         """Returns the recipe with other values.
 
         A `batch_size` of "auto" stays, and micro-batches become "auto" instead. Unless
@@ -377,13 +378,13 @@ class Recipe(Augmentation):
         return dataclasses.replace(changed, published="")
 
     @classmethod
-    def settings(cls):
+    def settings(cls) -> list:
         """Returns the fields in the order in which they are shown."""
         # The augmentations, which are inherited, come last.
         last = augmentations()
         return sorted(dataclasses.fields(cls), key=lambda field: field.name in last)
 
-    def in_use(self):
+    def in_use(self) -> dict:
         """Returns the values that hold for settings of None, by their names."""
         return {
             field.name: getattr(self, field.metadata["otherwise"])
@@ -391,13 +392,13 @@ class Recipe(Augmentation):
             if "otherwise" in field.metadata and getattr(self, field.name) is None
         }
 
-    def as_dict(self):
+    def as_dict(self) -> dict:
         """Returns the settings by name, in the order of `settings`."""
         values = dataclasses.asdict(self)
         return {field.name: values[field.name] for field in self.settings()}
 
     @property
-    def deciding(self):
+    def deciding(self) -> dict:
         """The settings that decide the result, not only what is written, as a dict."""
         settings = self.as_dict()
         for field in dataclasses.fields(self):
@@ -406,7 +407,7 @@ class Recipe(Augmentation):
                 del settings[field.name]
         return settings
 
-    def smoke(self):
+    def smoke(self) -> "Recipe":
         """Returns a tiny version of the recipe for a smoke test of a minute.
 
         The model keeps its kind and patch size, but is tiny and has random weights.
@@ -421,10 +422,12 @@ class Recipe(Augmentation):
                 f"--smoke trains a tiny model of random weights, and {self.model} has "
                 "its own: pass a variant such as ViT-B_16 as --model."
             )
-        config = VARIANTS.get(self.model, self.model)
+        model: Any = self.model
+        config = VARIANTS.get(model, model)
         image_size = 64
         if isinstance(config, ViTConfig):
-            tiny = {"hidden_size": 32, "num_layers": 2, "num_heads": 2, "mlp_dim": 64}
+            tiny: dict[str, Any] = {"hidden_size": 32, "num_layers": 2}
+            tiny |= {"num_heads": 2, "mlp_dim": 64}
             if config.is_hybrid:
                 tiny["resnet_stages"] = tuple(1 for _ in config.resnet_stages)
                 tiny["resnet_width"] = 32
@@ -448,7 +451,7 @@ class Recipe(Augmentation):
         )
 
     @property
-    def run_name(self):
+    def run_name(self) -> str:
         """The name of the run's directory where none is given."""
         kind = type(self.model).__name__.removesuffix("Config")
         model = self.model if isinstance(self.model, str) else kind
@@ -458,18 +461,18 @@ class Recipe(Augmentation):
         return re.sub(r"[^A-Za-z0-9_.+-]", "_", name)
 
     @property
-    def eval_interval(self):
+    def eval_interval(self) -> int:
         """Steps between validations."""
         return self.eval_every or max(self.steps // 20, min(self.steps, 10))
 
     @property
-    def checkpoint_interval(self):
+    def checkpoint_interval(self) -> int:
         """Steps between checkpoints."""
         return self.checkpoint_every or max(self.steps // 10, min(self.steps, 10))
 
     @property
-    def dropout(self):
+    def dropout(self) -> float:
         """The dropout that was given, or else the released code's for this model."""
         if self.dropout_rate is not None:
             return self.dropout_rate
-        return DROPOUT.get(self.model, 0.0)
+        return DROPOUT.get(str(self.model), 0.0)

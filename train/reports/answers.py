@@ -42,21 +42,21 @@ class Answers:
     order: np.ndarray
 
     @property
-    def is_mistake(self):
+    def is_mistake(self) -> bool:
         """Bools (images,): whether the answer is not the true class."""
         return self.predicted != self.labels
 
     @property
-    def mistakes(self):
+    def mistakes(self) -> np.ndarray:
         """The part of `order` that has the mistakes."""
         return self.order[: np.count_nonzero(self.is_mistake)]
 
     @property
-    def correct(self):
+    def correct(self) -> np.ndarray:
         """The part of `order` that has the correct answers."""
         return self.order[np.count_nonzero(self.is_mistake) :]
 
-    def probability_of(self, places, classes):
+    def probability_of(self, places, classes) -> np.ndarray:
         """Returns the probabilities of some classes of images, 0 if they are not kept.
 
         Both are integers, or integers (n,).
@@ -65,7 +65,7 @@ class Answers:
         return (is_it * self.ranked.probabilities[places]).sum(axis=-1)
 
 
-def answers_of(split, found, class_names):
+def answers_of(split, found, class_names) -> Answers:
     """Returns the `Answers` to a split, from its `train.reports.ranked.Ranked`.
 
     Example:
@@ -113,7 +113,7 @@ class LabelErrors:
     thresholds: np.ndarray
 
 
-def label_errors(answers, is_new=None):
+def label_errors(answers, is_new=None) -> LabelErrors | None:
     """Finds `LabelErrors` by confident learning, None where no class can be judged.
 
     A class's threshold is the mean of its probability over the images labelled so. An
@@ -153,7 +153,7 @@ def label_errors(answers, is_new=None):
     )
 
 
-def write_mistakes(path, answers, names):
+def write_mistakes(path, answers, names) -> None:
     """Writes every image with its answer as CSV; `names` are those of its images."""
     header = ("file", "truth", "answer", "probability", "probability_of_truth")
     labels, predicted, *numbers = (
@@ -179,7 +179,7 @@ def write_mistakes(path, answers, names):
     _write_csv(path, (*header, "margin", "correct"), rows)
 
 
-def write_label_errors(path, answers, found, names):
+def write_label_errors(path, answers, found, names) -> None:
     """Writes `LabelErrors` as CSV; `names` are those of all images of the answers."""
     header = ("file", "truth", "suggested", "probability", "probability_of_truth")
     rows = (

@@ -7,7 +7,7 @@ CALIBRATION_BINS = 15
 OTHER_CLASSES = "other classes"
 
 
-def classification_summary(found, class_names, data_classes=None):
+def classification_summary(found, class_names, data_classes=None) -> dict:
     """Returns the metrics of a classifier, from a `train.reports.ranked.Ranked`.
 
     `data_classes` are the places of the classes that the data set has, None for all. A
@@ -103,13 +103,13 @@ def _most_confused(labels, predicted, classes):
     return [(*divmod(int(pairs[index]), classes), int(counts[index])) for index in most]
 
 
-def share(name, hits):
+def share(name, hits) -> dict:
     """Returns the share of hits, an array of bool, with its 95% interval."""
     low, high = interval(hits.sum(), len(hits))
     return {name: float(hits.mean()), f"{name}_low": low, f"{name}_high": high}
 
 
-def confused_pairs(matrix):
+def confused_pairs(matrix) -> list:
     """Returns [true, predicted] of all mistakes in a confusion matrix, by frequency."""
     counts = matrix.tocoo()
     order = np.lexsort((counts.col, counts.row, -counts.data))
@@ -117,7 +117,7 @@ def confused_pairs(matrix):
     return pairs[pairs[:, 0] != pairs[:, 1]].tolist()
 
 
-def interval(correct, examples):
+def interval(correct, examples) -> tuple:
     """Returns the 95% interval (low, high) of a counted share, Wilson's of 1927."""
     from scipy.stats import binomtest
 
@@ -125,7 +125,7 @@ def interval(correct, examples):
     return float(bounds.low), float(bounds.high)
 
 
-def calibration(found):
+def calibration(found) -> dict:
     """Returns the expected calibration error and the reliability diagram's bins.
 
     `found` is a `train.reports.ranked.Ranked`. The confidence is the largest

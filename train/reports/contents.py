@@ -2,6 +2,7 @@
 
 import statistics
 from dataclasses import dataclass
+from typing import Any
 
 from train.reports import gallery
 from train.reports.answers import LEAST_EXAMPLES
@@ -63,7 +64,7 @@ class Contents:
     sections: list
 
 
-def contents(folder, *, config, summary, results, split, about_images=()):
+def contents(folder, *, config, summary, results, split, about_images=()) -> Contents:
     """Returns the `Contents` of the report in a folder with all its figures.
 
     `about_images` are what `mistakes_section` and `label_errors_section` return, if
@@ -106,7 +107,7 @@ def _about(summary, results, split):
     return f"{text}."
 
 
-def mistakes_section(photos):
+def mistakes_section(photos) -> Section:
     """Returns the section of mistakes, with photos of a `train.reports.gallery`."""
     answers = photos.answers
     mistakes, correct = answers.mistakes, answers.correct
@@ -126,7 +127,7 @@ def mistakes_section(photos):
     )
 
 
-def label_errors_section(found, why_not, photos):
+def label_errors_section(found, why_not, photos) -> Section:
     """Returns the section of suspected `LabelErrors`, or of why they are not sought.
 
     `photos` are those of a `train.reports.gallery`.
@@ -156,7 +157,7 @@ def _learning_curve(folder, results):
         yield Section("Learning curve", text, figures=(LEARNING_CURVE,))
 
 
-def about_curve(results):
+def about_curve(results) -> str:
     """Returns what the curves of training and validation loss show, in two sentences.
 
     The results have those of `train.run.task.about_loss`.
@@ -195,7 +196,7 @@ def _classes(summary):
     )
 
 
-def class_table(classes, counts):
+def class_table(classes, counts) -> Table:
     """Returns the `Table` of some classes; `counts` are the titles of their counts."""
     rows = [
         (
@@ -210,7 +211,7 @@ def class_table(classes, counts):
 
 
 def _balance(classes):
-    def examples(row):
+    def examples(row) -> Any:
         return row["train_examples"]
 
     fewest, most = min(classes, key=examples), max(classes, key=examples)

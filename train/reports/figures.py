@@ -4,13 +4,19 @@ Every `path` is a file in an existing directory; all raise `RunError` where it c
 written. Images are floats in [-1, 1] of shape (n, height, width, 3), n at least 1.
 """
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from train.common.files import whole_file
 from train.reports.classification import confused_pairs
 from zoo.text import shorten, width
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Files of a report.
 LEARNING_CURVE = "learning_curve.png"
@@ -26,7 +32,7 @@ PICTURES = 12
 BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"
 
 
-def draw_learning_curve(path, history, loss_function=""):
+def draw_learning_curve(path, history, loss_function="") -> None:
     """Plots loss, accuracy and learning rate of a `MetricLog`; without any, no file."""
     panels = []
     for name, label in (("loss", "Loss"), ("accuracy", "Accuracy")):
@@ -38,7 +44,7 @@ def draw_learning_curve(path, history, loss_function=""):
     if not heights:
         return
     figure = new_figure(8, 1 + sum(heights))
-    shape = {"nrows": len(heights), "height_ratios": heights}
+    shape: dict[str, Any] = {"nrows": len(heights), "height_ratios": heights}
     axes = figure.subplots(**shape, sharex=True, squeeze=False)[:, 0]
     for cell, (label, ((steps, values), validation)) in zip(axes, panels, strict=False):
         window = max(1, len(values) // 25)
@@ -66,7 +72,7 @@ def draw_learning_curve(path, history, loss_function=""):
     save(figure, path)
 
 
-def draw_range_test(path, rates, losses, found):
+def draw_range_test(path, rates, losses, found) -> None:
     """Plots losses over learning rates; `found` as of `train.run.learning_rate`."""
     losses = np.array(losses, "float64")
     finite = np.isfinite(losses)
@@ -100,7 +106,7 @@ def _moving_average(values, window):
     return np.convolve(values, kernel, mode="same") / counts
 
 
-def draw_confusion_matrix(path, summary):
+def draw_confusion_matrix(path, summary) -> None:
     """Plots the confusion matrix of a `classification_summary`.
 
     Only classes that occur are shown, as a label or as an answer; of many, the most
@@ -130,20 +136,20 @@ def draw_confusion_matrix(path, summary):
     # Matplotlib 3.8 takes the text itself for a format of the operator %.
     percent = StrMethodFormatter("{x:.0%}")
     figure.colorbar(image, label=label, shrink=0.8, format=percent)
-    ticks = {"fontsize": 9, "parse_math": False}
+    ticks: dict[str, Any] = {"fontsize": 9, "parse_math": False}
     short = max(map(width, names)) <= 3
     axes.set_xticks(range(len(shown)), names, **ticks, rotation=0 if short else 90)
     axes.set_yticks(range(len(shown)), names, **ticks)
     axes.tick_params(length=0)
     axes.set(xlabel="Predicted class", ylabel="True class")
-    centered = {"ha": "center", "va": "center", "fontsize": 8}
+    centered: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8}
     for row, column in np.argwhere(counts):
         color = "white" if shares[row, column] > 0.5 else "black"
         axes.text(column, row, counts[row, column], color=color, **centered)
     save(figure, path)
 
 
-def draw_reliability(path, bins):
+def draw_reliability(path, bins) -> None:
     """Plots the bins of `calibration`: accuracy over confidence, and a histogram."""
     figure = new_figure(5.5, 6.5)
     upper, lower = figure.subplots(2, sharex=True, height_ratios=[3, 1])
@@ -164,7 +170,7 @@ def draw_reliability(path, bins):
     save(figure, path)
 
 
-def draw_mistakes(path, answers, photos):
+def draw_mistakes(path, answers, photos) -> None:
     """Draws the first twelve photos of `train.reports.answers.Answers`.
 
     `photos` are dicts of a place to uint8 (height, width, 3).
@@ -184,7 +190,7 @@ def draw_mistakes(path, answers, photos):
     )
 
 
-def draw_batch(path, images, labels, class_names):
+def draw_batch(path, images, labels, class_names) -> None:
     """Draws the first twelve images of a training batch, after augmentation.
 
     Labels are classes, integers of shape (n,), or mixed, floats of shape (n, classes).
@@ -206,7 +212,7 @@ def _label_text(label, class_names):
 
 def write_predictions_picture(
     path, images, labels, probabilities, class_names, title=""
-):
+) -> None:
     """Draws the first twelve images with their predicted and true classes."""
     titles, colors = [], []
     for label, chances in zip(labels, probabilities, strict=True):
@@ -218,7 +224,7 @@ def write_predictions_picture(
     _draw_grid(path, title, images, titles, colors)
 
 
-def write_image_table(path, columns):
+def write_image_table(path, columns) -> None:
     """Draws images in rows; `columns` is a dict of a column's title to its images."""
     rows = len(next(iter(columns.values())))
     figure = new_figure(2.2 * len(columns), 2.2 * rows + 0.4)
@@ -256,14 +262,14 @@ def _displayed(image):
     return (np.clip(image, -1, 1) + 1) / 2
 
 
-def new_figure(width, height):
+def new_figure(width, height) -> Figure:
     """Returns a `matplotlib.figure.Figure` of a size in inches, without pyplot."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained", facecolor="white")
 
 
-def style_axes(axes, grid=False):
+def style_axes(axes, grid=False) -> None:
     """Removes the upper and right spines of axes, and may add a grid."""
     for cell in axes:
         cell.spines[["top", "right"]].set_visible(False)
@@ -271,7 +277,7 @@ def style_axes(axes, grid=False):
             cell.grid(alpha=0.25)
 
 
-def save(figure, path):
+def save(figure, path) -> None:
     """Writes a figure as a PNG file."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 

@@ -38,7 +38,7 @@ class Photo:
     why_not: str | None
 
     @property
-    def uri(self):
+    def uri(self) -> str:
         """The photo as a data URI."""
         from PIL import Image
 
@@ -48,7 +48,7 @@ class Photo:
         return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
     @property
-    def is_tiny(self):
+    def is_tiny(self) -> bool:
         """Whether it is shown with its pixels as squares."""
         return max(self.pixels.shape[:2]) < _PIXELATED
 
@@ -67,7 +67,7 @@ class Group:
     answer: str = "Answer"
 
     @property
-    def why_not(self):
+    def why_not(self) -> str | None:
         """Why the others are not shown, None where all are."""
         if self.total == len(self.photos):
             return None
@@ -96,7 +96,7 @@ class Gallery:
         self.folder = _folder_of(names)
         self.pixels, self.missing = _decode(answers.split, np.unique(places))
 
-    def group(self, title, places, most, suggested=None):
+    def group(self, title, places, most, suggested=None) -> Group:
         """Returns a `Group` of the first images at some places, at most `most`.
 
         `suggested` are classes, integers (images,), that are compared with the labels

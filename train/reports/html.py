@@ -25,7 +25,7 @@ class Picture:
     why_not: str | None = None
 
 
-def render(package, name, **values):
+def render(package, name, **values) -> str:
     """Renders `name`.html of a package, with its `name`.css, and `name`.js if any.
 
     All are in the folder templates of the package, and extend the page and the style
@@ -43,7 +43,7 @@ def render(package, name, **values):
         lstrip_blocks=True,
     )
 
-    def source(name):
+    def source(name) -> str:
         return environment.loader.get_source(environment, name)[0]
 
     script = f"{name}.js"
@@ -75,7 +75,7 @@ def _policy(script):
     )
 
 
-def uri(picture):
+def uri(picture) -> str:
     """Returns a `PIL.Image.Image` as the data URI of a WebP picture."""
     buffer = io.BytesIO()
     # At this quality text stays sharp.
@@ -83,7 +83,7 @@ def uri(picture):
     return f"data:image/webp;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
-def embedded(path):
+def embedded(path) -> Picture:
     """Returns the `Picture` in a file, titled as the file is named."""
     import PIL.Image
 

@@ -3,6 +3,7 @@
 import pathlib
 import re
 import urllib.parse
+from collections.abc import Iterator
 
 from zoo.text import printable
 
@@ -16,7 +17,7 @@ class Block(str):
     __slots__ = ()
 
 
-def render(template, **values):
+def render(template, **values) -> str:
     """Renders the template at a path; printed values are escaped, but no `Block`."""
     import jinja2
 
@@ -34,7 +35,7 @@ def render(template, **values):
     return environment.get_template(template.name).render(values)
 
 
-def table(header, rows):
+def table(header, rows) -> Block:
     """Returns a table; `header` and each of the rows are sequences of cells."""
     lines = [header, ["---"] * len(header), *rows]
     cells = (map(_escape_unless_block, line) for line in lines)
@@ -45,7 +46,7 @@ def _escape_unless_block(value):
     return value if isinstance(value, Block) else escape(str(value))
 
 
-def escape(text):
+def escape(text) -> Block:
     """Returns text without its meaning in Markdown, in tables too."""
     text = printable(" ".join(text.split()))
     text = re.sub(r"([\\`*|<>\[\]&$~#])", r"\\\1", text)
@@ -53,7 +54,7 @@ def escape(text):
     return Block(re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", text))
 
 
-def code(text, language="sh"):
+def code(text, language="sh") -> Block:
     """Returns a code block, whose fence is longer than any in the text."""
     text = printable(str(text).strip(), most=10_000, lines=True)
     longest = max(map(len, re.findall("`+", text)), default=0)
@@ -61,13 +62,13 @@ def code(text, language="sh"):
     return Block(f"{fence}{language}\n{text}\n{fence}")
 
 
-def embedded(name):
+def embedded(name) -> Block:
     """Returns a picture in the folder of the page."""
     caption = escape(pathlib.Path(name).stem.replace("_", " "))
     return Block(f"![{caption}]({urllib.parse.quote(name)})")
 
 
-def result_text(name, value):
+def result_text(name, value) -> str:
     """Returns a result as text: shares, which are known by name, in percent."""
     if isinstance(value, float):
         if any(key in name for key in ("accuracy", "_macro_", "calibration_error")):
@@ -76,7 +77,7 @@ def result_text(name, value):
     return f"{value:,}" if type(value) is int else str(value)
 
 
-def flat(settings, prefix=""):
+def flat(settings, prefix="") -> Iterator:
     """Yields pairs of name and value; the names of nested dicts have dots."""
     for key, value in settings.items():
         if isinstance(value, dict) and value:

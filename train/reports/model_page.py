@@ -27,7 +27,7 @@ _HUB_METRICS = {
 }
 
 
-def model_page(card, report, pictures):
+def model_page(card, report, pictures) -> str:
     """Returns the README.md of a `zoo.PublishedModel`, with its run's `report.json`.
 
     `pictures` are file names; https://huggingface.co/docs/hub/model-cards.

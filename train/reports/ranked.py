@@ -34,17 +34,17 @@ class Ranked:
     among: np.ndarray
 
     @property
-    def predicted(self):
+    def predicted(self) -> np.ndarray:
         """Integers (images,), the most probable classes."""
         return self.classes[:, 0]
 
     @property
-    def confidence(self):
+    def confidence(self) -> np.ndarray:
         """Floats (images,), the probabilities of `predicted`."""
         return self.probabilities[:, 0]
 
 
-def ranked(labels, probabilities, data_classes=None):
+def ranked(labels, probabilities, data_classes=None) -> Ranked:
     """Returns what is `Ranked` of labels (n,) and probabilities (n, classes).
 
     `data_classes` are the places of the classes that the data set has, None for all.
@@ -88,7 +88,7 @@ def _most_probable(probabilities):
     return classes
 
 
-def joined(parts):
+def joined(parts) -> Ranked:
     """Returns the `Ranked` of all images of a sequence of `Ranked`."""
     names = [field.name for field in dataclasses.fields(Ranked)]
     return Ranked(

@@ -28,7 +28,7 @@ def write_report(
     split="test",
     answers=None,
     in_training=None,
-):
+) -> dict:
     """Writes the report of a run into its directory, and returns all results.
 
     `report.md` and `report.html`, which is one file with all its pictures, also show

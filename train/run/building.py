@@ -1,5 +1,8 @@
 """Builds the model, optimizer and loss of a recipe."""
 
+from collections.abc import Callable
+from typing import Any
+
 import keras_vit
 import zoo
 from keras_vit import architectures
@@ -20,7 +23,7 @@ _ASKED_BY = {
 }
 
 
-def trainer(task, devices, micro_batches, schedule=None):
+def trainer(task, devices, micro_batches, schedule=None) -> Any:
     """Returns the trainer of a task that is built, in the scope of the devices.
 
     `micro_batches` are those of each device; `schedule` replaces the recipe's.
@@ -38,13 +41,13 @@ def trainer(task, devices, micro_batches, schedule=None):
     )
 
 
-def optimizer(recipe, schedule=None):
+def optimizer(recipe, schedule=None) -> Any:
     """Returns the recipe's optimizer, with its schedule or another one."""
     schedule = schedule or SCHEDULES[recipe.schedule].of(recipe)()
     return OPTIMIZERS[recipe.optimizer].of(recipe)(schedule)
 
 
-def model(recipe, classes):
+def model(recipe, classes) -> Any:
     """Returns the recipe's model: its weights, and a new head of so many classes."""
     try:
         recipe.check()
@@ -83,13 +86,13 @@ def model(recipe, classes):
         raise RunError(str(error)) from error
 
 
-def save_weights(model, path):
+def save_weights(model, path) -> None:
     """Writes a `.npz` under the released names of the model's kind, if it has any."""
     if architectures.of_model(model).files is not None:
         keras_vit.save_released_weights(model, path)
 
 
-def architecture_of(recipe):
+def architecture_of(recipe) -> Any:
     """Returns the architecture of the recipe's model."""
     if brings_weights(recipe.model):
         return architectures.of_config(zoo.ViTConfig())
@@ -99,7 +102,7 @@ def architecture_of(recipe):
         raise RunError(str(error)) from error
 
 
-def config_of(recipe):
+def config_of(recipe) -> Any:
     """Returns the `ViTConfig` of the recipe's model."""
     model = recipe.model
     if brings_weights(model):
@@ -136,7 +139,7 @@ def _network(recipe):
     return keras_vit.ViTConfig(), checkpoint.without_head(), checkpoint.pooling
 
 
-def loss(recipe, source):
+def loss(recipe, source) -> Callable:
     """Returns the recipe's loss, a function of logits and labels."""
     weights = recipe.class_weights
     if weights == "balanced":

@@ -35,7 +35,7 @@ class FineTuning(Task):
 
     accuracy = staticmethod(count_correct)
 
-    def check_devices(self, devices):
+    def check_devices(self, devices) -> None:
         """Refuses mixed examples on several hosts, and batch norms on devices."""
         recipe = self.recipe
         if recipe.mixes and devices.has_hosts:
@@ -50,7 +50,7 @@ class FineTuning(Task):
                 "needs none."
             )
 
-    def check_data(self, source):
+    def check_data(self, source) -> None:
         """Refuses a single class."""
         if len(source.class_names) < 2:
             raise RunError(
@@ -58,7 +58,7 @@ class FineTuning(Task):
                 "images of at least one other class."
             )
 
-    def build(self, source):
+    def build(self, source) -> None:
         """Builds the model with a new head, and its loss."""
         recipe = self.recipe
         self.source = source
@@ -70,19 +70,19 @@ class FineTuning(Task):
         if recipe.layer_decay < 1:
             self.rate_scales = layer_rates(self.model, recipe.layer_decay)
 
-    def evaluate(self, trainer, batches, on_batch=None):
+    def evaluate(self, trainer, batches, on_batch=None) -> dict:
         """Returns loss, accuracy, and what is `Ranked` of the answers."""
         parts, loss = loop.evaluate(trainer, batches, ranked, on_batch)
         found = joined(parts)
         accuracy = float(np.mean(found.predicted == found.labels))
         return {"loss": loss, "accuracy": accuracy, "ranked": found}
 
-    def draw_batch(self, path, images, labels):
+    def draw_batch(self, path, images, labels) -> None:
         """Draws images with their classes."""
         images, labels = np.asarray(images), np.asarray(labels)
         draw_batch(path, images, labels, self.source.class_names)
 
-    def save(self, directory):
+    def save(self, directory) -> None:
         """Writes the model, its class names, and a picture of its predictions."""
         source = self.source
         with whole_file(directory.model) as temporary:
@@ -110,7 +110,7 @@ class FineTuning(Task):
             title=f"{source.name}: predictions of {directory.model.name}, loaded again",
         )
 
-    def report(self, directory, found, command):
+    def report(self, directory, found, command) -> dict:
         """Writes the report of the test images."""
         source, tested = self.source, found["test"]
         log = MetricLog(directory.metrics)
@@ -156,7 +156,7 @@ class FineTuning(Task):
         }
 
     @staticmethod
-    def summary(results):
+    def summary(results) -> str:
         """Returns accuracy and paths."""
         names = {"report": "page", "model": "model", "weights": "weights"}
         paths = {name: results[key] for name, key in names.items() if results[key]}
@@ -173,7 +173,7 @@ class FineTuning(Task):
 class PreTraining(FineTuning):
     """Trains a classifier, and writes its weights in the released naming too."""
 
-    def save(self, directory):
+    def save(self, directory) -> None:
         """Writes `weights.npz` besides, where the model has a released naming."""
         super().save(directory)
         building.save_weights(self.model, directory.weights)

@@ -6,6 +6,7 @@ import functools
 import json
 import types
 import typing
+from typing import Any
 
 from train.common import packages, setting
 from train.common.errors import RunError, first_line
@@ -26,7 +27,7 @@ _WORDS = {
 }
 
 
-def read(path):
+def read(path) -> dict:
     """Returns the content of a YAML or JSON file of settings, a dict.
 
     Raises a `RunError` where it cannot be read, or is something else.
@@ -59,7 +60,7 @@ def read(path):
 
 
 def _json(text, once):
-    def settings(pairs):
+    def settings(pairs) -> dict:
         once(name for name, _ in pairs)
         return dict(pairs)
 
@@ -72,7 +73,7 @@ def _yaml(text, once):
 
     # Makes plain values alone, whatever the file says.
     class Loader(yaml.SafeLoader):
-        def compose_node(self, parent, index):
+        def compose_node(self, parent, index) -> Any:
             # A few of them, each of a list of others, would be billions of values.
             if self.check_event(yaml.AliasEvent):
                 raise ValueError(
@@ -81,11 +82,11 @@ def _yaml(text, once):
                 )
             return super().compose_node(parent, index)
 
-        def construct_mapping(self, node, deep=False):
+        def construct_mapping(self, node, deep=False) -> dict:
             once(key.value for key, _ in node.value if key.id == "scalar")
             return super().construct_mapping(node, deep)
 
-        def construct_scalar(self, node):
+        def construct_scalar(self, node) -> str:
             # As JSON escapes what is beyond 16 bits: --print_config shows JSON.
             text = super().construct_scalar(node)
             return text.encode("utf-16", "surrogatepass").decode(
@@ -109,7 +110,7 @@ def _once(path, names):
         seen.add(name)
 
 
-def text_of(found, name, path):
+def text_of(found, name, path) -> str | None:
     """Returns a setting that chooses the recipe, a str, or None."""
     value = found.get(name)
     if value is not None and not (isinstance(value, str) and value):
@@ -117,7 +118,7 @@ def text_of(found, name, path):
     return value
 
 
-def values(found, recipe_class, path):
+def values(found, recipe_class, path) -> dict:
     """Returns what `override` of a class of recipes takes, of the content of a file.
 
     Raises a `RunError` that names what no recipe of this class has, and values of

@@ -10,7 +10,7 @@ from train.common.errors import RunError
 from train.data import pipeline
 
 
-def choose(recipe, model, split):
+def choose(recipe, model, split) -> np.ndarray | None:
     """Returns images of a split to draw, in [-1, 1], or None if the recipe has none."""
     if not recipe.explained_images:
         return None
@@ -27,7 +27,7 @@ def choose(recipe, model, split):
     return images
 
 
-def pictures(model, images, step):
+def pictures(model, images, step) -> dict:
     """Draws attention rollout, embedding filters and position embeddings.
 
     Returns uint8 arrays (height, width, 3) by their names in TensorBoard.

@@ -11,7 +11,7 @@ from train.run import settings
 from zoo import ViTConfig
 
 
-def add_values(words, find_recipe):
+def add_values(words, find_recipe) -> None:
     """Adds what the recipe sets to the help of each setting.
 
     The recipe is that of the flags `--dataset`, `--recipe` and `--config` and of the

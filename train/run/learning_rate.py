@@ -42,7 +42,9 @@ RULE = (
 _TEMPLATE = pathlib.Path(__file__).with_name("learning_rate.md.jinja")
 
 
-def find(task, *, run_dir, data_dir=None, skip_corrupt=False, devices=None, command=""):
+def find(
+    task, *, run_dir, data_dir=None, skip_corrupt=False, devices=None, command=""
+) -> dict | None:
     """Trains with a rising learning rate, and suggests one from the losses.
 
     Writes `report.md`, `report.json`, `loss.png` and TensorBoard logs into the folder
@@ -131,7 +133,7 @@ def _range_test(run, devices):
     return rates[: len(losses) - 1], losses[1:], diverged
 
 
-def suggest(rates, losses, diverged=False):
+def suggest(rates, losses, diverged=False) -> dict:
     """Returns what a range test shows, a dict.
 
     `suggested` is the rate by `RULE`, None where the loss did not fall by more than it
@@ -241,7 +243,7 @@ def _command(command, rate):
     return shlex.join([*kept, f"--learning_rate={rate:g}"])
 
 
-def summary(results):
+def summary(results) -> str:
     """Returns what the command prints at its end."""
     lines = [results["sentence"]]
     if results["command_to_go_on"]:

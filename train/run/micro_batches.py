@@ -9,6 +9,7 @@ for each image, and what larger ones need is computed from that.
 import functools
 import gc
 import math
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -29,7 +30,7 @@ _LEAST_GROWTH = 64 * 2**20
 _ALONE = pipeline.Share()
 
 
-def check(recipe, devices):
+def check(recipe, devices) -> None:
     """Raises a `RunError` where the devices cannot share a batch of the recipe."""
     is_auto = recipe.micro_batches == AUTO
     if is_auto and devices.has_hosts:
@@ -41,7 +42,7 @@ def check(recipe, devices):
     devices.micro_batches(recipe.batch_size, parts)
 
 
-def number_of(task, devices, directory):
+def number_of(task, devices, directory) -> int:
     """Returns the number of micro-batches of a task that is built, an int.
 
     What is chosen for `"auto"` is printed and written to `micro_batches.json` of the
@@ -70,7 +71,7 @@ def _is_no_retracing(record):
     return "triggered tf.function retracing" not in record.getMessage()
 
 
-def sizes(images):
+def sizes(images) -> list:
     """Returns sizes of micro-batches that cut a device's images equally, as ints.
 
     The first has them all, each other one at most half of those before it.
@@ -170,18 +171,18 @@ class _Peaks:
         self.before = before
         self.sizes, self.growths = [], []
 
-    def add(self, size, peak):
+    def add(self, size, peak) -> None:
         """Adds a larger size, and the peak memory of this process in its step."""
         self.sizes.append(size)
         self.growths.append(max(0, peak - self.before))
 
     @property
-    def is_conclusive(self):
+    def is_conclusive(self) -> bool:
         """Whether two sizes differ by more than chance."""
         grown = self.growths[-1] - self.growths[-2] if len(self.sizes) > 1 else 0
         return grown >= CONCLUSIVE_BYTES
 
-    def expected(self, size):
+    def expected(self, size) -> int:
         """Returns the bytes that a size needs, a measured one or a larger one."""
         if size <= self.sizes[-1]:
             return next(
@@ -219,11 +220,11 @@ class _Trials:
             math.prod(one.shape) * one.dtype.size for one in spec
         )
 
-    def step(self, size):
+    def step(self, size) -> None:
         """Takes steps of the whole batch in micro-batches of a size per device."""
         self._take(self.task.recipe.batch_size, size)
 
-    def peak(self, size):
+    def peak(self, size) -> int:
         """Returns the peak memory of this process in a step of two micro-batches.
 
         More of them need no more, but for the images themselves. A single one is the
@@ -258,7 +259,7 @@ class _Trials:
             self.task.source.train, batch_size=rows, share=share, **self.settings
         ).element_spec
 
-        def element(_):
+        def element(_) -> Any:
             return tf.nest.map_structure(
                 lambda part: tf.zeros(part.shape, part.dtype), spec
             )

@@ -5,7 +5,7 @@ import dataclasses
 from train.recipes.recipe import AUTO
 
 
-def settle(task, directory, devices, **changes):
+def settle(task, directory, devices, **changes) -> None:
     """Gives a task the recipe of its run, which nothing changes later.
 
     `changes` are other settings. A precision of `"auto"` becomes that with which the

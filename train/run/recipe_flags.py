@@ -5,6 +5,8 @@ import functools
 import pkgutil
 import sys
 import typing
+from collections.abc import Callable
+from typing import Any
 
 from absl import app, flags
 
@@ -30,14 +32,14 @@ INTERRUPTED = "what the run directory holds is whole"
 class _NumberOrAuto(flags.IntegerParser):
     syntactic_help = "an integer, or auto"
 
-    def parse(self, argument):
+    def parse(self, argument) -> Any:
         return argument if argument == "auto" else super().parse(argument)
 
 
 class _OnOrOff(flags.BooleanParser):
     syntactic_help = "yes or no"
 
-    def parse(self, argument):
+    def parse(self, argument) -> Any:
         words = {"yes": True, "on": True, "no": False, "off": False}
         return words[argument] if argument in words else super().parse(argument)
 
@@ -59,7 +61,7 @@ _DEFINITIONS = {
 }
 
 
-def define_settings(fields, flag_values=flags.FLAGS, has_defaults=False):
+def define_settings(fields, flag_values=flags.FLAGS, has_defaults=False) -> None:
     """Defines a flag for each field that has a group, by default of None."""
     for field in fields:
         if not field.metadata["group"]:
@@ -78,7 +80,7 @@ def define_settings(fields, flag_values=flags.FLAGS, has_defaults=False):
             _DEFINITIONS[kind](field.name, default, **described)
 
 
-def define(recipes, otherwise, recipe_class=Recipe):
+def define(recipes, otherwise, recipe_class=Recipe) -> None:
     """Defines the flags; `recipes` and `otherwise` complete the help of `--recipe`."""
     data_flags.define_data("that of --config")
     flags.DEFINE_string(
@@ -135,7 +137,7 @@ def define(recipes, otherwise, recipe_class=Recipe):
     define_settings(recipe_class.settings())
 
 
-def perform(argv, command, recipes, packages, task, next_steps):
+def perform(argv, command, recipes, packages, task, next_steps) -> None:
     """Runs a task as the command line says, and prints what came out of it.
 
     `argv` are the arguments that are not flags, `recipes` is the package of the recipes
@@ -162,13 +164,13 @@ def perform(argv, command, recipes, packages, task, next_steps):
             command_line.say_next(*next_steps(recipe, results))
 
 
-def describe(recipes):
+def describe(recipes) -> Callable:
     """Returns a function that adds what a recipe of the package sets to `--help`."""
     find_recipe = pkgutil.resolve_name(f"{recipes}:for_dataset")
     return functools.partial(help_text.add_values, find_recipe=find_recipe)
 
 
-def to_fine_tune(recipe, results):
+def to_fine_tune(recipe, results) -> list:
     """Returns the next step after training weights: to fine-tune them."""
     if results["weights"] is None:
         return []
@@ -177,7 +179,7 @@ def to_fine_tune(recipe, results):
     return [("finetune", "--dataset=photos/", *words)]
 
 
-def check(argv, command, packages):
+def check(argv, command, packages) -> None:
     """Ends the command where packages are missing, or no data set or several."""
     data_flags.take_word(argv[1:])
     if not (flags.FLAGS.dataset or flags.FLAGS.config):
@@ -191,13 +193,15 @@ def check(argv, command, packages):
     )
 
 
-def refuse(name, reason):
+def refuse(name, reason) -> None:
     """Raises a `RunError` where a flag is given that does nothing here."""
     if flags.FLAGS[name].value:
         raise RunError(f"--{name} does nothing here, for {reason}: leave it out.")
 
 
-def read(command, find_recipe, kind="", is_dataset=True, check=lambda recipe: None):
+def read(
+    command, find_recipe, kind="", is_dataset=True, check=lambda recipe: None
+) -> tuple:
     """Returns the recipe that the flags ask for, and the keywords of `training.run`.
 
     `find_recipe` takes a data set, and the name of a recipe or None; `kind` is of runs
@@ -248,7 +252,7 @@ def _origin(name):
     return settings.OF_FLAG if flags.FLAGS[name].present else settings.DEFAULT
 
 
-def overrides(given, recipe_class):
+def overrides(given, recipe_class) -> dict:
     """Returns the settings of a recipe that the flags give, a dict.
 
     A `ValueError` names a flag whose value is not written as it should be.

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from typing import Any
 
 from train.run import config_file
 
@@ -20,13 +21,13 @@ class Settings:
     model which is meant, with `--smoke` too.
     """
 
-    recipe: object
+    recipe: Any
     origins: dict[str, str]
     recipe_name: str | None
     run_name: str
 
 
-def settle(find_recipe, *, dataset, recipe, config, smoke, flags):
+def settle(find_recipe, *, dataset, recipe, config, smoke, flags) -> Settings:
     """Returns the `Settings` of a command line.
 
     The recipe's values are overridden by those of the file `config`, these by `smoke`,
@@ -84,7 +85,7 @@ def _note(before, after, origin, origins):
             origins[field.name] = origin if origin == OF_SMOKE else f"follows {origin}"
 
 
-def page(settings, others):
+def page(settings, others) -> str:
     """Returns all settings with their origins, YAML that `--config` takes.
 
     `others` are pairs of value and origin by the names of flags that are no settings of

@@ -1,5 +1,7 @@
 """The interface of what a run trains: a model, its data, its loss and its report."""
 
+from typing import Any
+
 from train.data.transforms import keras_layer
 from train.engine.choices import LOSSES
 from train.engine.metrics import MetricLog
@@ -30,8 +32,13 @@ class Task:
             is built.
     """
 
-    evaluated = ("test",)
-    rate_scales = None
+    evaluated: tuple[str, ...] = ("test",)
+    rate_scales: dict | None = None
+    source: Any
+    model: Any
+    network: Any
+    loss: Any
+    accuracy: Any
     finish = None
     micro_batches = None
 
@@ -40,7 +47,7 @@ class Task:
         self.augmentation_layer = augmentation_layer
 
     @property
-    def deciding(self):
+    def deciding(self) -> dict:
         """The settings that decide the result, a dict that JSON can have."""
         settings = self.recipe.deciding
         if self.augmentation_layer is not None:
@@ -49,7 +56,7 @@ class Task:
         return settings
 
     @property
-    def batch_settings(self):
+    def batch_settings(self) -> dict:
         """The arguments of `train.data.pipeline.training_batches` that the task has."""
         recipe = self.recipe
         return {
@@ -60,31 +67,31 @@ class Task:
             "augmentation_layer": self.augmentation_layer,
         }
 
-    def check_devices(self, devices):
+    def check_devices(self, devices) -> None:
         """Raises a `RunError` where these devices cannot do the task."""
 
-    def check_data(self, source):
+    def check_data(self, source) -> None:
         """Raises a `RunError` where the task cannot be learned from the data."""
 
-    def build(self, source):
+    def build(self, source) -> None:
         """Builds the model for this data, in the scope of the devices."""
         raise NotImplementedError
 
-    def evaluate(self, trainer, batches, on_batch=None):
+    def evaluate(self, trainer, batches, on_batch=None) -> dict:
         """Returns a dict with floats `loss` and `accuracy`, and what `report` needs.
 
         `on_batch` is called with the number of examples done so far.
         """
         raise NotImplementedError
 
-    def draw_batch(self, path, images, labels):
+    def draw_batch(self, path, images, labels) -> None:
         """Draws the first training batch, if the task has a picture of it."""
 
-    def save(self, directory):
+    def save(self, directory) -> None:
         """Writes the model and its pictures into a `RunDirectory`."""
         raise NotImplementedError
 
-    def report(self, directory, found, command):
+    def report(self, directory, found, command) -> dict:
         """Writes the report into a `train.models.run_directory.RunDirectory`.
 
         `found` has what `evaluate` returned for each name in `evaluated` that the data
@@ -93,11 +100,11 @@ class Task:
         raise NotImplementedError
 
     @staticmethod
-    def summary(results):
+    def summary(results) -> str:
         """Returns what the command prints at its end."""
         raise NotImplementedError
 
-    def announcement(self, directory):
+    def announcement(self, directory) -> str:
         """Returns what a run prints as it begins."""
         source, recipe, network = self.source, self.recipe, self.network
         validation = source.validation.num_examples if source.validation else 0
@@ -112,7 +119,7 @@ class Task:
             lines=True,
         )
 
-    def training_results(self, directory):
+    def training_results(self, directory) -> dict:
         """Returns the results that all tasks have: loss, examples, steps, size."""
         recipe = self.recipe
         steps = recipe.steps
@@ -128,7 +135,7 @@ class Task:
             "parameters": count_parameters(self.network.weights),
         }
 
-    def written_settings(self, directory):
+    def written_settings(self, directory) -> dict:
         """Returns the settings for the report, with what was chosen for those open."""
         recipe = self.recipe
         settings = recipe.as_dict() | recipe.in_use()
@@ -139,7 +146,7 @@ class Task:
         return {name: value for name, value in settings.items() if value != ""}
 
 
-def about_loss(recipe, augmentation_layer=None):
+def about_loss(recipe, augmentation_layer=None) -> dict:
     """Returns the loss of training and validation, and what differs in training."""
     loss = [LOSSES[recipe.loss].title]
     if recipe.label_smoothing:
@@ -167,7 +174,7 @@ def about_loss(recipe, augmentation_layer=None):
     }
 
 
-def speed(log):
+def speed(log) -> dict:
     """Returns the wall time of all steps, and the training images per second.
 
     Waiting for images, compiling, validations and checkpoints are in it, what a kill

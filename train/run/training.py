@@ -3,10 +3,13 @@
 import contextlib
 import functools
 import itertools
+from collections.abc import Iterator
+from typing import Any
 
 from train.common.files import checkpoint_steps, write_text
 from train.data import pipeline, run_data, sources
 from train.data.registry import kind_of
+from train.data.sources.splits import Source
 from train.engine import reproducibility
 from train.engine.devices import alone
 from train.engine.loop import TrainingLoop, check_finite, explained_device_errors
@@ -26,7 +29,7 @@ def run(
     devices=None,
     command="",
     extend=False,
-):
+) -> dict | None:
     """Trains a model, or goes on where a killed run left off.
 
     With `extend` a finished run of fewer steps goes on, too, on the rates that a run of
@@ -84,10 +87,10 @@ class Run:
             self.recipe, task.network, self.source.validation or self.source.test
         )
 
-    def announce(self):
+    def announce(self) -> None:
         print(self.task.announcement(self.directory))
 
-    def batches(self, start_step):
+    def batches(self, start_step) -> Iterator:
         """Yields the training batches after so many steps."""
         recipe = self.recipe
         batches = self._distributed(
@@ -104,25 +107,25 @@ class Run:
                 self.task.draw_batch(self.directory.batch, images, labels)
             yield batch
 
-    def validation_batches(self):
+    def validation_batches(self) -> Any:
         """Starts to read the validation images; returns batches, None without any."""
         if self.source.validation is None:
             return None
         batches = self._tested(self.source.validation)
         return itertools.chain([next(batches)], batches)
 
-    def validate(self, batches):
+    def validate(self, batches) -> dict | None:
         """Returns `val_loss` and `val_accuracy` of batches, or None."""
         if batches is None:
             return None
         found = self.task.evaluate(self.trainer, batches)
         return {"val_loss": found["loss"], "val_accuracy": found["accuracy"]}
 
-    def pictures(self, step):
+    def pictures(self, step) -> dict:
         """Returns what the model attends to, pictures by name."""
         return explained_images.pictures(self.task.network, self.shown, step)
 
-    def evaluate_at_the_end(self):
+    def evaluate_at_the_end(self) -> dict:
         """Returns the evaluation of each split that the task reports, by its name."""
         splits = {
             name: split
@@ -167,7 +170,7 @@ class Run:
         return pipeline.explained(self.devices.batches(make), split)
 
 
-def suitable_source(task, devices, data_dir, skip_corrupt):
+def suitable_source(task, devices, data_dir, skip_corrupt) -> Source:
     """Returns the data of a task, or raises a `RunError` where they do not suit it."""
     micro_batches.check(task.recipe, devices)
     task.check_devices(devices)
@@ -176,7 +179,7 @@ def suitable_source(task, devices, data_dir, skip_corrupt):
     return source
 
 
-def built(task, source, directory, devices, schedule=None):
+def built(task, source, directory, devices, schedule=None) -> Run:
     """Returns the `Run` of a task, which is built; `schedule` replaces the recipe's."""
     with devices.strategy.scope():
         task.build(source)
@@ -187,7 +190,7 @@ def built(task, source, directory, devices, schedule=None):
 
 
 @contextlib.contextmanager
-def begun(task, run_dir, devices, extend=False):
+def begun(task, run_dir, devices, extend=False) -> Iterator:
     """Locks and yields the directory of a run, and sets the run's seed and precision.
 
     The plan of the task is settled before.
@@ -205,7 +208,7 @@ def begun(task, run_dir, devices, extend=False):
         yield directory
 
 
-def load_source(recipe, data_dir, skip_corrupt, log=print):
+def load_source(recipe, data_dir, skip_corrupt, log=print) -> Source:
     """Returns the recipe's data, cut down to the examples that it asks for."""
     source = sources.load(
         recipe.dataset,
@@ -218,7 +221,7 @@ def load_source(recipe, data_dir, skip_corrupt, log=print):
     return run_data.limit(source, recipe.train_examples, recipe.test_examples)
 
 
-def check_source(recipe, source, directory, devices, *, is_decoded):
+def check_source(recipe, source, directory, devices, *, is_decoded) -> None:
     """Makes sure that a run has the data it began with, and will be able to test.
 
     A run without checkpoint decodes all images of validation and test first, where

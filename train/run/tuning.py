@@ -11,7 +11,7 @@ _AFTER_BLOCKS = (
 )  # fmt: skip
 
 
-def choose_trainable(model, *, frozen=False, lora_rank=0):
+def choose_trainable(model, *, frozen=False, lora_rank=0) -> None:
     """Freezes what is not to be trained; call it in the scope of the strategy.
 
     `frozen` trains only the head, a linear probe. With `lora_rank` products of that
@@ -42,7 +42,7 @@ def choose_trainable(model, *, frozen=False, lora_rank=0):
             projection.lora_kernel_b.trainable = True
 
 
-def count_parameters(variables, lora=False):
+def count_parameters(variables, lora=False) -> int:
     """Counts parameters; LoRA products, which are not saved, only if `lora`."""
     return sum(
         math.prod(variable.shape)
@@ -51,7 +51,7 @@ def count_parameters(variables, lora=False):
     )
 
 
-def layer_rates(model, layer_decay):
+def layer_rates(model, layer_decay) -> dict:
     """Returns factors of the learning rate, by paths of the trainable variables.
 
     What comes after the blocks has factor 1, the last block `layer_decay`, the one
@@ -75,7 +75,7 @@ def layer_rates(model, layer_decay):
         )
     depth = max(blocks) + 1
 
-    def power(path):
+    def power(path) -> int:
         if match := _BLOCK.match(path):
             return depth - int(match[1])
         return 0 if path.startswith(_AFTER_BLOCKS) else depth + 1

@@ -17,7 +17,7 @@ from zoo.head import NUMBERS, ONE_CLASS
 from zoo.regular_files import expand_home
 
 
-def load_split(loaded, dataset, data_dir, skip_corrupt, split, bits=None):
+def load_split(loaded, dataset, data_dir, skip_corrupt, split, bits=None) -> tuple:
     """Returns a data set and a split of it by name, divided as the model's run did it.
 
     Where `dataset` is None it is that of the run. The split "all" is the whole data
@@ -53,13 +53,13 @@ def load_split(loaded, dataset, data_dir, skip_corrupt, split, bits=None):
     return source, part
 
 
-def is_of_run(loaded, dataset):
+def is_of_run(loaded, dataset) -> bool:
     """Returns whether a data set is the one that the model's run was trained on."""
     own = loaded.config.get("dataset")
     return own is not None and registry.is_same(dataset, own)
 
 
-def described(source, part, split):
+def described(source, part, split) -> str:
     """Returns which images of a data set a split has, such as "all 600 images of x"."""
     if split == "all":
         return f"all {part.num_examples:,} images of {source.name}"
@@ -70,7 +70,7 @@ def described(source, part, split):
     )
 
 
-def report_folder(source, out_dir, name, record, data=None):
+def report_folder(source, out_dir, name, record, data=None) -> tuple:
     """Returns the folder of a report, which is made, and the model's path or name.
 
     By default it is in runs/evaluations, where the report of another model or data set
@@ -100,7 +100,7 @@ def report_folder(source, out_dir, name, record, data=None):
     return folder, source
 
 
-def check_one_class(loaded):
+def check_one_class(loaded) -> None:
     """Refuses models whose answers no data set with a class per image can judge."""
     problem_type = problem_type_of(loaded.model)
     if problem_type != ONE_CLASS:
@@ -114,7 +114,7 @@ def check_one_class(loaded):
         )
 
 
-def num_logits(loaded):
+def num_logits(loaded) -> int:
     """Returns the number of classes; refuses models that give no logits."""
     shape = loaded.model.output_shape
     if len(shape) != 2:

@@ -39,7 +39,7 @@ def run(
     precision="float32",
     out_dir=None,
     command="",
-):
+) -> dict:
     """Fits linear classifiers on a model's features of few images, writes a report.
 
     The arguments are the flags of `python -m train.few_shot`; `image_size` may be
@@ -119,7 +119,7 @@ def run(
     return {**results, "report": str(page)}
 
 
-def draw(labels, shots, seed):
+def draw(labels, shots, seed) -> np.ndarray:
     """Draws indices of training images, by class; all of a class that has fewer.
 
     More shots with the same seed contain the fewer. As in big_vision.
@@ -132,7 +132,7 @@ def draw(labels, shots, seed):
     return np.concatenate(draws)
 
 
-def predictions(features, labels, test_features, classes):
+def predictions(features, labels, test_features, classes) -> np.ndarray:
     """Fits a linear classifier and returns its predictions for other examples.
 
     Least squares with targets 1 for the class and -1 for the others, on features that
@@ -144,7 +144,7 @@ def predictions(features, labels, test_features, classes):
     mean = features.mean(axis=0)
     deviation = features.std(axis=0) + _EPSILON
 
-    def whitened(rows):
+    def whitened(rows) -> np.ndarray:
         rows = (np.asarray(rows, np.float64) - mean) / deviation
         return np.pad(rows, ((0, 0), (0, 1)), constant_values=_CONSTANT)
 
@@ -152,7 +152,7 @@ def predictions(features, labels, test_features, classes):
     return (whitened(test_features) @ ridge(whitened(features), targets, L2)).argmax(1)
 
 
-def ridge(inputs, targets, l2):
+def ridge(inputs, targets, l2) -> np.ndarray:
     """Returns the weights w that minimise |inputs w - targets|^2 + l2 |w|^2.
 
     As in big_vision, by the eigenvectors of the smaller of the two products of the
@@ -167,7 +167,7 @@ def ridge(inputs, targets, l2):
     return inputs.T @ (vectors @ ((vectors.T @ targets) / (values + l2)[:, None]))
 
 
-def preparation_for(model):
+def preparation_for(model) -> str:
     """Returns how images come to a model's size: as it says, or as big_vision does.
 
     The latter where it says no more than `"squash"`, the default.
@@ -176,7 +176,7 @@ def preparation_for(model):
     return RELEASED if own == "squash" else own
 
 
-def features_of(predictor, split):
+def features_of(predictor, split) -> tuple:
     """Returns labels and features of a split, prepared as `preparation_for` says."""
     size = predictor.model.input_shape[1:3]
     preparation = preparation_for(predictor.model)
@@ -193,7 +193,7 @@ def features_of(predictor, split):
     return tuple(map(np.concatenate, found))
 
 
-def table(results):
+def table(results) -> str:
     """Returns the accuracies of `run` as a table in Markdown."""
     return markdown.table(
         ("Images per class", "Training images", "Accuracy", "Deviation", "Each draw"),

@@ -2,6 +2,7 @@
 
 import collections
 import re
+from collections.abc import Callable
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from zoo.text import named
 _ID = re.compile(r"n\d{8}")
 
 
-def match_classes(outputs, head_names, data_names, numbers=False):
+def match_classes(outputs, head_names, data_names, numbers=False) -> tuple:
     """Returns the names of a head's classes, and an int32 array: of each label a class.
 
     Matched by name, ignoring case, spaces, hyphens, underscores and how accents are
@@ -67,7 +68,7 @@ def match_classes(outputs, head_names, data_names, numbers=False):
     return shown, np.array([own[0] for own in found], dtype="int32")
 
 
-def by_number(class_names, places, data_names):
+def by_number(class_names, places, data_names) -> bool:
     """Returns whether `match_classes` took the data set's classes for numbers."""
     matched = zip(places, data_names, strict=True)
     return all(
@@ -129,4 +130,8 @@ def _is_number(name):
 
 
 # Ways to compare names, the strictest first.
-_SPELLINGS = (str, plain, lambda name: plain(name.partition(",")[0]))
+_SPELLINGS: tuple[Callable, ...] = (
+    str,
+    plain,
+    lambda name: plain(name.partition(",")[0]),
+)

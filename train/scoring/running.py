@@ -2,6 +2,7 @@
 
 import functools
 import timeit
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from zoo.store.progress import progress_bar
 LESS_MEMORY = "lower --batch_size or --image_size."
 
 
-def predictions(predictor, batches, split):
+def predictions(predictor, batches, split) -> Iterator:
     """Yields labels (batch,) and outputs (batch, ...) of a split, in its order.
 
     `batches` is a `tf.data.Dataset` of the split's (images, labels). Outputs that are
@@ -40,13 +41,13 @@ def predictions(predictor, batches, split):
         )
 
 
-def random_images(predictor):
+def random_images(predictor) -> np.ndarray:
     """Returns a batch of random images in [-1, 1] for a predictor."""
     shape = (predictor.batch_size, *predictor.model.input_shape[1:])
     return np.random.default_rng(0).uniform(-1, 1, shape).astype("float32")
 
 
-def images_per_second(predictors, *, rounds=1, seconds=1.0):
+def images_per_second(predictors, *, rounds=1, seconds=1.0) -> dict:
     """Returns the images per second of each predictor, by its median batch.
 
     Both are dicts by name. The predictors take turns of at least so many seconds, so

@@ -43,7 +43,7 @@ flags.DEFINE_list(
 recipe_flags.define_settings(dataclasses.fields(Options), has_defaults=True)
 
 
-def main(argv):
+def main(argv) -> None:
     """Makes the runs of the study that the command line describes."""
     recipe_flags.check(argv, "study", PACKAGES)
     given = flags.FLAGS
@@ -81,7 +81,7 @@ def main(argv):
         print("\n\n".join([*tables, f"page {results['page']}"]))
 
 
-def command():
+def command() -> None:
     """Runs the command line."""
     command_line.run(main, _describe)
 

@@ -3,6 +3,9 @@
 An accuracy is a dict of `train.study.runs.spread`, a row one of `rows` in `study.json`.
 """
 
+from collections.abc import Iterator
+from typing import Any
+
 from train.reports import markdown
 from train.reports.figures import BLUE, GREEN, ORANGE
 
@@ -10,7 +13,7 @@ MEASURES = ("test_accuracy", "few_shot_accuracy")
 COLORS = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9", "black")
 
 
-def table(found, header, cells):
+def table(found, header, cells) -> Any:
     """Returns a table with `cells(row)`, the parameters and the accuracies of rows."""
     names = _measured(found)
     titles = ("Test accuracy", f"{found['shots']}-shot accuracy")[: len(names)]
@@ -32,7 +35,7 @@ def _measured(found):
     return [name for name in MEASURES if found["rows"][0][name]]
 
 
-def as_text(accuracy):
+def as_text(accuracy) -> str:
     """Returns an accuracy as mean and deviation."""
     text = f"{accuracy['mean']:.2%}"
     if accuracy["deviation"] is not None:
@@ -40,7 +43,7 @@ def as_text(accuracy):
     return text
 
 
-def panels(figure, found):
+def panels(figure, found) -> Iterator:
     """Yields the axes of one panel per measured accuracy, and the accuracy's name."""
     names = _measured(found)
     axes = figure.subplots(1, len(names), squeeze=False)[0]
@@ -51,7 +54,7 @@ def panels(figure, found):
         yield cell, name
 
 
-def lines(axes, found, name, across):
+def lines(axes, found, name, across) -> None:
     """Plots an accuracy over `across(row)` on a logarithmic axis, a line per model."""
     for place, model in enumerate(dict.fromkeys(row["model"] for row in found["rows"])):
         rows = [row for row in found["rows"] if row["model"] == model]
@@ -65,7 +68,7 @@ def lines(axes, found, name, across):
     axes.legend(frameon=False)
 
 
-def points(axes, across, accuracies, fmt="o", **style):
+def points(axes, across, accuracies, fmt="o", **style) -> None:
     """Plots accuracies as means with their deviations."""
     axes.errorbar(
         across,
@@ -77,7 +80,7 @@ def points(axes, across, accuracies, fmt="o", **style):
     )
 
 
-def in_percent(axis):
+def in_percent(axis) -> None:
     """Labels the ticks of an axis in percent."""
     from matplotlib.ticker import PercentFormatter
 

@@ -33,7 +33,7 @@ class Point(typing.NamedTuple):
     facts: dict
 
 
-def models_of(recipe, options):
+def models_of(recipe, options) -> list:
     """Returns pairs of name and recipe, of --models or of the recipe's own model."""
     check_known("model", "--models", options.models, NETWORKS)
     found = []
@@ -46,7 +46,7 @@ def models_of(recipe, options):
     return found or [(model_name(recipe), recipe)]
 
 
-def model_name(recipe):
+def model_name(recipe) -> str:
     """Returns the name of a recipe's model, or of its width."""
     model = recipe.model
     return model if isinstance(model, str) else f"width-{model.hidden_size}"
@@ -76,7 +76,7 @@ class Runs:
         self._begun = 0
         self._finished = 0
 
-    def result(self, label, recipe):
+    def result(self, label, recipe) -> dict | None:
         """Returns the result of a run, which is made unless it is finished.
 
         It is that in `report.json`, with the label as `run`, the training images,
@@ -140,7 +140,7 @@ class Runs:
         return read_json(written, remedy, lambda one: float(one["rows"][0]["mean"]))
 
 
-def measured_from_scratch(points, recipe, options, settings):
+def measured_from_scratch(points, recipe, options, settings) -> tuple:
     """Returns `Runs` and `rows` of a study from scratch, with few-shot probes."""
     seeds = options.seeds or 1
     dataset = options.few_shot_dataset or recipe.dataset
@@ -149,7 +149,7 @@ def measured_from_scratch(points, recipe, options, settings):
     return runs, {"rows": measured(runs, points, seeds)}
 
 
-def measured(runs, points, seeds):
+def measured(runs, points, seeds) -> list:
     """Makes the runs of all points, with one seed after the other.
 
     Returns a dict for each point that has a finished run.
@@ -176,7 +176,7 @@ def measured(runs, points, seeds):
     ]
 
 
-def spread(values):
+def spread(values) -> dict:
     """Returns mean and sample standard deviation, which is None of one value."""
     return {
         "values": list(values),
@@ -185,7 +185,7 @@ def spread(values):
     }
 
 
-def last_validation(path, *, best=False):
+def last_validation(path, *, best=False) -> dict:
     """Returns accuracy and loss of a run's last validation, or of its best one."""
     log = MetricLog(RunDirectory(path).metrics)
     _, accuracies = log.series("val_accuracy")

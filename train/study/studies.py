@@ -13,7 +13,7 @@ from train.study.options import Options
 _TEMPLATE = pathlib.Path(__file__).with_name("page.md.jinja")
 
 
-def run(study, recipe, options=None, *, run_dir, **settings):
+def run(study, recipe, options=None, *, run_dir, **settings) -> dict:
     """Makes the runs of a study that are missing, and writes table and plot.
 
     Keras's precision and the random states of Python and NumPy are restored

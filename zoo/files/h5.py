@@ -27,7 +27,7 @@ def arrays_of(file, title: str) -> dict:
 
     found = {}
 
-    def visit(name, item):
+    def visit(name, item) -> None:
         if not isinstance(name, str):
             raise ValueError(f"an array is called {name!r}")
         # The deeper a group is, the longer it takes to find.
@@ -40,12 +40,12 @@ def arrays_of(file, title: str) -> dict:
                 refuse(name, "an array whose numbers lie in another file")
             found[name] = item
 
-    def check_links(name, group):
+    def check_links(name, group) -> None:
         for key in group:
             if not isinstance(group.get(key, getlink=True), h5py.HardLink):
                 refuse(f"{name}/{key}".strip("/"), "a link to another place")
 
-    def refuse(name, what):
+    def refuse(name, what) -> None:
         raise CheckpointError(
             f"{title} holds {name!r}, {what}, and no other place is read: save the "
             "weights with Keras."

@@ -19,7 +19,7 @@ _UNFIT = ("Last Resort", "Color Emoji")
 _FONT_FILES = (".ttf", ".otf", ".ttc")
 
 
-def fit_alphabets(figure):
+def fit_alphabets(figure) -> dict:
     """Gives each text of a figure fonts that have all its characters.
 
     Of the fonts that the machine or an installed Python package has, those are added
@@ -78,7 +78,7 @@ def _lines_width(text):
     return max(1, *map(width, text.split("\n")))
 
 
-def latin(word):
+def latin(word) -> str:
     """Returns a word in ASCII: transliterated, or characters as U+ and their number."""
     try:
         from anyascii import anyascii

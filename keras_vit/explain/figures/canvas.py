@@ -1,9 +1,15 @@
 """Parts of all figures: titles, grids of tiles, colour bars, checks."""
 
+from __future__ import annotations
+
 import math
 import textwrap
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Sizes of text: of ticks and tiles' titles, and where there are many.
 SMALL, TINY = 8, 6
@@ -13,7 +19,7 @@ NARROWEST = 4.5
 _LETTER = 0.6
 
 
-def new_figure(width, height, title, layout="compressed"):
+def new_figure(width, height, title, layout="compressed") -> Figure:
     """Returns an empty Figure of width x height inches under `title`.
 
     `layout` is matplotlib's: "compressed" for pictures of one size, "constrained" for
@@ -36,7 +42,7 @@ def new_figure(width, height, title, layout="compressed"):
     return figure
 
 
-def wrap(text, inches, points):
+def wrap(text, inches, points) -> str:
     """Breaks lines wider than so many inches in letters of so many points.
 
     matplotlib's own `wrap=True` reads what stands between dollars as mathematics.
@@ -49,13 +55,13 @@ def wrap(text, inches, points):
     return "\n".join(lines)
 
 
-def grid_shape(count):
+def grid_shape(count) -> tuple:
     """Returns (rows, columns) for `count` tiles, in the paper's proportion of 4 x 7."""
     rows = max(1, round(math.sqrt(count * 4 / 7)))
     return rows, math.ceil(count / rows)
 
 
-def tile_axes(figure, count, rows, columns):
+def tile_axes(figure, count, rows, columns) -> list:
     """Returns axes without frame for `count` tiles, left to right, row by row."""
     cells = figure.subplots(rows, columns, squeeze=False).ravel()
     for cell in cells:
@@ -63,7 +69,7 @@ def tile_axes(figure, count, rows, columns):
     return cells[:count]
 
 
-def check_array(array, name, dimensions):
+def check_array(array, name, dimensions) -> np.ndarray:
     """Returns `array`, of dimensions such as "rows, columns", as finite float32."""
     array = np.asarray(array, "float32")
     if array.ndim != dimensions.count(",") + 1 or not array.size:
@@ -78,7 +84,7 @@ def check_array(array, name, dimensions):
     return array
 
 
-def check_count(count, things, name, counted):
+def check_count(count, things, name, counted) -> None:
     """Raises ValueError unless `things` are as many as what is `counted`."""
     if len(things) != count:
         raise ValueError(
@@ -86,7 +92,7 @@ def check_count(count, things, name, counted):
         )
 
 
-def show_mosaic(axes, tiles, **style):
+def show_mosaic(axes, tiles, **style) -> Any:
     """Shows tiles (tile rows, tile columns, rows, columns) as one image, numbered.
 
     One image is drawn in a moment where an axes for each of 576 tiles takes minutes.
@@ -113,7 +119,7 @@ def show_mosaic(axes, tiles, **style):
     return image
 
 
-def add_color_bar(figure, axes, image, label):
+def add_color_bar(figure, axes, image, label) -> None:
     """Adds the colour bar of an image beside one or more axes, over mid-grey."""
     bar = figure.colorbar(image, ax=axes, aspect=25, pad=0.02)
     bar.set_label(label, fontsize=SMALL + 1, parse_math=False)

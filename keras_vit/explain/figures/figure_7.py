@@ -1,11 +1,17 @@
 """Figure 7 of the paper: filters, position embeddings, attention distance."""
 
+from __future__ import annotations
+
 import itertools
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from keras_vit.explain.figures import canvas
 from zoo.network import pair
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # The palette of Okabe and Ito, distinct with every kind of colour vision; heads
 # beyond it take the next marker.
@@ -16,7 +22,7 @@ HEAD_MARKERS = "os^Dv"
 HEADS_NAMED = 3
 
 
-def draw_filters(filters, title):
+def draw_filters(filters, title) -> Figure:
     """Draws the principal components of the patch embedding's filters.
 
     Each is scaled by its largest absolute weight, so that mid-grey is zero, and has
@@ -62,7 +68,7 @@ def _filters(filters):
     tiles = 0.5 + components / np.where(largest > 0, 2 * largest, 1)
     rows, columns = canvas.grid_shape(count)
 
-    def show(figure):
+    def show(figure) -> None:
         cells = canvas.tile_axes(figure, count, rows, columns)
         for number, (cell, tile, share) in enumerate(
             zip(cells, tiles, shares, strict=True), start=1
@@ -77,7 +83,7 @@ def _filters(filters):
     return show, (0.9 * columns + 0.4, 1.05 * rows + 0.6), heading
 
 
-def draw_position_similarity(similarity, title):
+def draw_position_similarity(similarity, title) -> Figure:
     """Draws how similar each position embedding is to all others.
 
     The tile in row i and column j is a map of the image: the cosine similarity of the
@@ -116,7 +122,7 @@ def _similarity(similarity):
             f"{similarity.shape}: pass what position_embedding_similarity returns."
         )
 
-    def show(figure):
+    def show(figure) -> None:
         axes = figure.subplots()
         image = canvas.show_mosaic(axes, similarity, cmap="viridis", vmin=-1, vmax=1)
         axes.set(xlabel="Input patch column", ylabel="Input patch row")
@@ -129,7 +135,7 @@ def _similarity(similarity):
     return show, (width + 1.6, height + 1.1), "Position embedding similarity"
 
 
-def draw_attention_distance(distance, title, image_size=None):
+def draw_attention_distance(distance, title, image_size=None) -> Figure:
     """Draws over how many pixels each head attends, by depth.
 
     A dot is a head's mean over the images; of several images, a thin line reaches one
@@ -185,7 +191,7 @@ def _distance(distance):
     layers, images, heads = distance.shape
     means, spread = distance.mean(axis=1), distance.std(axis=1)
 
-    def show(figure):
+    def show(figure) -> None:
         axes = figure.subplots()
         styles = itertools.cycle(itertools.product(HEAD_MARKERS, HEAD_COLORS))
         dots = [
@@ -240,7 +246,7 @@ def _uniform_distance(height, width):
     return float(chance @ distances @ chance)
 
 
-def draw_figure_7(filters, similarity, distance, title):
+def draw_figure_7(filters, similarity, distance, title) -> Figure:
     """Draws the paper's Figure 7: filters, similarity and distance side by side.
 
     Args:

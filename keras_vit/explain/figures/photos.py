@@ -1,10 +1,19 @@
 """Photos beside what a model attends to in them, and heat maps over them."""
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 from keras_vit.explain.figures import canvas
+
+if TYPE_CHECKING:
+    from matplotlib.colors import ListedColormap
 
 PAIRS_A_ROW = 3
 # The width of a pair, and of the photo beside the heads, in inches.
@@ -18,7 +27,7 @@ OPACITY = 0.8
 BAR = 1.0
 
 
-def draw_attention(images, maps, titles, title):
+def draw_attention(images, maps, titles, title) -> Figure:
     """Draws photos beside what the model attends to in them, as the paper's Figure 6.
 
     The second photo is the first under its map, which is divided by its maximum and
@@ -52,7 +61,7 @@ def draw_attention(images, maps, titles, title):
     photos = [as_photo(image) for image in images]
     maps = [relative(_check_maps(grid, "A map", "rows, columns")) for grid in maps]
 
-    def show(cell, photo, heat, extent):
+    def show(cell, photo, heat, extent) -> Any:
         return _show_heat(cell, photo, heat, 1, extent)
 
     headings = ("Input", "Attention")
@@ -61,7 +70,7 @@ def draw_attention(images, maps, titles, title):
     return figure
 
 
-def draw_features(images, colors, titles, title):
+def draw_features(images, colors, titles, title) -> Figure:
     """Draws photos beside the colours of their patches.
 
     Args:
@@ -96,7 +105,7 @@ def draw_features(images, colors, titles, title):
     canvas.check_count(len(images), colors, "Colours", "images")
     photos = [as_photo(image) for image in images]
 
-    def show(cell, photo, picture, extent):
+    def show(cell, photo, picture, extent) -> Any:
         return cell.imshow(picture, extent=extent, interpolation="nearest")
 
     headings = ("Input", "Patch features")
@@ -135,7 +144,7 @@ def _draw_pairs(photos, pictures, headings, titles, title, show, room=0):
     return figure, shown
 
 
-def draw_overlay(image, map, title, label):
+def draw_overlay(image, map, title, label) -> Figure:
     """Draws a photo, and a heat map over it.
 
     The map's colours are those of plasma, which is perceptually uniform and as clear
@@ -174,7 +183,7 @@ def draw_overlay(image, map, title, label):
     return figure
 
 
-def draw_layers(image, maps, title):
+def draw_layers(image, maps, title) -> Figure:
     """Draws a photo, and the heat map of every layer over it.
 
     Each map is divided by its own maximum, so that early layers, whose attention is
@@ -223,7 +232,7 @@ def _show_heat(axes, photo, heat, largest, extent=None):
     return axes.imshow(stretched, **style, extent=extent)
 
 
-def heat_colors():
+def heat_colors() -> ListedColormap:
     """Returns the colour map of maps over photos, 256 colours, the first clear."""
     import matplotlib
     from matplotlib.colors import ListedColormap
@@ -234,7 +243,7 @@ def heat_colors():
     return ListedColormap(colors)
 
 
-def draw_heads(image, maps, title):
+def draw_heads(image, maps, title) -> Figure:
     """Draws the map of every head of every layer, layers in rows, heads in columns.
 
     Patches are drawn as they are. Each map is divided by its own maximum: compare
@@ -283,7 +292,7 @@ def draw_heads(image, maps, title):
     return figure
 
 
-def as_photo(image):
+def as_photo(image) -> np.ndarray:
     """Returns an image (height, width, 1 or 3) as float32 RGB in [0, 1]."""
     image = np.asarray(image)
     if image.ndim != 3 or image.shape[2] not in (1, 3) or not image.size:
@@ -319,13 +328,13 @@ def _check_maps(maps, name, dimensions):
     return maps
 
 
-def relative(maps):
+def relative(maps) -> np.ndarray:
     """Returns maps (..., rows, columns) divided by the maximum of each, if not 0."""
     largest = maps.max(axis=(-2, -1), keepdims=True)
     return maps / np.where(largest > 0, largest, 1)
 
 
-def stretch(grid, height, width):
+def stretch(grid, height, width) -> np.ndarray:
     """Returns a grid (rows, columns) for every pixel, bilinear between the patches."""
     # matplotlib, which draws the result, needs Pillow.
     from PIL import Image

@@ -7,6 +7,7 @@ that runtimes optimize, and restricts half precision to where it is harmless.
 
 import collections
 import pathlib
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,7 @@ OPSET = 20
 LARGEST_FILE = 2**31 - 2**25
 
 
-def write(model, folder, precision="float32"):
+def write(model, folder, precision="float32") -> pathlib.Path:
     """Writes a model as `model.onnx` in a folder; returns its path.
 
     `precision` is `"float32"`, or `"int8"` of matrices with a scale per column.
@@ -37,12 +38,12 @@ def write(model, folder, precision="float32"):
     return path
 
 
-def size_of(model, precision="float32"):
+def size_of(model, precision="float32") -> int:
     """Returns the bytes of a model's weights."""
     return model.count_params() * np.dtype(precision).itemsize
 
 
-def proto_of(model, steps, *, output="outputs", precision="float32", data=None):
+def proto_of(model, steps, *, output="outputs", precision="float32", data=None) -> Any:
     """Returns a model as an `onnx.ModelProto`, with its weights in `data` if given.
 
     `steps` are those of `steps_of`, `output` the name of the output, and `data` an open
@@ -61,7 +62,7 @@ def proto_of(model, steps, *, output="outputs", precision="float32", data=None):
     return proto
 
 
-def steps_of(model):
+def steps_of(model) -> dict:
     """Returns the layer calls in order: {(name, index): (function, inputs, options)}.
 
     `inputs` are the calls whose outputs it takes, by the name of the argument, "" for
@@ -83,7 +84,7 @@ def steps_of(model):
     class_token_block = getattr(model, "class_token_block", None)
     steps = {}
 
-    def add(name, index, _):
+    def add(name, index, _) -> tuple:
         """Adds the call that an output comes from, behind those that it needs."""
         if (name, index) in steps or not calls[name]:
             return (name, index)

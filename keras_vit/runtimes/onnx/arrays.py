@@ -14,59 +14,59 @@ class Arrays:
     def __init__(self, graph):
         self._graph = graph
 
-    def array(self, value, dtype="float64"):
+    def array(self, value, dtype="float64") -> "Array":
         """Returns an `Array` of a number, an array, or one that there is."""
         if isinstance(value, Array):
             return value
         return Array(self._graph, self._graph.constant(np.asarray(value, dtype)))
 
-    def arange(self, stop, dtype="float64"):
+    def arange(self, stop, dtype="float64") -> "Array":
         zero, one = self.array(0.0, dtype), self.array(1.0, dtype)
         return zero.node("Range", stop, one)
 
-    def abs(self, x):
+    def abs(self, x) -> "Array":
         return x.node("Abs")
 
-    def sin(self, x):
+    def sin(self, x) -> "Array":
         return x.node("Sin")
 
-    def cos(self, x):
+    def cos(self, x) -> "Array":
         # ONNX Runtime has no cosine of float64.
         return self.sin(x + np.pi / 2)
 
-    def maximum(self, one, other):
+    def maximum(self, one, other) -> "Array":
         return self.array(one).node("Max", self.array(other))
 
-    def minimum(self, one, other):
+    def minimum(self, one, other) -> "Array":
         return self.array(one).node("Min", self.array(other))
 
-    def where(self, condition, one, other):
+    def where(self, condition, one, other) -> "Array":
         return condition.node("Where", self.array(one), self.array(other))
 
-    def sum(self, x, axis, keepdims):
+    def sum(self, x, axis, keepdims) -> "Array":
         return x.node("ReduceSum", np.array([axis]), keepdims=int(keepdims))
 
-    def pad(self, x, widths):
+    def pad(self, x, widths) -> "Array":
         return x.node("Pad", np.transpose(widths).reshape(-1))
 
-    def reshape(self, x, shape):
+    def reshape(self, x, shape) -> "Array":
         return x.node("Reshape", np.array(shape))
 
-    def concatenate(self, arrays, axis):
+    def concatenate(self, arrays, axis) -> "Array":
         first, *others = arrays
         return first.node("Concat", *others, axis=axis)
 
-    def repeat(self, x, count, axis):
+    def repeat(self, x, count, axis) -> "Array":
         # Matrices only, along their last axis.
         assert axis == -1
         return self.tile(x[:, :, None], (1, 1, count)).node(
             "Reshape", np.array((0, -1))
         )
 
-    def tile(self, x, counts):
+    def tile(self, x, counts) -> "Array":
         return x.node("Tile", np.array(counts))
 
-    def meshgrid(self, rows, columns, indexing):
+    def meshgrid(self, rows, columns, indexing) -> tuple:
         assert indexing == "ij"
         rows, columns = rows[:, None], columns[None, :]
         return rows + 0.0 * columns, columns + 0.0 * rows
@@ -78,7 +78,7 @@ class Array:
     def __init__(self, graph, name):
         self._graph, self.name = graph, name
 
-    def node(self, operator, *others, **attributes):
+    def node(self, operator, *others, **attributes) -> "Array":
         """Adds a node that takes the value and others, NumPy's arrays too."""
         names = [
             other.name if isinstance(other, Array) else self._graph.constant(other)

@@ -1,6 +1,7 @@
 """Builder of ONNX graphs."""
 
 import pathlib
+from typing import Any
 
 import keras
 import numpy as np
@@ -30,7 +31,7 @@ class Graph:
         # Names of values with their channels first.
         self.images = set()
 
-    def node(self, operator, *inputs, **attributes):
+    def node(self, operator, *inputs, **attributes) -> str:
         """Adds a node with one output; returns the output's name."""
         name = f"{self.scope}/{operator}_{len(self.proto.node)}"
         self.proto.node.append(
@@ -38,13 +39,13 @@ class Graph:
         )
         return name
 
-    def once(self, key, add):
+    def once(self, key, add) -> Any:
         """Returns what `add()` returned when a key was first asked for."""
         if key not in self._once:
             self._once[key] = add()
         return self._once[key]
 
-    def integers(self, values):
+    def integers(self, values) -> str:
         """Returns the name of an integer constant, added once."""
         values = np.asarray(values, "int64")
         key = (values.shape, values.tobytes())
@@ -55,7 +56,7 @@ class Graph:
             )
         return self._integers[key]
 
-    def weight(self, name, values, half=True):
+    def weight(self, name, values, half=True) -> str:
         """Returns the name of a weight, added once; in float32 unless `half`."""
         if name in self._known:
             return name
@@ -74,7 +75,7 @@ class Graph:
             )
         return self._stored(name, np.asarray(values, "float16" if half else "float32"))
 
-    def matrix(self, name, values):
+    def matrix(self, name, values) -> str:
         """Returns the name of a matrix to multiply by, of int8 where asked for."""
         if not self.is_int8:
             return self.weight(name, values)
@@ -102,7 +103,7 @@ class Graph:
         self.proto.initializer.append(tensor)
         return name
 
-    def constant(self, values):
+    def constant(self, values) -> str:
         """Returns the name of a constant of some NumPy dtype, added once."""
         if values.dtype.kind == "i":
             return self.integers(values)
@@ -114,22 +115,22 @@ class Graph:
             )
         return self._constants[key]
 
-    def weights(self, name, layer, *parts):
+    def weights(self, name, layer, *parts) -> list:
         """Returns the names of some weights of a layer of that name."""
         return [self.weight(f"{name}/{part}", getattr(layer, part)) for part in parts]
 
-    def cast(self, value, kind):
+    def cast(self, value, kind) -> str:
         """Casts to "FLOAT" or "FLOAT16" in a graph of float16, else does nothing."""
         if not self.is_half:
             return value
         return self.node("Cast", value, to=self.onnx.TensorProto.DataType.Value(kind))
 
-    def wide(self, operator, value, *inputs, **attributes):
+    def wide(self, operator, value, *inputs, **attributes) -> str:
         """Adds a node that computes in float32."""
         value = self.cast(value, "FLOAT")
         return self.cast(self.node(operator, value, *inputs, **attributes), "FLOAT16")
 
-    def reshape(self, value, *sides):
+    def reshape(self, value, *sides) -> str:
         """Adds a reshape; a side of 0 is kept, and names are those of integers."""
         if all(isinstance(side, int) for side in sides):
             return self.node("Reshape", value, self.integers(sides))
@@ -138,20 +139,20 @@ class Graph:
         ]
         return self.node("Reshape", value, self.node("Concat", *sides, axis=0))
 
-    def part(self, integers, start, end):
+    def part(self, integers, start, end) -> str:
         """Adds a slice of integers."""
         ends = self.integers([start]), self.integers([end])
         return self.node("Slice", integers, *ends)
 
-    def transpose(self, value, axes):
+    def transpose(self, value, axes) -> str:
         """Adds a transpose."""
         return self.node("Transpose", value, perm=axes)
 
-    def image(self, value):
+    def image(self, value) -> str:
         """Adds a transpose to channels first, unless they are."""
         return value if value in self.images else self.transpose(value, (0, 3, 1, 2))
 
-    def spatial(self, operator, value, *inputs, **attributes):
+    def spatial(self, operator, value, *inputs, **attributes) -> str:
         """Adds a node that takes and returns (batch, channels, height, width)."""
         value = self.node(operator, self.image(value), *inputs, **attributes)
         self.images.add(value)

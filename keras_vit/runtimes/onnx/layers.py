@@ -5,6 +5,8 @@ a prefix of its weights' names; and as options the arguments of the layer's call
 shape of its input. It returns the name of the output value.
 """
 
+from typing import Any
+
 import keras
 import numpy as np
 
@@ -20,7 +22,7 @@ _AUTO_PADS = {"same": "SAME_UPPER", "valid": "VALID"}
 _ACTIVATIONS = ("relu", "sigmoid", "softmax", "tanh")
 
 
-def function_of(layer):
+def function_of(layer) -> Any:
     """Returns the function that adds a layer; raises a ValueError if there is none."""
     for kind in type(layer).__mro__:
         # Not for a subclass that overrides `call`.
@@ -172,7 +174,7 @@ def _layer_norm(graph, layer, value, name, **_):
 def _block(graph, block, tokens, name, *, class_token_only=False, grid=None, **_):
     norms_after = isinstance(block, layers.PostNormBlock)
 
-    def normed(value, part, is_there):
+    def normed(value, part, is_there) -> str:
         norm = getattr(block, part)
         return _layer_norm(graph, norm, value, f"{name}/{part}") if is_there else value
 
@@ -236,7 +238,7 @@ def _attention(graph, layer, tokens, name, *, class_token_only, grid):
         )
     turned, added = _POSITIONS[type(layer.positions)]
 
-    def heads(part, value, *axes):
+    def heads(part, value, *axes) -> str:
         value = _dense(graph, getattr(layer, part), value, f"{name}/{part}")
         value = graph.reshape(value, 0, 0, layer.num_heads, head_size)
         if part != "value" and turned:
@@ -385,7 +387,7 @@ def _attention_pooling(graph, layer, value, name, **_):
     units = layer.query.units
     head_size = units // layer.num_heads
 
-    def heads(part, *axes):
+    def heads(part, *axes) -> str:
         found = _dense(graph, getattr(layer, part), tokens, f"{name}/{part}")
         found = graph.reshape(found, 0, 0, layer.num_heads, head_size)
         return graph.transpose(found, axes)

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from train.data.finding import DataError
 from train.data.registry import PARTS
-from train.data.sources.splits import CORES, Split, named, pick, tf_options
+from train.data.sources.splits import CORES, Source, Split, named, pick, tf_options
 from zoo.preparation import MOST_BITS, ModelBits
 from zoo.store.progress import progress_bar
 
@@ -23,7 +23,7 @@ def find_corrupt(split: Split) -> list[str]:
     return [name for _, name in _corrupt(split)]
 
 
-def without_corrupt(source):
+def without_corrupt(source) -> Source:
     """Leaves out what cannot be decoded, which `skipped` names; decodes all images."""
     parts = {}
     skipped = []
@@ -59,14 +59,14 @@ def check_readable(*splits: Split | None) -> None:
         )
 
 
-def with_bits(bits):
+def with_bits(bits) -> str:
     """Returns how images were decoded, for an error."""
     if isinstance(bits, ModelBits):
         return f" with the model's {bits} bits"
     return "" if bits is None else f" with bits={bits}"
 
 
-def without_bits(bits):
+def without_bits(bits) -> str:
     """Returns what to do where images may have values of more bits, for an error."""
     if bits is None:
         return ""

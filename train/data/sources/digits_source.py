@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from train.data.sources.splits import Source, in_memory
+from train.data.sources.splits import Source, Split, in_memory
 from train.data.sources.subset import divide, hold_out
 
 _TEST_EXAMPLES = 360
@@ -17,10 +17,10 @@ def load_digits(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
     images = np.rint(digits.images * (255 / 16)).astype(np.uint8)[..., None]
     labels = digits.target.astype(np.int32)
 
-    def split(part, indices):
+    def split(part, indices) -> "Split":
         name = f"{dataset} {part}"
 
-        def locate(index):
+        def locate(index) -> str:
             return f"example {index} of {name}"
 
         return in_memory(name, images[indices], labels[indices], tf.identity, locate)

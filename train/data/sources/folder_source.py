@@ -58,7 +58,7 @@ def load_folder(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
     return divide(str(folder), classes, splits, validation_fraction, LAYOUT, ignored)
 
 
-def ignored_names(folder, paths):
+def ignored_names(folder, paths) -> tuple:
     """Returns printable names of the unused files of a folder, such as `daisy/old/`."""
     return tuple(
         printable(path.relative_to(folder).as_posix() + "/" * path.is_dir())

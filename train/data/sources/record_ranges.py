@@ -6,7 +6,7 @@ Folders and CSV files do not need this: their whole list of files is in memory.
 """
 
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -34,13 +34,13 @@ class RecordFile(NamedTuple):
     compression: str = ""
 
 
-def offsets_of(lengths):
+def offsets_of(lengths) -> np.ndarray:
     """Returns where records of so many bytes begin in a file, and where it ends."""
     # Before each are its length and the checksum of that, after it a checksum.
     return np.concatenate([[0], np.cumsum(lengths + 16, dtype=np.int64)])
 
 
-def find_offsets(path, total):
+def find_offsets(path, total) -> np.ndarray:
     """Reads where each of the records of an uncompressed file begins, and its end."""
     offsets = [0]
     try:
@@ -62,7 +62,7 @@ def find_offsets(path, total):
     return np.array(offsets, np.int64)
 
 
-def interleaved(counts, **order):
+def interleaved(counts, **order) -> np.ndarray:
     """Returns the place of each record in `tf.data.Dataset.interleave` of files.
 
     Of `counts` [3, 2] read in turns the places are [0, 2, 4] and [1, 3].
@@ -77,7 +77,7 @@ def interleaved(counts, **order):
     return places
 
 
-def cut(files, example, indices=None):
+def cut(files, example, indices=None) -> tuple:
     """Cuts files into the `ranges` of a `Split`, and leaves whole what must be.
 
     `example` turns the index of a record and its bytes into an example. `indices` has
@@ -101,7 +101,7 @@ def cut(files, example, indices=None):
         ranges = tf.constant(np.array(rows, np.int64))
         index_of = None if indices is None else tf.constant(indices)
 
-    def read(number):
+    def read(number) -> Any:
         row = tf.gather(ranges, number)
         # With tf.unstack, TensorFlow 2.21 ends in a segmentation fault here.
         file, first, count, skip, place, size = (row[column] for column in range(6))
@@ -117,7 +117,7 @@ def cut(files, example, indices=None):
         )
         places = tf.data.Dataset.range(first, first + count)
 
-        def numbered(place, record):
+        def numbered(place, record) -> tuple:
             index = place if index_of is None else tf.gather(index_of, place)
             return index, example(index, record)
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -130,7 +131,7 @@ def pick(split: Split, indices) -> Split:
     """Returns a split of the examples at some indices, distinct and ascending."""
     indices = np.asarray(indices, np.int64)
 
-    def locate(index):
+    def locate(index) -> str:
         return split.locate(int(indices[index]))
 
     if split.arrays is not None:
@@ -140,18 +141,18 @@ def pick(split: Split, indices) -> Split:
     picked = np.zeros(split.num_examples, bool)
     picked[indices] = True
 
-    def records():
+    def records() -> Any:
         numbered = split.records().enumerate()
         found = numbered.filter(lambda index, _: tf.gather(picked, index))
         return found.map(lambda _, example: example)
 
-    def ranges():
+    def ranges() -> tuple:
         count, read = split.ranges()
         with tf.device("CPU:0"):
             is_picked = tf.constant(picked)
             index_of = tf.constant(np.cumsum(picked) - 1)
 
-        def read_picked(number):
+        def read_picked(number) -> Any:
             found = read(number).filter(lambda index, _: tf.gather(is_picked, index))
             return found.map(lambda index, one: (tf.gather(index_of, index), one))
 
@@ -185,7 +186,7 @@ def tf_options() -> tf.data.Options:
     return options
 
 
-def check_name(name, place):
+def check_name(name, place) -> None:
     """Refuses a name with line breaks and the like, which no list of names can hold."""
     # Surrogates stand for bytes that are not UTF-8.
     if not is_safe(name):

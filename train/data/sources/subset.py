@@ -1,7 +1,9 @@
 """Choices of examples: held out parts, stratified subsets, evenly spaced places."""
 
 import heapq
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -39,7 +41,7 @@ def divide(name, class_names, parts, fraction, layout="", ignored=()) -> Source:
     return Source(name, tuple(class_names), train, validation, test, **own)
 
 
-def validation_size(name, num_examples, fraction):
+def validation_size(name, num_examples, fraction) -> int:
     """Returns how many examples a fraction of a training set holds out."""
     count = round(num_examples * fraction) if 0 <= fraction < 1 else -1
     if count < 0 or count >= num_examples or (count == 0) != (fraction == 0):
@@ -51,7 +53,7 @@ def validation_size(name, num_examples, fraction):
     return count
 
 
-def hold_out(labels, count):
+def hold_out(labels, count) -> tuple:
     """Returns the indices kept and the `count` held out, both ascending, always alike.
 
     The examples are shuffled with a fixed seed and sorted by class, then evenly
@@ -68,7 +70,7 @@ def _shuffled_by_class(labels, random):
     return shuffled[np.argsort(np.asarray(labels)[shuffled], kind="stable")]
 
 
-def limited(split, count):
+def limited(split, count) -> Any:
     """Returns at most so many examples of a split, a random choice, always the same.
 
     Each class has its share of them, see `shares`. A smaller choice is part of a larger
@@ -88,7 +90,7 @@ def limited(split, count):
     return replace(pick(split, places), name=name)
 
 
-def shares(sizes, count, ranks):
+def shares(sizes, count, ranks) -> np.ndarray:
     """Divides a number among classes by their `sizes`, to within one.
 
     Each class gets at least one, if the number is large enough for that: the rest are
@@ -121,7 +123,7 @@ def _turns(sizes, ranks):
     """
     total = int(np.sum(sizes))
 
-    def windows(number):
+    def windows(number) -> Iterator:
         size, rank = int(sizes[number]), int(ranks[number])
         for k in range(size):
             begin, end = k * total // size, -(-(k + 1) * total // size)
@@ -138,7 +140,7 @@ def _turns(sizes, ranks):
         yield heapq.heappop(due)[-1]
 
 
-def spread(count, number, without=()):
+def spread(count, number, without=()) -> np.ndarray:
     """Returns evenly spaced indices, `number` of `count` or all if there are fewer.
 
     >>> spread(10, 3).tolist(), spread(10, 3, without=[0, 4, 9]).tolist()

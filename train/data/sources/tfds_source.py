@@ -4,6 +4,7 @@ import functools
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -30,7 +31,7 @@ def load_tfds(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
     builder = prepared_builder(dataset, data_dir)
     image, label = _check_features(builder, dataset)
 
-    def split(instruction):
+    def split(instruction) -> Any:
         return tfds_split(builder, dataset, instruction, image, label)
 
     splits = builder.info.splits
@@ -72,7 +73,7 @@ def _is_labelled(split):
     return int(label) != _UNLABELLED
 
 
-def prepared_builder(dataset: str, data_dir: str | Path | None):
+def prepared_builder(dataset: str, data_dir: str | Path | None) -> Any:
     """Returns the `tfds.core.DatasetBuilder` of a data set, prepared."""
     import tensorflow_datasets as tfds
 
@@ -134,10 +135,10 @@ def tfds_split(
         "block_length": _BLOCK,
     }
 
-    def pair(example):
+    def pair(example) -> tuple:
         return example[image], label(example) if label else example[label_feature]
 
-    def records():
+    def records() -> Any:
         # The training pipeline caches and prefetches by itself.
         config = tfds.ReadConfig(
             try_autocache=False,
@@ -147,7 +148,7 @@ def tfds_split(
         settings = {"decoders": decoders, "read_config": config}
         return builder.as_dataset(split=instruction, **settings).map(pair)
 
-    def ranges():
+    def ranges() -> Any:
         features = decoders.extract_features(builder.info.features)
         parse = functools.partial(
             features.deserialize_example, decoders=decoders.decoders

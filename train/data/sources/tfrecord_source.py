@@ -2,7 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -86,7 +86,7 @@ def _read_file(path):
         TEXT: tf.io.FixedLenFeature((), tf.string, ""),
     }
 
-    def parse(records):
+    def parse(records) -> tuple:
         parsed = tf.io.parse_example(records, features)
         has_image = tf.strings.length(parsed[IMAGE]) > 0
         return parsed[LABEL], parsed[TEXT], has_image, tf.strings.length(records)
@@ -197,21 +197,21 @@ def _split(name, contents):
     labels = np.concatenate([content.labels for content in contents])
     files = [content.file for content in contents]
 
-    def records():
+    def records() -> Any:
         named = [file.path for file in files], [file.compression for file in files]
         return tf.data.Dataset.zip(
             tf.data.Dataset.from_tensor_slices(named).flat_map(tf.data.TFRecordDataset),
             tf.data.Dataset.from_tensor_slices(labels),
         )
 
-    def ranges():
+    def ranges() -> Any:
         with tf.device("CPU:0"):
             label_of = tf.constant(labels)
         return cut(files, lambda index, record: (record, tf.gather(label_of, index)))
 
     starts = np.cumsum([0, *(file.take for file in files)])
 
-    def locate(index):
+    def locate(index) -> str:
         number = int(np.searchsorted(starts, index, side="right")) - 1
         return f"{files[number].path} record {index - starts[number] + 1}"
 

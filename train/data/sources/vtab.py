@@ -65,19 +65,19 @@ def _tasks():
     return tasks
 
 
-def interval(value, bounds):
+def interval(value, bounds) -> int:
     """Returns the number of the interval of a value, which has its upper bound."""
     above = tf.cast(tf.constant(bounds, tf.float32) < value, tf.int64)
     return tf.reduce_sum(above) - 1
 
 
-def clevr_distance(example):
+def clevr_distance(example) -> Any:
     """Returns the label of the distance of the closest object."""
     distances = example["objects"]["pixel_coords"][:, 2]
     return interval(tf.reduce_min(distances), CLEVR_BOUNDS)
 
 
-def kitti_distance(example):
+def kitti_distance(example) -> Any:
     """Returns the label of the distance of the closest car, van or truck."""
     is_vehicle = example["objects"]["type"] < 3
     metres = tf.boolean_mask(example["objects"]["location"][:, 2], is_vehicle)
@@ -137,12 +137,12 @@ def load_vtab(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
             "prepare the version that VTAB has"
         )
 
-    def brighter(record):
+    def brighter(record) -> Any:
         return tf.io.decode_png(record, channels=1) * task.levels
 
     read = brighter if task.levels > 1 else tf.identity
 
-    def split(instruction):
+    def split(instruction) -> Any:
         return tfds_split(
             builder,
             task.dataset,

@@ -20,7 +20,7 @@ def augment(image: tf.Tensor, augmentation: Augmentation, seed: tf.Tensor) -> tf
     return image
 
 
-def rand_augment(image, num_layers, magnitude, seed):
+def rand_augment(image, num_layers, magnitude, seed) -> tf.Tensor:
     """Applies randomly chosen operations one after another, as the released code does.
 
     Each layer applies one of the 16 operations of `image_ops`, all equally probable. A
@@ -58,7 +58,7 @@ def rand_augment(image, num_layers, magnitude, seed):
     return image
 
 
-def random_erasing(image, seed, probability=0.5):
+def random_erasing(image, seed, probability=0.5) -> tf.Tensor:
     """Fills a random rectangle with noise.
 
     The rectangle has 2 % to 40 % of the area and an aspect of 0.3 to 3.33, and lies
@@ -77,7 +77,7 @@ def random_erasing(image, seed, probability=0.5):
     seeds = tf.unstack(tf.random.split(seed, 6))
     height, width = tf.unstack(tf.cast(tf.shape(image)[:2], tf.float32))
 
-    def draw(seed, low, high):
+    def draw(seed, low, high) -> tf.Tensor:
         return tf.random.stateless_uniform((100,), seed, low, high)
 
     # The ranges of all results in the paper.
@@ -88,7 +88,7 @@ def random_erasing(image, seed, probability=0.5):
     fits = (bottom <= height) & (right <= width)
     first = tf.argmax(fits)
 
-    def between(side, low, high):
+    def between(side, low, high) -> tf.Tensor:
         places = tf.range(side)
         return (places >= tf.floor(low[first])) & (places < tf.floor(high[first]))
 

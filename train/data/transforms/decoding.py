@@ -3,6 +3,7 @@
 import functools
 import math
 import os
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -90,19 +91,19 @@ def decode_image(
         _plain_orientation(image) if honour_exif else _known_to_tensorflow(image, bits)
     )
 
-    def jpeg(turn=None):
+    def jpeg(turn=None) -> tf.Tensor:
         if choose_window is not None:
             return _decode_jpeg_window(image, choose_window, turn, method)
         return exif.turned(tf.io.decode_jpeg(image, 3, dct_method=method), turn)
 
-    def whole():
+    def whole() -> tf.Tensor:
         return tf.cond(
             turn > 0,
             lambda: exif.turned(_decode_whole(image), turn),
             lambda: _decode_with_pillow(image, name, bits),
         )
 
-    def not_upright_jpeg():
+    def not_upright_jpeg() -> tf.Tensor:
         return tf.cond(
             is_jpeg & (turn > 1),
             lambda: jpeg(turn),
@@ -140,10 +141,10 @@ def decode_in_graph(
     with tf.control_dependencies([tf.debugging.Assert(is_plain, [message])]):
         encoded = tf.identity(encoded)
 
-    def whole():
+    def whole() -> tf.Tensor:
         return _decode_whole(_without_animation(encoded), channels)
 
-    def other():
+    def other() -> tf.Tensor:
         if bits is None:
             return whole()
         is_deep = (start == b"\x89PNG") & _is_deep_png(encoded)
@@ -228,18 +229,18 @@ def _is_bare_jpeg(encoded):
 def _plain_orientation(encoded):
     """Returns the orientation of what TensorFlow sees as we do, 0 of anything else."""
 
-    def unusual():
-        def orientation(encoded):
+    def unusual() -> Any:
+        def orientation(encoded) -> np.int32:
             return np.int32(photos.plain_orientation(_file(encoded)))
 
         turn = tf.numpy_function(orientation, [encoded], tf.int32, stateful=False)
         return tf.ensure_shape(turn, ())
 
-    def bare():
+    def bare() -> tf.Tensor:
         return tf.cast(_is_plain_jpeg(encoded), tf.int32)
 
-    def not_usual():
-        def no_png():
+    def not_usual() -> tf.Tensor:
+        def no_png() -> tf.Tensor:
             return tf.cond(_is_bare_jpeg(encoded), bare, unusual)
 
         return tf.cond(_is_usual_png(encoded), lambda: 1, no_png)
@@ -302,7 +303,7 @@ def _is_deep_png(png):
 def _uses_bits(png, bits):
     """Whether a PNG of 16 bits per sample has values of these bits; True of others."""
 
-    def deep():
+    def deep() -> tf.Tensor:
         top = tf.cast(tf.reduce_max(tf.io.decode_png(png, 3, tf.uint16)), tf.int32)
         fits = top >= 2**12 if bits is None else top < 2**bits
         return fits & ~tf.strings.regex_full_match(png, r"(?s)\C*sBIT\C*")
@@ -340,12 +341,12 @@ def _palette_bytes(flags):
 def _without_animation(encoded):
     """Ends a plain GIF behind its first frame: TensorFlow would decode all of them."""
 
-    def first_frame():
+    def first_frame() -> str:
         head, place, _ = _gif_frame(encoded)
         zeros = b"\0" * (_GIF_HEAD + _GIF_FRAME)
         content = tf.io.decode_raw(tf.strings.join([encoded, zeros]), tf.uint8)
 
-        def size(place):
+        def size(place) -> tf.Tensor:
             return tf.cast(content[place], tf.int32)
 
         (end,) = tf.while_loop(

@@ -28,10 +28,10 @@ def orientation(encoded: tf.Tensor) -> tf.Tensor:
     third edition, section 11.3.3.5.
     """
 
-    def of_jpeg():
+    def of_jpeg() -> tf.Tensor:
         return _of_tiff(_segments(encoded))
 
-    def of_png():
+    def of_png() -> tf.Tensor:
         following = _split(encoded, b"eXIf")[1:]
         # The name may be among compressed pixels by chance, but not with a header.
         begin = tf.strings.substr(following, 0, 4)
@@ -47,7 +47,7 @@ def _segments(jpeg):
     Such segments stand before the first scan.
     """
 
-    def passed(place, head, found):
+    def passed(place, head, found) -> tuple:
         start = tf.minimum(place + 10, tf.strings.length(jpeg))
         size = tf.maximum(256 * head[2] + head[3] - 8, 0)
         content = tf.where(_is_exif(head), tf.strings.substr(jpeg, start, size), b"")
@@ -110,7 +110,7 @@ def _of_tiff(tiff):
     content = tf.pad(tf.cast(tf.io.decode_raw(tiff, tf.uint8), tf.int64), [[0, 8]])
     is_big_endian = content[0] == ord("M")
 
-    def number(values, size):
+    def number(values, size) -> tf.Tensor:
         units = [256**place for place in range(size)]
         units = tf.where(is_big_endian, tf.constant(units[::-1], tf.int64), units)
         return tf.reduce_sum(values * units, axis=-1)
@@ -134,7 +134,7 @@ def turned(pixels: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
     if turn is None:
         return pixels
 
-    def turn_pixels():
+    def turn_pixels() -> tf.Tensor:
         flipped = tf.raw_ops.Reverse(tensor=pixels, dims=tf.gather(_FLIPS, turn))
         return tf.transpose(flipped, tf.gather(_AXES, turn))
 

@@ -2,6 +2,8 @@
 
 import re
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -18,7 +20,7 @@ _STATEFUL = re.compile(
 _NOT_COMPARED = ("seed", "build_config", "name")
 
 
-def described(layer):
+def described(layer) -> dict:
     """Returns the class and the settings of a layer, but for its seed, a JSON dict.
 
     Raises a `RunError` where it cannot say them.
@@ -33,7 +35,7 @@ def described(layer):
         ) from error
 
 
-def traced(layer, image_size):
+def traced(layer, image_size) -> Callable:
     """Returns a function of an image and a seed to the image that a layer makes of it.
 
     Args:
@@ -57,7 +59,7 @@ def traced(layer, image_size):
     @tf.function(
         input_signature=[tf.TensorSpec(shape), tf.TensorSpec((2,), tf.int64)],
     )
-    def call(image, seed):
+    def call(image, seed) -> Any:
         with _Seeded(seed):
             return layer(image[None], training=True)
 
@@ -84,7 +86,7 @@ def traced(layer, image_size):
             stacklevel=2,
         )
 
-    def through(image, seed):
+    def through(image, seed) -> tf.Tensor:
         return tf.cast(call(image, tf.cast(seed, tf.int64))[0], tf.float32)
 
     return through
@@ -100,12 +102,12 @@ class _Seeded(keras.StatelessScope):
         super().__init__(initialize_variables=False)
         self._seed, self._reads = seed, 0
 
-    def add_update(self, update):
+    def add_update(self, update) -> None:
         variable, _ = update
         if not _is_seed(variable):
             super().add_update(update)
 
-    def get_current_value(self, variable):
+    def get_current_value(self, variable) -> Any:
         if not _is_seed(variable):
             return super().get_current_value(variable)
         self._reads += 1

@@ -9,7 +9,7 @@ import tensorflow as tf
 from train.data.transforms.image_ops import rectangle
 
 
-def mixup(images, labels, alpha, seed):
+def mixup(images, labels, alpha, seed) -> tuple:
     """Averages pairs of images, and their labels.
 
     All pairs of a batch share one weight, drawn from Beta(alpha, alpha); the larger
@@ -34,7 +34,7 @@ def mixup(images, labels, alpha, seed):
     return _average(images, share), _average(labels, share)
 
 
-def cutmix(images, labels, alpha, seed):
+def cutmix(images, labels, alpha, seed) -> tuple:
     """Replaces a rectangle of each image by that of its partner, and labels likewise.
 
     All images of a batch share one rectangle of their aspect, around any pixel; it has

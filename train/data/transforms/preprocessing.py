@@ -4,6 +4,9 @@ Source: vision_transformer, vit_jax/input_pipeline.py; for the crop, Going Deepe
 Convolutions, section 6.
 """
 
+from collections.abc import Callable
+
+import numpy as np
 import tensorflow as tf
 
 from train.data.registry import CROPS
@@ -17,7 +20,7 @@ def squash(image: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
     dtype to float32 `(*size, channels)` in the same range.
     """
 
-    def resize(image):
+    def resize(image) -> tf.Tensor:
         return tf.image.resize(image, size, method="bilinear", antialias=False)
 
     # The numbers are the same, but the kernel is vectorised for float32 only. Of an
@@ -39,7 +42,7 @@ def fitted(image: tf.Tensor, size: tuple[int, int], preparation: str) -> tf.Tens
     if preparation == "squash":
         return squash(image, size)
 
-    def fit(pixels):
+    def fit(pixels) -> np.ndarray:
         return photos.fitted(pixels, size, preparation)
 
     found = tf.numpy_function(fit, [image], tf.float32, stateful=False)
@@ -67,12 +70,12 @@ def inception_window(shape: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
 # of which they are a function. They return float32 in the range of the image.
 
 
-def inception_crop(decode, size, seed):
+def inception_crop(decode, size, seed) -> tf.Tensor:
     """Resizes the window of `inception_window`."""
     return squash(decode(lambda shape: inception_window(shape, seed)), size)
 
 
-def random_shift(decode, size, seed):
+def random_shift(decode, size, seed) -> tf.Tensor:
     """Resizes, then moves the image by up to an eighth of its sides; fills with 0.
 
     For images such as digits, whose meaning a crop or a flip would change.
@@ -84,12 +87,12 @@ def random_shift(decode, size, seed):
     return tf.image.stateless_random_crop(padded, image.shape, seed)
 
 
-def whole_image(decode, size, seed):
+def whole_image(decode, size, seed) -> tf.Tensor:
     """Resizes the image, as evaluation does."""
     return squash(decode(None), size)
 
 
-def train_crop(name: str):
+def train_crop(name: str) -> Callable:
     """Returns the function of a crop in `train.data.registry.CROPS`."""
     if name not in CROPS:
         raise ValueError(f'unknown crop "{name}": choose one of {", ".join(CROPS)}')

@@ -1,6 +1,7 @@
 """Writer of TFLite files, for LiteRT on phones and small machines."""
 
 import collections
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -34,7 +35,7 @@ def write_tflite(
     class_names=None,
     dynamic_batch=False,
     uint8=False,
-):
+) -> Any:
     """Writes a model as a TFLite file of built-in operations.
 
     The file has one signature, `serving_default`, from `images` in [-1, 1], of the
@@ -180,7 +181,7 @@ def _converted(model, precision, dynamic_batch):
         )
     body, head = body_and_head(model)
 
-    def call(images):
+    def call(images) -> dict:
         features = body(images, training=False)
         if head is None:
             return {"features": features}

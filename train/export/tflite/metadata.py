@@ -20,7 +20,7 @@ _NORMALIZATION_OPTIONS = np.uint8(1)
 _TENSOR_AXIS_LABELS = np.uint8(2)
 
 
-def add_metadata(content, model, precision, kinds, output, labels):
+def add_metadata(content, model, precision, kinds, output, labels) -> int:
     """Returns the bytes of a TFLite file with metadata, earlier ones replaced.
 
     `kinds` has the number of products of each kind; `labels` says whether
@@ -37,14 +37,14 @@ def add_metadata(content, model, precision, kinds, output, labels):
         0: _RGB if channels == 3 else _GRAYSCALE,  # color_space
         1: {0: np.uint32(width), 1: np.uint32(height)},  # default_size
     }
-    scale = np.float32([127.5])
+    scale = np.array([127.5], "float32")
     images = {  # TensorMetadata
         0: "images",  # name
         1: "An image whose pixels are scaled to [-1, 1].",  # description
         3: {0: _IMAGE_PROPERTIES, 1: image},  # content
         # process_units: NormalizationOptions of mean and std
         4: [{0: _NORMALIZATION_OPTIONS, 1: {0: scale, 1: scale}}],
-        5: {0: np.float32([1]), 1: np.float32([-1])},  # stats: max, min
+        5: {0: np.ones(1, "float32"), 1: -np.ones(1, "float32")},  # stats: max, min
     }
     outputs = {
         0: output,
@@ -80,7 +80,7 @@ def add_metadata(content, model, precision, kinds, output, labels):
     return flatbuffer_utils.convert_object_to_bytearray(contents)
 
 
-def append_files(path, facts, class_names=None):
+def append_files(path, facts, class_names=None) -> None:
     """Packs facts and class names into a TFLite file, then a zip archive as well.
 
     `facts` are those of `train.models.exports.writing.facts_of`.

@@ -37,7 +37,7 @@ class Facts:
     image_size: tuple[int, int] | None = None
     size_step: tuple[int, int] | None = None
 
-    def texts(self):
+    def texts(self) -> dict:
         """Returns a dict of str: `activation`, `preparation`, and what is unusual."""
         kept = {"activation", "preparation"}
         return {
@@ -47,7 +47,7 @@ class Facts:
         }
 
     @classmethod
-    def of_texts(cls, texts):
+    def of_texts(cls, texts) -> "Facts":
         """Returns the facts that `texts` gave; refuses others."""
         names = vars(cls())
         if not isinstance(texts, dict) or not all(
@@ -92,12 +92,12 @@ class ExportedModel(Facts):
     features: Callable | None = None
 
     @property
-    def size(self):
+    def size(self) -> int:
         """The length of an output."""
         return self.output_shape[-1]
 
 
-def texts(names):
+def texts(names) -> tuple:
     """Returns names of classes in metadata as a tuple of str."""
     if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
         raise ValueError("its class_names are not a list of texts")

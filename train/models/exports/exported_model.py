@@ -5,10 +5,14 @@ TensorFlow is imported for a SavedModel alone.
 
 import dataclasses
 import importlib
+import pathlib
+
+import numpy as np
 
 from train.common import packages
 from train.common.errors import RunError, first_line
 from train.models.exports import onnxruntime, operations
+from train.models.exports.description import ExportedModel
 from train.models.run_directory import RunDirectory
 from zoo import limits
 from zoo.files.opening import EXPORTS, SAVED_MODEL, two_kinds
@@ -30,7 +34,7 @@ _OUTPUTS = ("logits", "probabilities", "features")
 _ACTIVATIONS = ("linear", "softmax", "sigmoid")
 
 
-def find(source):
+def find(source) -> pathlib.Path | None:
     """Returns the path of the exported file that is meant, None for other models.
 
     Args:
@@ -84,7 +88,7 @@ def _program(path):
     return path.parent if path.name == SAVED_MODEL else path
 
 
-def load(path, threads=None, trust=False):
+def load(path, threads=None, trust=False) -> "ExportedModel":
     """Loads an exported file that our writers have written.
 
     Args:
@@ -132,7 +136,7 @@ def load(path, threads=None, trust=False):
     return model
 
 
-def in_its_runtime(path, threads=None):
+def in_its_runtime(path, threads=None) -> "ExportedModel":
     """Returns the `ExportedModel` of a file that is known to be good; see `load`."""
     name, _ = RUNTIMES["" if path.is_dir() else path.suffix]
     runtime = importlib.import_module(f"train.models.exports.{name}")
@@ -142,7 +146,7 @@ def in_its_runtime(path, threads=None):
 def _explained(run, path):
     """Returns a function to outputs whose errors name the file."""
 
-    def explained(images):
+    def explained(images) -> np.ndarray:
         try:
             return run(images)
         except (RunError, MemoryError):
@@ -159,7 +163,7 @@ def _explained(run, path):
     return explained
 
 
-def files_of(path):
+def files_of(path) -> list:
     """Returns the paths of the files that make up an export, sorted."""
     if path.is_dir():
         return sorted(one for one in path.rglob("*") if one.is_file())
@@ -168,7 +172,7 @@ def files_of(path):
     return [path, *onnxruntime.files(path)]
 
 
-def digest_of(path):
+def digest_of(path) -> str:
     """Returns a str that two exports share if all their bytes are the same."""
     return "-".join(digest(one, "sha256")[:16] for one in files_of(path))
 

@@ -32,7 +32,7 @@ class Node:
     shape: list | None = None
 
 
-def tensorflow_node(operation, inputs, outputs, shapes, constants):
+def tensorflow_node(operation, inputs, outputs, shapes, constants) -> Node:
     """Returns the `Node` of an operation that has the inputs of TensorFlow.
 
     Args:
@@ -56,7 +56,7 @@ def tensorflow_node(operation, inputs, outputs, shapes, constants):
     return Node(operation, inputs, outputs)
 
 
-def check(nodes, shapes, constants):
+def check(nodes, shapes, constants) -> None:
     """Refuses operations that compute far more numbers than those of any model.
 
     Args:
@@ -76,14 +76,14 @@ def check(nodes, shapes, constants):
             keep_larger(constants, name, _output_values(node, constants))
 
 
-def check_size(sides):
+def check_size(sides) -> None:
     """Raises a `ValueError` for a shape of too many numbers."""
     if _size(sides) > limits.TENSOR_NUMBERS:
         shape = " x ".join(f"{abs(side):,.0f}" for side in sides[:_MOST_NUMBERS])
         raise ValueError(f"it would compute {shape} numbers at once")
 
 
-def keep_larger(found, name, values):
+def keep_larger(found, name, values) -> None:
     """Adds values to a dict unless it has larger ones: branches may share names."""
     if values is not None and _size(values) >= _size(found.get(name) or ()):
         found[name] = values

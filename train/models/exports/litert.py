@@ -26,7 +26,7 @@ _NAMES = {
 }  # fmt: skip
 
 
-def load(path, threads=None):
+def load(path, threads=None) -> ExportedModel:
     """Loads a TFLite file; one of a fixed batch size gets the images one by one."""
     from ai_edge_litert.interpreter import Interpreter
 
@@ -40,7 +40,7 @@ def load(path, threads=None):
     [target] = interpreter.get_output_details()
     one_by_one = int(source["shape_signature"][0]) != -1
 
-    def of_batch(images):
+    def of_batch(images) -> np.ndarray:
         if tuple(interpreter.get_input_details()[0]["shape"]) != images.shape:
             interpreter.resize_tensor_input(source["index"], images.shape)
             interpreter.allocate_tensors()
@@ -55,7 +55,7 @@ def load(path, threads=None):
             answers = (answers.astype("float32") - zero) * scale
         return answers
 
-    def run(images):
+    def run(images) -> np.ndarray:
         if not one_by_one:
             return of_batch(images)
         return np.concatenate([of_batch(image[None]) for image in images])
@@ -95,7 +95,7 @@ def _lines(content):
     return tuple(content.decode("utf-8-sig").removesuffix("\n").split("\n"))
 
 
-def check_sizes(path):
+def check_sizes(path) -> None:
     """Refuses tensors of far more numbers than any model has.
 
     Known are the sizes that the file declares, and those of what operations fill,

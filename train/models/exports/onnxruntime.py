@@ -50,7 +50,7 @@ _MOST_AXES = 16
 _FIXED = {1: 8, 5: 4}
 
 
-def load(path, threads=None):
+def load(path, threads=None) -> ExportedModel:
     """Loads an ONNX file."""
     import onnxruntime
 
@@ -60,7 +60,7 @@ def load(path, threads=None):
     [source], [target] = session.get_inputs(), session.get_outputs()
     metadata = session.get_modelmeta().custom_metadata_map
 
-    def run(images):
+    def run(images) -> np.ndarray:
         [answers] = session.run(None, {source.name: images})
         return answers
 
@@ -76,7 +76,7 @@ def load(path, threads=None):
     )
 
 
-def locations(path):
+def locations(path) -> set:
     """Returns the places of a file's external weights, relative to its folder.
 
     Args:
@@ -97,7 +97,7 @@ def locations(path):
     return found - {""}
 
 
-def check_sizes(path):
+def check_sizes(path) -> None:
     """Refuses tensors of far more numbers than any model has.
 
     Known are the sizes of weights, inputs and outputs, and those of what operations
@@ -208,7 +208,7 @@ def _is_bytes(value):
     return isinstance(value, memoryview)
 
 
-def files(path):
+def files(path) -> list:
     """Returns the paths of the files of a file's external weights, sorted.
 
     Args:

@@ -21,7 +21,7 @@ _SAVING = {"MergeV2Checkpoints", "RestoreV2", "SaveV2", "ShardedFilename"}
 _SAVER = re.compile(r"__inference_(_traced_(?:save|restore))_\d+")
 
 
-def check(folder):
+def check(folder) -> None:
     """Refuses a SavedModel with operations that no export of ours has, or huge tensors.
 
     Nothing of it is run.
@@ -48,7 +48,7 @@ def check(folder):
         ) from error
 
 
-def known():
+def known() -> set:
     """Returns the names of the operations of our exports, a set of str."""
     return set(read_text(_FILE, GRAPH_BYTES).split())
 

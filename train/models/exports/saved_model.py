@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import tempfile
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -32,7 +33,7 @@ from zoo.head import NUMBERS, SEVERAL_CLASSES
 _LAST_LAYERS = ("head", "pre_logits", "norm_after_pooling", "pooling")
 
 
-def write_saved_model(model, folder, *, class_names=None):
+def write_saved_model(model, folder, *, class_names=None) -> None:
     """Writes a model as a SavedModel for TensorFlow, TensorFlow Serving and Hub.
 
     `tf.saved_model.load`, TensorFlow Serving (see `add_version`), `tensorflow_hub.load`
@@ -140,7 +141,7 @@ def write_saved_model(model, folder, *, class_names=None):
         (extra / FACTS).write_text(facts, encoding="utf-8")
 
 
-def add_version(saved_model, folder):
+def add_version(saved_model, folder) -> pathlib.Path:
     """Moves a SavedModel into a served model's folder, as its next version.
 
     TensorFlow Serving loads the version with the highest number, from 1, and never sees
@@ -208,14 +209,14 @@ def _package(model, class_names):
     body, head = body_and_head(model)
 
     @tf.function(autograph=False)
-    def features(inputs, training=False):
+    def features(inputs, training=False) -> Any:
         # A rotated image would pass otherwise: it has the same number of patches.
         inputs = tf.ensure_shape(inputs, of_model_size.shape)
         with running(whole_scores=True):
             return tf.cast(body(inputs, training=training), tf.float32)
 
     @tf.function(autograph=False)
-    def logits(inputs, training=False):
+    def logits(inputs, training=False) -> Any:
         return tf.matmul(features(inputs, training), head.kernel) + head.bias
 
     problem_type = problem_type_of(model)
@@ -227,19 +228,19 @@ def _package(model, class_names):
 
     preparation, bits = preparation_of(model), bits_of(model)
 
-    def resized(images):
+    def resized(images) -> Any:
         pixels = fitted_in_graph(255.0 * images, image_size, preparation)
         return to_model_range(pixels)
 
     @tf.function(autograph=False)
-    def call(images, training=False):
+    def call(images, training=False) -> Any:
         return answer(resized(images), training)
 
-    def read(file):
+    def read(file) -> Any:
         pixels = decode_in_graph(file, channels, bits)
         return to_model_range(fitted_in_graph(pixels, image_size, preparation))
 
-    def of_files(image_bytes):
+    def of_files(image_bytes) -> Any:
         one = tf.TensorSpec(of_model_size.shape[1:])
         inputs = tf.map_fn(read, image_bytes, fn_output_signature=one)
         answers = {kind: answer(inputs)}

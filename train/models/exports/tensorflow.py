@@ -3,6 +3,10 @@
 import graphlib
 import json
 import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 
 from train.models.exports import graph_sizes
 from train.models.exports.description import FACTS, ExportedModel, Facts
@@ -25,21 +29,22 @@ _NAMES = {
 }  # fmt: skip
 
 
-def load(path, threads=None):
+def load(path, threads=None) -> ExportedModel:
     """Loads a SavedModel."""
     tensorflow = tensorflow_on(threads)
     loaded = tensorflow.saved_model.load(path)
 
-    def function(name):
+    def function(name) -> Callable:
         signature = loaded.signatures[name]
         [argument] = signature.structured_input_signature[1]
 
-        def run(images):
+        def run(images) -> np.ndarray:
             given = {argument: tensorflow.constant(images)}
             [answers] = signature(**given).values()
             return answers.numpy()
 
-        run.model = loaded  # the signature alone does not keep it alive
+        # The signature alone does not keep it alive.
+        run.model = loaded  # type: ignore[attr-defined]
         return run
 
     signature = loaded.signatures["serving_default"]
@@ -62,7 +67,7 @@ def load(path, threads=None):
     )
 
 
-def tensorflow_on(threads):
+def tensorflow_on(threads) -> Any:
     """Imports TensorFlow, and sets its threads unless they are None."""
     import tensorflow
 
@@ -72,7 +77,7 @@ def tensorflow_on(threads):
     return tensorflow
 
 
-def check_sizes(model):
+def check_sizes(model) -> None:
     """Refuses tensors of far more numbers than any model has.
 
     Known are the sizes that a SavedModel declares, and those of what operations fill,

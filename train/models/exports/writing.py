@@ -17,12 +17,12 @@ from keras_vit.structure import (
 from train.models.exports.description import Facts
 
 
-def has_head(model):
+def has_head(model) -> bool:
     """Returns whether a model of `keras_vit` ends in its head."""
     return model.layers[-1].name == "head"
 
 
-def body_and_head(model):
+def body_and_head(model) -> tuple:
     """Returns the model of the features and the head; `(model, None)` without head."""
     if not has_head(model):
         return model, None
@@ -30,7 +30,7 @@ def body_and_head(model):
     return of_features(model, head.input), head
 
 
-def check_one_output(model):
+def check_one_output(model) -> None:
     """Raises ValueError where a model returns several tensors, or one by its name."""
     if isinstance(outputs := getattr(model, "output", None), dict):
         first = next(iter(outputs))
@@ -41,7 +41,7 @@ def check_one_output(model):
         )
 
 
-def facts_of(model):
+def facts_of(model) -> dict:
     """Returns the texts of a model's `Facts`, a dict of str for an exported file."""
     head = model.layers[-1] if has_head(model) else None
     activation = getattr(head, "activation", keras.activations.linear)
@@ -59,7 +59,7 @@ def facts_of(model):
     return facts.texts()
 
 
-def check_class_names(class_names, model):
+def check_class_names(class_names, model) -> None:
     """Raises ValueError unless a model has a head with one class per name."""
     if not has_head(model):
         raise ValueError(

@@ -10,6 +10,7 @@ A module has `TITLE`, of the page, and three functions:
 
 import importlib
 import pkgutil
+from typing import Any
 
 from train import recipes
 from train.common.errors import RunError
@@ -26,17 +27,17 @@ POSITIONS = ("none", "1d", "2d", "relative", "1d-every-layer", "1d-every-layer-s
 POSITIONS += ("2d-every-layer", "2d-every-layer-shared")
 
 
-def names():
+def names() -> list:
     """Returns the names of the studies, without importing them."""
     return sorted(module.name for module in pkgutil.iter_modules(__path__))
 
 
-def named(name):
+def named(name) -> Any:
     """Returns the module of a study."""
     return importlib.import_module(f"{__name__}.{name}")
 
 
-def check(study, recipe, options, models=(), smoke=False):
+def check(study, recipe, options, models=(), smoke=False) -> None:
     """Refuses a recipe that a study cannot use, and flags or models that mean nothing.
 
     `options` has the flags of the study, as `train.study.options.Options` has.
@@ -71,7 +72,7 @@ def check(study, recipe, options, models=(), smoke=False):
         check_known("task", "--tasks", options.tasks, tasks)
 
 
-def check_known(what, flag, names, known):
+def check_known(what, flag, names, known) -> None:
     """Refuses names of models, position embeddings or tasks that there are not."""
     for name in names:
         if name not in known:
@@ -102,7 +103,7 @@ def _check_step_counts(counts):
             )
 
 
-def recipe_for(study, dataset, name=None):
+def recipe_for(study, dataset, name=None) -> recipes.Recipe:
     """Returns the recipe that the runs of a study have in common.
 
     As `train.recipes.for_dataset`, but also the recipes for training from scratch.

@@ -1,6 +1,7 @@
 """Accuracy against the compute of training (the paper's figure 5)."""
 
 import dataclasses
+from collections.abc import Iterator
 
 from train.models.keras_files import load_model
 from train.reports.compute import multiply_adds
@@ -14,7 +15,7 @@ _PASSES = 3
 _PREFIXES = {10**18: "exa", 10**15: "peta", 10**12: "tera", 10**9: "giga"}
 
 
-def measure(recipe, options, settings):
+def measure(recipe, options, settings) -> tuple:
     """Makes one run per model and number of steps, and counts their operations."""
     points = points_of(recipe, options)
     runs, found = measured_from_scratch(points, recipe, options, settings)
@@ -25,7 +26,7 @@ def measure(recipe, options, settings):
     return runs, found
 
 
-def points_of(recipe, options):
+def points_of(recipe, options) -> list:
     """Returns the points; without --models those of the recipe's at three widths."""
     counts = sorted({*map(int, options.step_counts)}) or [recipe.steps]
     models = models_of(recipe, options) if options.models else _widths(recipe)
@@ -54,19 +55,19 @@ def _widths(recipe):
     yield model_name(recipe), recipe
 
 
-def training_flops(multiply_adds_of_image, images):
+def training_flops(multiply_adds_of_image, images) -> float:
     """Returns the operations of a training; images count each time they are seen."""
     return 2 * _PASSES * multiply_adds_of_image * images
 
 
-def unit_of(flops):
+def unit_of(flops) -> tuple:
     """Returns the size and the name of the unit for some numbers of operations."""
     most = max(flops)
     unit = next((unit for unit in _PREFIXES if unit <= most), min(_PREFIXES))
     return unit, f"{_PREFIXES[unit]}FLOPs"
 
 
-def tables(found):
+def tables(found) -> Iterator:
     """Yields the accuracies by model and number of operations."""
     unit, name = unit_of([row["flops"] for row in found["rows"]])
     yield accuracies.table(
@@ -85,7 +86,7 @@ def tables(found):
     )
 
 
-def draw(figure, found):
+def draw(figure, found) -> None:
     """Plots the accuracies over the number of operations, a line per model."""
     from matplotlib.ticker import LogLocator
 

@@ -1,5 +1,7 @@
 """Accuracy against the number of training images (the paper's figure 4)."""
 
+from collections.abc import Iterator
+
 from train.common.errors import RunError
 from train.run import training
 from train.study import accuracies
@@ -8,7 +10,7 @@ from train.study.runs import Point, measured_from_scratch, models_of
 TITLE = "accuracy against the number of training images"
 
 
-def measure(recipe, options, settings):
+def measure(recipe, options, settings) -> tuple:
     """Makes one run per model and subset."""
     data = settings.get("data_dir"), settings.get("skip_corrupt", False)
     # Every run prints what is logged here.
@@ -17,7 +19,7 @@ def measure(recipe, options, settings):
     return measured_from_scratch(points, recipe, options, settings)
 
 
-def points_of(recipe, options, total):
+def points_of(recipe, options, total) -> list:
     """Returns the points, for a training set of `total` images."""
     counts = sorted({_subset_size(text, total) for text in options.subsets})
     return [
@@ -42,7 +44,7 @@ def _subset_size(text, total):
     return size
 
 
-def tables(found):
+def tables(found) -> Iterator:
     """Yields the accuracies by model and number of images."""
     yield accuracies.table(
         found,
@@ -51,7 +53,7 @@ def tables(found):
     )
 
 
-def draw(figure, found):
+def draw(figure, found) -> None:
     """Plots the accuracies over the number of images, a line per model."""
     for axes, name in accuracies.panels(figure, found):
         accuracies.lines(axes, found, name, lambda row: row["examples"])

@@ -1,5 +1,7 @@
 """Choice of the learning rate by validation accuracy, then tests with several seeds."""
 
+from collections.abc import Iterator
+
 from train.common.errors import RunError
 from train.reports import markdown
 from train.reports.figures import BLUE, ORANGE
@@ -9,7 +11,7 @@ from train.study.runs import Point, Runs, last_validation, measured
 TITLE = "learning rates"
 
 
-def measure(recipe, options, settings):
+def measure(recipe, options, settings) -> tuple:
     """Makes one run per rate, then several of the best."""
     if not recipe.validation_fraction:
         raise RunError(
@@ -36,7 +38,7 @@ def measure(recipe, options, settings):
     return runs, {"rows": rows, "learning_rate": rate, "chosen": chosen}
 
 
-def best_rate(rows):
+def best_rate(rows) -> float:
     """Returns the learning rate of the highest validation accuracy.
 
     Of equal accuracies the lower loss decides, and then the order of the rows.
@@ -47,7 +49,7 @@ def best_rate(rows):
     return best["learning_rate"]
 
 
-def tables(found):
+def tables(found) -> Iterator:
     """Yields the rates with their validations, and the tests of the chosen one."""
     rows, rate = found["rows"], found["learning_rate"]
     yield markdown.table(
@@ -87,7 +89,7 @@ def tables(found):
     )
 
 
-def draw(figure, found):
+def draw(figure, found) -> None:
     """Plots the accuracies over the rate."""
     axes = figure.subplots()
     rows = sorted(found["rows"], key=lambda row: row["learning_rate"])

@@ -1,6 +1,7 @@
 """Position embeddings (the paper's table D.4)."""
 
 import dataclasses
+from collections.abc import Iterator
 
 from train.reports.figures import BLUE
 from train.run.building import config_of
@@ -10,12 +11,12 @@ from train.study.runs import Point, measured_from_scratch
 TITLE = "position embeddings"
 
 
-def measure(recipe, options, settings):
+def measure(recipe, options, settings) -> tuple:
     """Makes one run per position embedding."""
     return measured_from_scratch(points_of(recipe, options), recipe, options, settings)
 
 
-def points_of(recipe, options):
+def points_of(recipe, options) -> list:
     """Returns the points, one per position embedding."""
     config = config_of(recipe)
     points = []
@@ -31,14 +32,14 @@ def points_of(recipe, options):
     return points
 
 
-def tables(found):
+def tables(found) -> Iterator:
     """Yields the accuracies by position embedding."""
     yield accuracies.table(
         found, ("Position embedding",), lambda row: (row["positions"],)
     )
 
 
-def draw(figure, found):
+def draw(figure, found) -> None:
     """Plots the accuracies by position embedding."""
     labels = [row["positions"] for row in found["rows"]]
     for axes, name in accuracies.panels(figure, found):

@@ -1,5 +1,7 @@
 """The 19 tasks of VTAB-1k and the means of its groups."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from train.common.errors import RunError
@@ -11,7 +13,7 @@ from train.study.runs import Point, Runs, measured
 TITLE = "VTAB-1k"
 
 
-def measure(recipe, options, settings):
+def measure(recipe, options, settings) -> tuple:
     """Makes one run per task."""
     points = points_of(recipe, options)
     seeds = options.seeds or 1
@@ -36,7 +38,7 @@ def measure(recipe, options, settings):
     }
 
 
-def points_of(recipe, options):
+def points_of(recipe, options) -> list:
     """Returns the points, one per task.
 
     With --smoke the recipe may be for any data, which then replace those of each task.
@@ -57,7 +59,7 @@ def points_of(recipe, options):
     return points
 
 
-def tables(found):
+def tables(found) -> Iterator:
     """Yields the accuracies by task and the means by group."""
     yield markdown.table(
         ("Task", "Group", "Test accuracy"),
@@ -84,7 +86,7 @@ def tables(found):
         )
 
 
-def draw(figure, found):
+def draw(figure, found) -> None:
     """Plots the accuracies by task, with a color per group."""
     rows = found["rows"]
     figure.set_figheight(2 + 0.3 * len(rows))
