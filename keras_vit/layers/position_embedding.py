@@ -142,7 +142,7 @@ class AddPositionEmbs2D(Layer, Placed):
                 f"row's to the other, got tokens of size {hidden_size}: pass an even "
                 "hidden_size."
             )
-        shapes = {
+        shapes: dict[str, tuple] = {
             "column_embedding": (1, columns, hidden_size // 2),
             "row_embedding": (rows, 1, hidden_size // 2),
         }
