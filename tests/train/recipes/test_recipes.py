@@ -30,9 +30,9 @@ PAPER = {
 BASE = Recipe("cifar100", "ViT-B_16", "imagenet21k", 384, 10_000)
 
 
-def test_every_file_is_found():
-    assert set(FILES) == {*PAPER, "digits", *OF_ANY_DATA}
-    assert recipes.names() == FILES
+def has(recipe, **values):
+    """Checks settings of a recipe."""
+    assert {name: getattr(recipe, name) for name in values} == values
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -54,11 +54,9 @@ def test_the_papers_recipes_are_the_papers(name):
     module = importlib.import_module(f"train.recipes.{name}")
     recipe = module.RECIPE
     steps, rates, held_out = PAPER[name]
-    assert (recipe.steps, recipe.validation_fraction) == (steps, held_out)
+    has(recipe, steps=steps, validation_fraction=held_out, momentum=0.9, clip_norm=1.0)
+    has(recipe, batch_size=512, image_size=384, crop="inception", flip=True)
     assert recipe.learning_rate in rates == set(recipe.learning_rates)
-    assert (recipe.batch_size, recipe.image_size) == (512, 384)
-    assert (recipe.momentum, recipe.clip_norm) == (0.9, 1.0)
-    assert (recipe.crop, recipe.flip) == ("inception", True)
     assert recipe.published.split()[0] in module.__doc__
 
 
@@ -78,24 +76,22 @@ def test_the_papers_recipes_are_the_papers(name):
     ],
 )
 def test_the_recipe_of_a_data_set(dataset, steps):
-    recipe = recipes.for_dataset(dataset)
-    assert (recipe.dataset, recipe.steps) == (dataset, steps)
+    assert set(FILES) == {*PAPER, "digits", *OF_ANY_DATA} == set(recipes.names())
+    has(recipes.for_dataset(dataset), dataset=dataset, steps=steps)
 
 
-def test_a_folder_goes_before_a_name(tmp_path, monkeypatch):
+def test_a_folder_goes_before_a_name_and_has_no_published_number(tmp_path, monkeypatch):
+    assert recipes.for_dataset("cifar100:3.*.*").published
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "cifar100").mkdir()
-    assert recipes.for_dataset("cifar100").steps == 500
-    # As in train.data.sources, where the digits need no folder.
-    (tmp_path / "digits").mkdir()
-    assert recipes.for_dataset("digits").crop == "shift"
-
-
-def test_a_folder_that_is_not_there_stays_one(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+    # A folder that is not there stays one.
     assert recipes.for_dataset("photo/").dataset == "photo/"
-    (tmp_path / "photo").mkdir()
+    for name in ("photo", "cifar100", "digits"):
+        (tmp_path / name).mkdir()
     assert recipes.for_dataset("photo/").dataset == "photo"
+    assert recipes.for_dataset("cifar100").steps == 500
+    assert recipes.for_dataset("cifar100", "cifar100").published == ""
+    # As in train.data.sources, where the digits need no folder.
+    assert recipes.for_dataset("digits").crop == "shift"
 
 
 @pytest.mark.parametrize(
@@ -159,18 +155,23 @@ def test_the_name_of_a_run(values, directory):
 
 @pytest.mark.parametrize("dataset", [".", "..", "/", "photos/.."])
 def test_the_name_of_a_run_stays_in_its_folder(dataset):
-    path = pathlib.PurePosixPath(
-        "runs", dataclasses.replace(BASE, dataset=dataset).run_name
-    )
+    name = dataclasses.replace(BASE, dataset=dataset).run_name
+    path = pathlib.PurePosixPath("runs", name)
     assert path.parent == pathlib.PurePosixPath("runs") and path.name != ".."
 
 
-def test_intervals_follow_the_steps():
-    assert (BASE.eval_interval, BASE.checkpoint_interval) == (500, 1_000)
-    short = BASE.override(steps=5)
-    assert (short.eval_interval, short.checkpoint_interval) == (5, 5)
-    given = BASE.override(eval_every=7, checkpoint_every=9)
-    assert (given.eval_interval, given.checkpoint_interval) == (7, 9)
+@pytest.mark.parametrize(
+    ("values", "intervals"),
+    [
+        ({}, (500, 1_000)),
+        ({"steps": 25}, (10, 10)),
+        ({"steps": 5}, (5, 5)),
+        ({"eval_every": 7, "checkpoint_every": 9}, (7, 9)),
+    ],
+)
+def test_intervals_follow_the_steps(values, intervals):
+    recipe = BASE.override(**values)
+    assert (recipe.eval_interval, recipe.checkpoint_interval) == intervals
 
 
 def test_dropout_is_the_released_codes():
@@ -181,62 +182,23 @@ def test_dropout_is_the_released_codes():
     assert dataclasses.replace(BASE, model=config).dropout == 0.0
 
 
-def test_the_published_number_goes_where_it_is_anothers():
-    recipe = recipes.for_dataset("cifar100")
-    for kept in ({"seed": 1}, {"micro_batches": 32}, {"eval_every": 5}):
-        assert recipe.override(**kept).published == recipe.published != ""
-    for dropped in ({"steps": 400}, {"model": "ViT-L_16"}, {"image_size": 224}):
-        assert recipe.override(**dropped).published == ""
-
-
 # Another value of every field of which the result is a function.
 OTHERS = {
-    "dataset": "cifar10",
-    "model": "ViT-S_16",
-    "weights": None,
-    "image_size": 224,
-    "steps": 400,
-    "batch_size": 256,
-    "optimizer": "adam",
-    "learning_rate": 0.01,
-    "schedule": "linear",
-    "warmup_steps": 100,
-    "weight_decay": 0.1,
-    "momentum": 0.8,
-    "momentum_dtype": "bfloat16",
-    "clip_norm": None,
-    "average_decay": 0.9,
-    "layer_decay": 0.75,
-    "frozen": True,
-    "lora_rank": 4,
-    "loss": "sigmoid",
-    "label_smoothing": 0.1,
-    "class_weights": "balanced",
-    "head_bias": -1.0,
-    "pre_logits": True,
-    "dropout_rate": 0.1,
-    "stochastic_depth_rate": 0.1,
-    "early_stopping": 5,
-    "validation_fraction": 0.1,
-    "train_examples": 1_000,
-    "test_examples": 1_000,
-    "bits": 12,
-    "crop": "resize",
-    "flip": False,
-    "rand_augment": (2, 15.0),
-    "random_erasing": 0.5,
-    "mixup": 0.2,
-    "cutmix": 1.0,
-    "precision": "mixed_bfloat16",
+    **{"dataset": "cifar10", "model": "ViT-S_16", "weights": None, "image_size": 224},
+    **{"steps": 400, "batch_size": 256, "optimizer": "adam", "learning_rate": 0.01},
+    **{"schedule": "linear", "warmup_steps": 100, "weight_decay": 0.1},
+    **{"momentum": 0.8, "momentum_dtype": "bfloat16", "clip_norm": None},
+    **{"average_decay": 0.9, "layer_decay": 0.75, "frozen": True, "lora_rank": 4},
+    **{"loss": "sigmoid", "label_smoothing": 0.1, "class_weights": "balanced"},
+    **{"head_bias": -1.0, "pre_logits": True, "dropout_rate": 0.1},
+    **{"stochastic_depth_rate": 0.1, "early_stopping": 5, "validation_fraction": 0.1},
+    **{"train_examples": 1_000, "test_examples": 1_000, "bits": 12, "crop": "resize"},
+    **{"flip": False, "rand_augment": (2, 15.0), "random_erasing": 0.5, "mixup": 0.2},
+    **{"cutmix": 1.0, "precision": "mixed_bfloat16"},
 }
 HARMLESS = {
-    "micro_batches": 32,
-    "learning_rates": (0.1,),
-    "remat": True,
-    "seed": 1,
-    "eval_every": 7,
-    "checkpoint_every": 7,
-    "explained_images": 4,
+    **{"micro_batches": 32, "remat": True, "seed": 1, "learning_rates": (0.1,)},
+    **{"eval_every": 7, "checkpoint_every": 7, "explained_images": 4},
 }
 
 
@@ -248,34 +210,20 @@ def test_the_published_number_depends_on_every_other_field():
         others = {"optimizer": "adam"} if name == "weight_decay" else {}
         assert recipe.override(**{name: value}, **others).published == "", name
     for name, value in HARMLESS.items():
-        assert recipe.override(**{name: value}).published, name
+        kept = recipe.override(**{name: value}).published
+        assert kept == recipe.published != "", name
     # Given, but not changed.
     assert recipe.override(learning_rate=0.03, steps=10_000).published
-
-
-def test_the_published_number_is_not_that_of_a_folder(tmp_path, monkeypatch):
-    assert recipes.for_dataset("cifar100:3.*.*").published
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "cifar100").mkdir()
-    assert recipes.for_dataset("cifar100", "cifar100").published == ""
 
 
 def test_what_decides_a_run():
     decides = BASE.deciding
     assert decides.keys() == {*OTHERS, *HARMLESS} - {
-        "learning_rates",
-        "eval_every",
-        "checkpoint_every",
-        "explained_images",
+        *("learning_rates", "eval_every", "checkpoint_every", "explained_images")
     }
     assert BASE.override(bits=12).deciding["bits"] == 12
     stopping = BASE.override(early_stopping=3, eval_every=10).deciding
     assert stopping.keys() - decides.keys() == {"eval_every"}
-
-
-def test_a_run_of_middling_length_pauses_every_ten_steps():
-    middling = BASE.override(steps=25)
-    assert (middling.eval_interval, middling.checkpoint_interval) == (10, 10)
 
 
 # How to train your ViT?, section 3.3 and big_vision: layers, magnitude, mixup.
@@ -298,36 +246,29 @@ AUGREG = {
 def test_the_recipes_of_augreg(dataset, images, head_bias, setup):
     recipe = pretraining.for_dataset("x", f"augreg_{dataset}_{setup}")
     layers, magnitude, mixup = AUGREG[setup]
-    assert recipe.rand_augment == ((layers, magnitude) if layers else None)
-    assert (recipe.mixup, recipe.head_bias) == (mixup, head_bias)
-    assert (recipe.loss, recipe.optimizer) == ("sigmoid", "adam")
-    assert (recipe.learning_rate, recipe.weight_decay) == (1e-3, 0.1)
-    assert (recipe.schedule, recipe.clip_norm) == ("cosine", 1.0)
-    assert (recipe.batch_size, recipe.warmup_steps) == (4_096, 10_000)
-    assert recipe.momentum_dtype == "bfloat16" and recipe.pre_logits is False
+    has(recipe, rand_augment=(layers, magnitude) if layers else None, mixup=mixup)
+    has(recipe, head_bias=head_bias, loss="sigmoid", optimizer="adam", clip_norm=1.0)
+    has(recipe, learning_rate=1e-3, weight_decay=0.1, schedule="cosine")
+    has(recipe, batch_size=4_096, warmup_steps=10_000, pre_logits=False)
+    has(recipe, momentum_dtype="bfloat16")
     assert recipe.steps == pytest.approx(300 * images / 4_096, rel=2e-4)
 
 
 @pytest.mark.parametrize(
-    ("dataset", "expected"),
+    ("dataset", "epochs", "images", "values"),
     [
-        # Epochs, images, rate, schedule, decay and clip of the paper's table 3.
-        ("imagenet21k", (90, 14_197_122, 1e-3, "linear", 0.03, None)),
-        ("imagenet2012", (300, 1_268_355, 3e-3, "cosine", 0.3, 1.0)),
+        # Rate, schedule, decay and clip of the paper's table 3.
+        ("imagenet21k", 90, 14_197_122, (1e-3, "linear", 0.03, None)),
+        ("imagenet2012", 300, 1_268_355, (3e-3, "cosine", 0.3, 1.0)),
     ],
 )
-def test_the_papers_recipes_of_pre_training(dataset, expected):
+def test_the_papers_recipes_of_pre_training(dataset, epochs, images, values):
     recipe = pretraining.for_dataset(dataset)
-    epochs, images, *others = expected
     assert recipe.steps == pytest.approx(epochs * images / 4_096, rel=2e-4)
-    assert others == [
-        recipe.learning_rate,
-        recipe.schedule,
-        recipe.weight_decay,
-        recipe.clip_norm,
-    ]
-    assert (recipe.dropout, recipe.loss, recipe.pre_logits) == (0.1, "softmax", True)
-    assert (recipe.batch_size, recipe.warmup_steps) == (4_096, 10_000)
+    names = ("learning_rate", "schedule", "weight_decay", "clip_norm")
+    has(recipe, **dict(zip(names, values, strict=True)))
+    has(recipe, dropout=0.1, loss="softmax", pre_logits=True)
+    has(recipe, batch_size=4_096, warmup_steps=10_000)
 
 
 def test_the_recipe_of_a_data_set_from_scratch():
@@ -343,8 +284,7 @@ def test_any_recipe_can_be_cut_down(model):
     assert small.stochastic_depth_rate == 0.1
     if model in VARIANTS:
         config = VARIANTS[model]
-        assert small.model.patch_size == config.patch_size
-        assert small.model.stride == config.stride
+        has(small.model, patch_size=config.patch_size, stride=config.stride)
         assert small.model.grid_size(small.image_size) == (2, 2)
         assert small.model.hidden_size == 32
 

@@ -1,7 +1,6 @@
 """How much models compute."""
 
-import importlib.util
-
+import bit_peer_models
 import keras
 import pytest
 
@@ -14,17 +13,10 @@ from zoo.network import BIT_VARIANTS
 
 tf = pytest.importorskip("tensorflow")
 
-VIT = keras_vit.ViTConfig(
-    hidden_size=24, num_layers=3, num_heads=3, mlp_dim=40, patch_size=(8, 16)
-)
+SMALL = {"hidden_size": 24, "num_layers": 3, "num_heads": 3, "mlp_dim": 40}
+VIT = keras_vit.ViTConfig(**SMALL, patch_size=(8, 16))
 HYBRID = keras_vit.ViTConfig(
-    hidden_size=24,
-    num_layers=1,
-    num_heads=2,
-    mlp_dim=32,
-    patch_size=1,
-    resnet_stages=(2, 1),
-    resnet_width=32,
+    **SMALL, patch_size=1, resnet_stages=(2, 1), resnet_width=32
 )
 
 
@@ -55,20 +47,9 @@ def test_multiply_adds_of_resnet50v2_are_those_of_the_profiler():
 
 
 @pytest.mark.peers
-def test_multiply_adds_of_bit():
-    for package in ("torch", "timm"):
-        if importlib.util.find_spec(package) is None:
-            pytest.skip(f"{package} is not installed, whose numbers are compared")
-    import bit_peer_models
-    import peer_models
-
-    peer = peer_models.Peer()
-    try:
-        described = peer(bit_peer_models.describe_bit, "resnetv2_50x1_bit", (96, 65))
-    finally:
-        peer.close()
-    config = BIT_VARIANTS["BiT-R50x1"]
-    model = BiTResNet(config, image_size=(96, 65))
+def test_multiply_adds_of_bit(timm):
+    described = timm(bit_peer_models.describe_bit, "resnetv2_50x1_bit", (96, 65))
+    model = BiTResNet(BIT_VARIANTS["BiT-R50x1"], image_size=(96, 65))
     assert compute.multiply_adds(model) == described["multiply_adds"]
 
 

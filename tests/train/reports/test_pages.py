@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from train.data import sources
+from train.data.sources.folder_source import file_split
 from train.reports import gallery
 from train.reports.answers import answers_of
 from train.reports.classification import calibration, classification_summary
@@ -25,27 +27,9 @@ pytest.importorskip("tensorflow")
 NAMES = ("<b>cat</b> & co", "dog", "a rather long name of a class")
 
 
-@pytest.fixture(autouse=True)
-def undrawn(request, monkeypatch):
-    """Leaves figures empty, unless a test asks for them."""
-    if "drawn" not in request.fixturenames:
-        for name in ("confusion_matrix", "learning_curve", "reliability", "mistakes"):
-            monkeypatch.setattr(
-                f"train.reports.figures.draw_{name}",
-                lambda path, *settings: path.touch(),
-            )
-
-
-@pytest.fixture
-def drawn():
-    """Asks for the figures."""
-
-
 @pytest.fixture
 def photos(tmp_path):
     """A split of 36 image files, and their labels."""
-    from train.data.sources.folder_source import file_split
-
     rng = np.random.default_rng(0)
     paths = []
     for number in range(36):
@@ -84,15 +68,15 @@ def files_in(page):
 
 
 def test_the_pages_show_the_same_photos_in_order(tmp_path, photos):
-    results, page, text = written(tmp_path / "out", photos)
-    with (tmp_path / "out" / "mistakes.csv").open(encoding="utf-8") as file:
+    out = tmp_path / "out"
+    results, page, text = written(out, photos)
+    with (out / "mistakes.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 36
     # Of 30 mistakes the most confident, then 6 correct answers, the least certain.
     expected = [row["file"] for row in (*rows[:24], *rows[30:])]
-    inside = [os.path.relpath(name, tmp_path / "photos") for name in expected]
     shown = files_in(page)
-    assert shown[:30] == inside
+    assert shown[:30] == [os.path.relpath(one, tmp_path / "photos") for one in expected]
     cells = re.findall(r"^\| (.*?\.png) \|", text, re.MULTILINE)
     assert [re.sub(r"\\(.)", r"\1", cell) for cell in cells] == shown
     for both in (page, text):
@@ -100,20 +84,12 @@ def test_the_pages_show_the_same_photos_in_order(tmp_path, photos):
         assert f"Files are in {tmp_path}/photos." in both.replace("\\", "")
         assert "30 of 36 answers are mistakes." in both
     assert page.count('<li class="mistake">') == len(shown) - 6
-    assert (
-        results["test_suspected_label_errors"]
-        == len((tmp_path / "out" / "label_errors.csv").read_text().splitlines()) - 1
-    )
+    suspected = (out / "label_errors.csv").read_text().splitlines()
+    assert results["test_suspected_label_errors"] == len(suspected) - 1
     # No markup of others, no address, and all pictures described.
     assert "<i>" not in page and "<b>" not in page and "alert(1)</script>" not in page
     assert not re.search(r"(src|href)=\"(?!data:image/|#)|url\(|@import", page)
     assert page.count("<img ") == page.count(' alt="') and 'alt=""' not in page
-    assert json.loads((tmp_path / "out" / "report.json").read_text()).keys() >= {
-        "config",
-        "per_class",
-        "calibration",
-        "test_accuracy",
-    }
 
 
 HOSTILE = (
@@ -187,7 +163,7 @@ def test_no_name_breaks_out_of_the_page(tmp_path, monkeypatch):
     assert r"\x00\x07\x1b[2J" in text
 
 
-def test_photos_are_whole_and_small(tmp_path, photos):
+def test_photos_are_whole_and_small_and_examples_that_are_no_files_have_names(photos):
     labels = photos.labels()
     answers = answers_of(photos, ranked(labels, np.eye(3)[labels]), NAMES)
     found = gallery.Gallery(answers, photos.names(), [35, 0, 0])
@@ -196,6 +172,14 @@ def test_photos_are_whole_and_small(tmp_path, photos):
     (photo,) = found.group("Title", np.array([35]), 3).photos
     assert not photo.is_tiny and photo.is_correct
     assert photo.file == "c/<i>&35.png" and len(photo.uri) < 60_000
+
+    digits = sources.load("digits").test
+    labels = digits.labels()
+    answers = answers_of(digits, ranked(labels, np.eye(10)[labels]), "0123456789")
+    found = gallery.Gallery(answers, digits.names(), [3])
+    assert found.folder is None
+    (photo,) = found.group("Title", np.array([3]), 1).photos
+    assert photo.file == "example 3 of digits test" and photo.is_tiny
 
 
 def test_a_photo_that_is_left_out_says_why(tmp_path, photos, drawn):
@@ -208,33 +192,37 @@ def test_a_photo_that_is_left_out_says_why(tmp_path, photos, drawn):
     assert files_in(page)[:2] == ["c/<i>&29.png", "b/<i>&28.png"]
     assert page.index("no longer there") < page.index("no longer be decoded")
     assert "mistakes.png" in text
-    for name in names:
-        if os.path.exists(name):
-            os.remove(name)
+    shutil.rmtree(tmp_path / "photos")
     _, page, text = written(tmp_path / "out", photos)
     assert page.count("no longer there") >= 30
     assert "mistakes.png" not in text
     assert not (tmp_path / "out" / "mistakes.png").exists()
 
 
-def test_label_errors_are_not_sought_in_training_images(tmp_path, photos):
+@pytest.mark.parametrize(
+    ("part", "in_training", "why_not"),
+    [
+        ("train", None, "the model may have been trained on these images"),
+        ("test", 7, "the model may have been trained on these images"),
+        ("test", "it is gone", "which of the images the model was trained on is not"),
+        ("test", np.arange(36) >= 12, "images that the model was not trained on."),
+    ],
+)
+def test_label_errors_are_not_sought_in_training_images(
+    tmp_path, photos, part, in_training, why_not
+):
     written(tmp_path, photos)
     assert (tmp_path / "label_errors.csv").exists()
-    results, page, text = written(tmp_path, photos, part="train")
+    results, *both = written(tmp_path, photos, part=part, in_training=in_training)
     assert not (tmp_path / "label_errors.csv").exists()
-    assert "train_suspected_label_errors" not in results
-    for both in (page, text):
-        assert "Not sought: the model may have been trained on these images" in both
-    for in_training, why_not in (
-        (7, "the model may have been trained on these images"),
-        ("the folder is gone", "which of the images the model was trained on is not"),
-        (np.arange(36) >= 12, "images that the model was not trained on."),
-    ):
-        _, page, text = written(tmp_path, photos, in_training=in_training)
-        assert f"Not sought: {why_not}" in page.replace(
-            "fewer than two classes have 5 ", ""
-        )
-        assert not (tmp_path / "label_errors.csv").exists()
+    assert f"{part}_suspected_label_errors" not in results
+    for page in both:
+        told = page.replace("fewer than two classes have 5 ", "")
+        assert f"Not sought: {why_not}" in told
+
+
+def test_label_errors_are_sought_among_images_outside_of_training(tmp_path, photos):
+    written(tmp_path, photos)
     everything = (tmp_path / "mistakes.csv").read_text()
     written(tmp_path, photos, part="train", in_training=np.arange(36) < 3)
     found = (tmp_path / "label_errors.csv").read_text()
@@ -252,18 +240,6 @@ def test_without_mistakes(tmp_path, photos):
         assert "None. The model contradicts" in both
 
 
-def test_examples_that_are_no_files(tmp_path, photos):
-    from train.data import sources
-
-    digits = sources.load("digits").test
-    labels = digits.labels()
-    answers = answers_of(digits, ranked(labels, np.eye(10)[labels]), "0123456789")
-    found = gallery.Gallery(answers, digits.names(), [3])
-    assert found.folder is None
-    (photo,) = found.group("Title", np.array([3]), 1).photos
-    assert photo.file == "example 3 of digits test" and photo.is_tiny
-
-
 def test_other_pictures_are_shown_or_named(tmp_path, photos):
     Image.new("RGB", (4000, 20)).save(tmp_path / "wide one.png")
     (tmp_path / "damaged.png").write_bytes(b"no image")
@@ -277,14 +253,8 @@ def test_other_pictures_are_shown_or_named(tmp_path, photos):
         assert "And 8 more, too many for this page." in both
 
 
-def test_only_classes_that_occur(tmp_path, photos, drawn, monkeypatch):
-    figures = []
-    monkeypatch.setattr(
-        "train.reports.figures.save",
-        lambda figure, path: (figures.append(figure), path.touch()),
-    )
-    names = (*NAMES, *(f"absent {number}" for number in range(997)))
-    written(tmp_path, photos, names=names)
+def test_only_classes_that_occur(tmp_path, photos, figures):
+    written(tmp_path, photos, names=(*NAMES, *map(str, range(997))))
     labels = [text.get_text() for text in figures[0].axes[0].get_yticklabels()]
     assert labels == ["<b>cat</b> & co", "dog", "a rather long name of a…"]
     assert figures[0].get_suptitle() == "Examples by true and predicted class"

@@ -7,6 +7,7 @@ import shutil
 
 import numpy as np
 import pytest
+import same_runs
 
 from train import recipes
 from train.common.errors import RunError
@@ -32,11 +33,6 @@ def run(finished, tmp_path):
     return shutil.copytree(finished, tmp_path / "run")
 
 
-def arrays(run, step):
-    path = run / "checkpoints" / f"step-{step:08d}.npz"
-    return {name: np.asarray(array) for name, array in np.load(path).items()}
-
-
 def rate(recipe, step):
     """Half a cosine after a linear warm-up, of the paper, in NumPy."""
     warmup = recipe.warmup_steps
@@ -50,20 +46,18 @@ def test_an_extended_run_goes_on_from_the_finished_one(run, tmp_path):
     killed = shutil.copytree(run, tmp_path / "killed")
     (killed / "model.keras").unlink()
     (killed / "config.json").write_text(json.dumps(LONG.deciding))
-    before = arrays(run, 4)
+    before = same_runs.arrays(run)
 
     results = training.run(LONG, run_dir=run, extend=True)
     training.run(LONG, run_dir=killed)
     # The finished run's checkpoint is as it was, and the next follows from it.
-    for name, array in arrays(run, 4).items():
+    for name, array in same_runs.arrays(run, 4).items():
         np.testing.assert_array_equal(array, before[name], err_msg=name)
-    one, other = arrays(run, 8), arrays(killed, 8)
-    assert one.keys() == other.keys() == before.keys()
-    assert any(not np.array_equal(one[name], before[name]) for name in one)
-    for name, array in one.items():
-        np.testing.assert_array_equal(array, other[name], err_msg=name)
-    [iteration] = [name for name in one if name.endswith("/iteration")]
-    assert (before[iteration], one[iteration]) == (4, 8)
+    same_runs.assert_same_bits(run, killed)
+    after = same_runs.arrays(run)
+    assert any(not np.array_equal(after[name], before[name]) for name in before)
+    [iteration] = [name for name in after if name.endswith("/iteration")]
+    assert (before[iteration], after[iteration]) == (4, 8)
 
     # The log goes on, and its rates are those of a run of eight steps from there.
     directory = RunDirectory(run)
@@ -75,62 +69,51 @@ def test_an_extended_run_goes_on_from_the_finished_one(run, tmp_path):
     assert validated.tolist() == [2, 4, 6, 8]
 
     assert (results["steps"], results["extended_after"]) == (8, [4])
-    written = json.loads(directory.results.read_text())
-    assert written["extended_after"] == [4]
+    assert same_runs.report(run)["extended_after"] == [4]
     assert re.search(r"extended_after *\| *\\\[4\\\]", directory.report.read_text())
     assert json.loads(directory.config.read_text())["steps"] == 8
     # The same command has nothing left to do, and it can be extended again.
     assert training.run(LONG, run_dir=run, extend=True)["extended_after"] == [4]
     more = training.run(SHORT.override(steps=9), run_dir=run, extend=True)
     assert (more["steps"], more["extended_after"]) == (9, [4, 8])
-    with pytest.raises(RunError, match=r"steps 9 \(now 8\)") as told:
-        training.run(LONG, run_dir=run)
-    assert "--extend" not in str(told.value)
+    refused(r"steps 9 \(now 8\)", run, extend=False)
+
+
+def refused(told, run, recipe=LONG, *, extend=True):
+    """Runs that cannot go on say so, and name --extend only where it helps."""
+    with pytest.raises(RunError, match=told) as error:
+        training.run(recipe, run_dir=run, extend=extend)
+    assert ("--extend" in str(error.value)) == ("--extend" in told)
 
 
 def test_what_cannot_be_extended_is_named(run, tmp_path):
     before = (run / "config.json").read_text()
-    with pytest.raises(RunError, match=r"steps 4 \(now 8\).* --extend to train on"):
-        training.run(LONG, run_dir=run)
-    with pytest.raises(RunError, match="other settings: seed 0 .*steps 4") as told:
-        training.run(LONG.override(seed=1), run_dir=run, extend=True)
-    assert "--extend" not in str(told.value)
-    with pytest.raises(RunError, match="holds no run to extend: leave out --extend"):
-        training.run(LONG, run_dir=tmp_path / "none", extend=True)
+    refused(r"steps 4 \(now 8\).* --extend to train on", run, extend=False)
+    refused("other settings: seed 0 .*steps 4", run, LONG.override(seed=1))
+    refused("holds no run to extend: leave out --extend", tmp_path / "none")
     assert not (tmp_path / "none").exists()
     # Data that have changed leave the run as it was.
     data = json.loads((run / "data.json").read_text())
     (run / "data.json").write_text(json.dumps(data | {"test images": 3}))
-    with pytest.raises(RunError, match="other data: test images 3"):
-        training.run(LONG, run_dir=run, extend=True)
+    refused("other data: test images 3", run)
     assert (run / "config.json").read_text() == before
     assert not (run / "extended.json").exists()
     # One that was killed is finished first.
     (run / "checkpoints" / "step-00000004.npz").rename(
         run / "checkpoints" / "step-00000003.npz"
     )
-    with pytest.raises(RunError, match="is of step 3, not of the last, 4") as told:
-        training.run(LONG, run_dir=run, extend=True)
-    with pytest.raises(RunError, match="other settings") as told:
-        training.run(LONG, run_dir=run)
-    assert "--extend" not in str(told.value)
+    refused("is of step 3, not of the last, 4: .* without --extend", run)
+    refused("other settings", run, extend=False)
 
 
 def test_a_published_number_is_not_claimed_by_an_extended_run(run):
     published = LONG.override(published="99.9 somewhere")
     training.run(published, run_dir=run, extend=True)
-    results = json.loads((run / "report.json").read_text())
-    assert "published" not in results["config"]
+    assert "published" not in same_runs.report(run)["config"]
 
 
-def test_commands_say_where_extending_does_nothing(forks, tmp_path):
-    flags = ["--dataset=digits", "--smoke", "--extend"]
-    for argv in (
-        ["train.finetune", *flags, "--find_learning_rate"],
-        ["train.study", "--study=compute", *flags],
-    ):
-        code, output = forks.run(argv, tmp_path, {})
-        assert code == 1 and "error: --extend does nothing here, for" in output
+def test_the_range_test_says_that_extending_does_nothing(forks, tmp_path):
+    flags = ["--dataset=digits", "--smoke", "--extend", "--find_learning_rate"]
     code, output = forks.run(["train.finetune", *flags], tmp_path, {})
-    assert code == 1 and "holds no run to extend" in output
+    assert code == 1 and "error: --extend does nothing here, for" in output
     assert not list(tmp_path.rglob("config.json"))

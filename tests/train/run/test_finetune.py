@@ -1,7 +1,6 @@
 """The fine-tuning command, run as a user would."""
 
 import dataclasses
-import json
 import os
 import pathlib
 import re
@@ -12,6 +11,7 @@ import zipfile
 import keras
 import numpy as np
 import pytest
+import same_runs
 from PIL import Image
 from sklearn.datasets import load_digits
 
@@ -20,50 +20,8 @@ from train.engine.choices import LOSSES, OPTIMIZERS, SCHEDULES
 from train.recipes import Recipe, digits
 
 ROOT = pathlib.Path(__file__).parents[3]
-COMMAND = [sys.executable, "-m", "train.finetune"]
-DIGITS = [
-    "--dataset=digits",
-    "--smoke",
-    "--steps=60",
-    "--checkpoint_every=5",
-    "--eval_every=30",
-]
-# Settings that only a recipe file changes.
-WITHOUT_FLAG = {
-    "learning_rates",
-    "momentum",
-    "clip_norm",
-    "pre_logits",
-    "test_examples",
-    "published",
-}
-FLAGS = [
-    "dataset",
-    "data_dir",
-    "recipe",
-    "smoke",
-    "run_dir",
-    "skip_corrupt",
-    "strategy",
-    "find_learning_rate",
-    *(
-        field.name
-        for field in dataclasses.fields(Recipe)
-        if field.name not in WITHOUT_FLAG | {"dataset"}
-    ),
-]
-
-
-def finetune(*flags, **environment):
-    """Starts the command as a process of its own."""
-    return subprocess.run(
-        [*COMMAND, *flags],
-        cwd=ROOT,
-        env={**os.environ, "KERAS_BACKEND": "tensorflow", **environment},
-        capture_output=True,
-        timeout=1800,
-        text=True,
-    )
+SMOKE = ["--dataset=digits", "--smoke"]
+DIGITS = [*SMOKE, "--steps=60", "--checkpoint_every=5", "--eval_every=30"]
 
 
 @pytest.fixture
@@ -109,39 +67,13 @@ runpy.run_module("train.finetune", run_name="__main__", alter_sys=True)
 """
 
 
-def checkpoint(run_dir, step):
-    with np.load(run_dir / "checkpoints" / f"step-{step:08d}.npz") as file:
-        return {key: file[key] for key in file.files}
-
-
-def assert_same_to_the_bit(run_dir, other, step=60):
-    one, two = checkpoint(run_dir, step), checkpoint(other, step)
-    assert one.keys() == two.keys() and len(one) > 80
-    for key in one:
-        np.testing.assert_array_equal(one[key], two[key], key, strict=True)
-
-
-def assert_same_curve(run_dir, other):
-    """Every step is logged once, with the same numbers but for the time."""
-    curves = []
-    for path in (run_dir, other):
-        lines = (path / "metrics.jsonl").read_text().splitlines()
-        records = [json.loads(line) for line in lines]
-        for record in records:
-            for name in ("seconds", "images_per_second"):
-                record.pop(name, None)
-        curves.append(records)
-    assert curves[0] == curves[1]
-
-
 @pytest.fixture(scope="module")
 def whole_run(forks, tmp_path_factory):
     """An uninterrupted run: its directory and what it said."""
     folder = tmp_path_factory.mktemp("runs")
     run_dir = folder / "whole"
-    code, output = forks.run(
-        ["train.finetune", *DIGITS, f"--run_dir={run_dir}"], folder, {}
-    )
+    words = ["train.finetune", *DIGITS, f"--run_dir={run_dir}"]
+    code, output = forks.run(words, folder, {})
     assert code == 0, output
     return run_dir, output
 
@@ -150,32 +82,18 @@ def whole_run(forks, tmp_path_factory):
 def test_a_run_leaves_all_that_it_promises(whole_run):
     run_dir, output = whole_run
     assert {path.name for path in run_dir.iterdir()} == {
-        "checkpoints",
-        "class_names.txt",
-        "config.json",
-        "confusion_matrix.png",
-        "data.json",
-        "label_errors.csv",
-        "learning_curve.png",
-        "metrics.jsonl",
-        "mistakes.csv",
-        "mistakes.png",
-        "model.keras",
-        "predictions.png",
-        "reliability.png",
-        "report.html",
-        "report.json",
-        "report.md",
-        "tensorboard",
-        "training_batch.png",
+        *("checkpoints", "tensorboard", "model.keras", "class_names.txt"),
+        *("config.json", "data.json", "metrics.jsonl", "mistakes.csv"),
+        *("report.html", "report.json", "report.md", "label_errors.csv"),
+        *("confusion_matrix.png", "learning_curve.png", "mistakes.png"),
+        *("predictions.png", "reliability.png", "training_batch.png"),
     }
     assert sorted(os.listdir(run_dir / "checkpoints")) == [
-        "step-00000055.npz",
-        "step-00000060.npz",
+        *("step-00000055.npz", "step-00000060.npz")
     ]
     assert (run_dir / "class_names.txt").read_text() == "\n".join("0123456789") + "\n"
 
-    report = json.loads((run_dir / "report.json").read_text())
+    report = same_runs.report(run_dir)
     assert report["test_examples"] == 128
     assert (report["train_examples"], report["validation_examples"]) == (256, 128)
     assert (report["steps"], report["parameters"]) == (60, parameters_by_hand())
@@ -192,11 +110,7 @@ def test_a_run_leaves_all_that_it_promises(whole_run):
     assert str(run_dir / "report.html") in output
     assert "256 training, 128 validation and 128 test images" in output
     # The log has every step, and both validations.
-    records = [
-        json.loads(line)
-        for line in (run_dir / "metrics.jsonl").read_text().split("\n")
-        if line
-    ]
+    records = same_runs.records(run_dir)
     assert [r["step"] for r in records if "loss" in r] == list(range(1, 61))
     assert [r["step"] for r in records if "val_loss" in r] == [30, 60]
 
@@ -226,10 +140,9 @@ def test_the_model_needs_keras_vit_alone_and_has_the_last_weights(whole_run):
     images = np.repeat(load_digits().images[:8, ..., None] / 8 - 1, 3, axis=3)
     logits = model.predict(images.astype("float32"), verbose=0)
     assert logits.shape == (8, 10) and np.isfinite(logits).all()
-    last = checkpoint(run_dir, 60)
-    by_path = {key.partition("/")[2]: array for key, array in last.items()}
+    trained = same_runs.trained(run_dir)
     for variable in model.weights:
-        np.testing.assert_array_equal(variable.numpy(), by_path[variable.path])
+        np.testing.assert_array_equal(variable.numpy(), trained[variable.path])
 
 
 @pytest.mark.slow
@@ -258,11 +171,11 @@ def test_sigterm_saves_and_the_same_command_goes_on(
     assert not (run_dir / "report.json").exists(), "the run was over before the signal"
     told = re.search(r"^Stopped by SIGTERM after step (\d+)", output, re.M)
     assert told and "same command goes on" in output
-    assert checkpoint(run_dir, int(told[1]))
+    assert same_runs.arrays(run_dir, int(told[1]))
 
     assert f"going on after step {told[1]}\n" in finished(command, *flags)
-    assert_same_to_the_bit(run_dir, whole_run[0])
-    assert_same_curve(run_dir, whole_run[0])
+    same_runs.assert_same_bits(run_dir, whole_run[0])
+    assert same_runs.records(run_dir) == same_runs.records(whole_run[0])
 
 
 @pytest.mark.slow
@@ -272,13 +185,11 @@ def test_starts_from_a_released_file_and_says_what_does_not_fit(command, tmp_pat
     config = digits.RECIPE.smoke().model
     model = keras_vit.VisionTransformer(config, image_size=16, classes=7)
     keras_vit.save_released_weights(model, released)
-    run_dir = tmp_path / "run"
-    flags = ["--dataset=digits", "--smoke", f"--run_dir={run_dir}"]
     one_step = ["--steps=1", "--warmup_steps=0", f"--weights={released}"]
-    finished(command, *flags, *one_step)
+    finished(command, *SMOKE, "--run_dir=run", *one_step)
 
     # The new head is zero, so that the first step moves nothing else.
-    after = {key.partition("/")[2]: v for key, v in checkpoint(run_dir, 1).items()}
+    after = same_runs.trained(tmp_path / "run")
     compared = 0
     for variable in model.trainable_variables:
         if not variable.path.startswith(("head/", "position_embedding/")):
@@ -287,9 +198,8 @@ def test_starts_from_a_released_file_and_says_what_does_not_fit(command, tmp_pat
     assert compared == len(model.trainable_variables) - 3
     assert after["head/kernel"].shape == (32, 10) and np.any(after["head/kernel"])
 
-    others = [f"--weights={released}", f"--run_dir={tmp_path}/b"]
-    others += ["--model=ViT-Ti_16", "--image_size=32"]
-    message = failed(command, *flags, *others)
+    others = [f"--weights={released}", "--run_dir=b", "--model=ViT-Ti_16"]
+    message = failed(command, *SMOKE, *others, "--image_size=32")
     assert f"{released} is another architecture" in message
     assert "hidden_size 32 (the model has 192)" in message
 
@@ -302,19 +212,13 @@ def test_the_real_model_on_cifar100(shared, command, tmp_path):
         pytest.skip(f"{weights} or {data / 'cifar100'} is not there")
     output = finished(
         command,
-        "--dataset=cifar100",
-        f"--data_dir={data}",
-        "--model=ViT-Ti_16",
-        f"--weights={weights}",
-        "--image_size=32",
-        "--steps=2",
-        "--batch_size=64",
-        "--validation_fraction=0.001",
+        *("--dataset=cifar100", f"--data_dir={data}", "--run_dir=run"),
+        *("--model=ViT-Ti_16", f"--weights={weights}", "--image_size=32"),
+        *("--steps=2", "--batch_size=64", "--validation_fraction=0.001"),
         "--precision=mixed_bfloat16",
-        f"--run_dir={tmp_path / 'run'}",
     )
     assert "49,950 training, 50 validation and 10,000 test images" in output
-    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    report = same_runs.report(tmp_path / "run")
     assert (report["test_examples"], report["steps"]) == (10_000, 2)
     assert len(report["per_class"]) == 100
 
@@ -339,10 +243,9 @@ def photos(tmp_path):
 
 @pytest.mark.slow
 def test_a_folder_of_photos(photos, command, tmp_path):
-    run_dir = tmp_path / "run"
     # Steps for more than an epoch, so that every image is read.
     flags = ["--smoke", "--steps=3", "--validation_fraction=0.25"]
-    flags += [f"--dataset={photos}", f"--run_dir={run_dir}"]
+    flags += [f"--dataset={photos}", "--run_dir=run"]
     broken = photos / "train" / "green" / "3.jpg"
     whole = broken.read_bytes()
     broken.write_bytes(whole[:200])
@@ -354,19 +257,17 @@ def test_a_folder_of_photos(photos, command, tmp_path):
     broken.write_bytes(whole)
     output = finished(command, *flags)
     assert "18 training, 6 validation and 15 test images of 3 classes" in output
-    report = json.loads((run_dir / "report.json").read_text())
+    report = same_runs.report(tmp_path / "run")
     assert [row["name"] for row in report["per_class"]] == list(COLOURS)
-    assert (run_dir / "class_names.txt").read_text() == "blue\ngreen\nred\n"
+    names = (tmp_path / "run" / "class_names.txt").read_text()
+    assert names == "blue\ngreen\nred\n"
     # A command that can be copied, spaces and all.
     assert f"'--dataset={photos}'" in report["command"]
 
 
 def test_class_folders_that_are_missing_are_named(photos, command, tmp_path):
-    for path in (photos / "test" / "green").iterdir():
-        path.unlink()
-    (photos / "test" / "green").rmdir()
-    flags = [f"--dataset={photos}", f"--run_dir={tmp_path / 'run'}"]
-    message = failed(command, *flags)
+    (photos / "test" / "green").rename(tmp_path / "green")
+    message = failed(command, f"--dataset={photos}", "--run_dir=run")
     assert "green" in message and str(photos / "test") in message
     assert "train/daisy/1.jpg" in message, "how it should look"
 
@@ -374,30 +275,39 @@ def test_class_folders_that_are_missing_are_named(photos, command, tmp_path):
         for path in (photos / part).iterdir():
             if path.name != "red":
                 path.rename(tmp_path / f"{part}-{path.name}")
-    message = failed(command, *flags)
+    message = failed(command, f"--dataset={photos}", "--run_dir=run")
     assert "only one class, red" in message and "at least one other class" in message
 
 
 def test_a_run_directory_that_cannot_be_made_is_named(command, tmp_path):
     (tmp_path / "file").write_text("in the way")
-    run_dir = tmp_path / "file" / "run"
-    message = failed(command, "--dataset=digits", f"--run_dir={run_dir}")
-    assert str(run_dir) in message and "--run_dir" in message
+    message = failed(command, "--dataset=digits", "--run_dir=file/run")
+    assert "file/run" in message and "--run_dir" in message
 
 
 def test_another_backend_is_refused_before_anything_is_loaded(tmp_path):
-    flags = ["--dataset=digits", f"--run_dir={tmp_path}"]
-    done = finetune(*flags, KERAS_BACKEND="torch")
+    done = subprocess.run(
+        [sys.executable, "-m", "train.finetune", "--dataset=digits", "--run_dir=run"],
+        cwd=tmp_path,
+        env={**os.environ, "KERAS_BACKEND": "torch", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode != 0
     message = line_of_error(done.stderr)
-    assert "TensorFlow" in message and "'torch'" in message
-    assert "unset" in message and "jax" in message
+    for part in ("TensorFlow", "'torch'", "unset", "jax"):
+        assert part in message
     assert not list(tmp_path.iterdir())
 
 
 def test_help_has_every_flag_and_choice(command):
     _, shown = command("--help")
-    for flag in FLAGS:
+    # Only a recipe file changes the others.
+    others = {"learning_rates", "momentum", "clip_norm", "pre_logits"}
+    others |= {"test_examples", "published"}
+    names = {field.name for field in dataclasses.fields(Recipe)} - others
+    names |= {"data_dir", "recipe", "smoke", "run_dir", "skip_corrupt", "strategy"}
+    for flag in (*names, "find_learning_rate"):
         assert re.search(rf"^  --(\[no\])?{flag}: \S", shown, re.M), flag
     for rows in (LOSSES, OPTIMIZERS, SCHEDULES):
         for name, choice in rows.items():

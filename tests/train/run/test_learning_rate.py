@@ -1,9 +1,8 @@
 """The learning rate range test."""
 
-import json
-
 import numpy as np
 import pytest
+import same_runs
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from train import recipes
@@ -15,6 +14,7 @@ from train.run.learning_rate import suggest
 
 RATES = np.geomspace(1e-4, 1e2, 100)
 STEP = RATES[1] / RATES[0]
+DIGITS = recipes.for_dataset("digits").smoke()
 
 
 def fall(at, width=0.3):
@@ -45,38 +45,29 @@ def test_a_tenth_of_where_it_diverges_is_the_most():
 
 
 @pytest.mark.parametrize(
-    "losses",
-    [
-        np.full(100, 2.3),
-        2.3 + np.random.default_rng(1).normal(0, 0.1, 100),
-        np.linspace(2.3, 4.0, 100),
-    ],
-    ids=["constant", "noise", "rising"],
+    ("rates", "losses"),
+    {
+        "constant": (RATES, np.full(100, 2.3)),
+        "noise": (RATES, 2.3 + np.random.default_rng(1).normal(0, 0.1, 100)),
+        "rising": (RATES, np.linspace(2.3, 4.0, 100)),
+        "no step": ([], []),
+        "six steps": (RATES[:6], [2.3] * 6),
+        "rates of zero": (np.zeros(50), np.linspace(2.3, 1.3, 50)),
+        "one rate": (np.full(50, 1e-3), np.linspace(2.3, 1.3, 50)),
+    }.values(),
 )
-def test_no_fall_is_no_suggestion(losses):
-    assert suggest(RATES, losses)["suggested"] is None
-
-
-def test_too_few_steps_are_no_suggestion():
-    for count in (0, 1, 6):
-        losses = [2.3] * count
-        found = suggest(RATES[:count].tolist(), losses, diverged=True)
-        assert found["suggested"] is None
-        assert found["smoothed"] == losses
-
-
-@pytest.mark.parametrize("rate", [0.0, 1e-3])
-def test_one_rate_is_no_suggestion(rate):
-    losses = np.linspace(2.3, 1.3, 50)
-    found = suggest(np.full(50, rate), losses)
-    assert found["suggested"] is None and len(found["smoothed"]) == 50
+def test_no_fall_and_too_few_rates_are_no_suggestion(rates, losses):
+    found = suggest(rates, losses, diverged=len(losses) < 7)
+    assert found["suggested"] is None
+    assert len(found["smoothed"]) == len(losses)
+    assert len(losses) >= 7 or found["smoothed"] == [*losses]
 
 
 def test_rates_that_are_repeated_are_one():
     # As rounded: below the smallest number of float32 they are zero.
-    rates = np.repeat(RATES, 2)
-    losses = np.repeat(fall(0.03), 2)
-    found = suggest(np.append(np.zeros(3), rates), np.append([2.3] * 3, losses))
+    rates = np.append(np.zeros(3), np.repeat(RATES, 2))
+    losses = np.append([2.3] * 3, np.repeat(fall(0.03), 2))
+    found = suggest(rates, losses)
     assert found["suggested"] == pytest.approx(0.03, rel=0.2)
     assert len(found["smoothed"]) == 203
 
@@ -106,46 +97,42 @@ def test_rates_rise_by_the_same_factor():
 def test_only_our_logs_of_an_earlier_test_are_removed(tmp_path):
     folder, elsewhere = tmp_path / "tensorboard", tmp_path / "elsewhere"
     kept = folder / "notes.txt", folder / "plugins" / "x", elsewhere / "a"
-    for file in kept:
+    own = folder / "events.out.tfevents.1.host.2.0.v2"
+    for file in (*kept, own):
         file.parent.mkdir(exist_ok=True, parents=True)
         file.touch()
     link = folder / "events.out.tfevents.2.host"
     link.symlink_to(elsewhere / "a")
-    own = folder / "events.out.tfevents.1.host.2.0.v2"
-    own.touch()
+    (tmp_path / "link").symlink_to(folder)
+    learning_rate._forget_events(tmp_path / "link")
+    learning_rate._forget_events(tmp_path / "none")
+    assert own.is_file()
     learning_rate._forget_events(folder)
     assert not own.exists() and link.is_symlink()
     assert all(file.is_file() for file in kept)
-    own.touch()
-    (tmp_path / "link").symlink_to(folder)
-    learning_rate._forget_events(tmp_path / "link")
-    assert own.is_file()
-    learning_rate._forget_events(tmp_path / "none")
 
 
 def test_a_later_run_is_as_without_it(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(learning_rate, "STEPS", 16)
-    recipe = recipes.for_dataset("digits").smoke()
-    recipe = recipe.override(steps=2, checkpoint_every=2, average_decay=0.9)
+    recipe = DIGITS.override(steps=2, checkpoint_every=2, average_decay=0.9)
+
+    def find(command="", **values):
+        task = FineTuning(recipe.override(**values))
+        run_dir = tmp_path / "both"
+        return learning_rate.find(task, run_dir=run_dir, command=command)
+
     command = "keras-vit finetune --dataset=digits --find_learning_rate"
-    rate = 300.0
-    again = f"{command} --learning_rate={rate:g}"
-    found = learning_rate.find(
-        FineTuning(recipe.override(learning_rate=rate)),
-        run_dir=tmp_path / "both",
-        command=again,
-    )
+    found = find(f"{command} --learning_rate=300", learning_rate=300.0)
     # Up to 300,000: it diverges in time.
     folder = tmp_path / "both" / "learning_rate"
     assert found["learning_rates"][0] == pytest.approx(0.3)
     assert len(found["losses"]) < 16
     assert found["diverged"] == found["learning_rates"][-1]
-    files = {path.name for path in folder.iterdir()}
-    assert files == {
+    assert {path.name for path in folder.iterdir()} == {
         *("report.md", "report.json", "loss.png", "metrics.jsonl"),
         *("tensorboard", "training_batch.png"),
     }
-    written = json.loads((folder / "report.json").read_text())
+    written = same_runs.report(folder)
     assert written["suggested"] == found["suggested"]
     assert written["sentence"] in (folder / "report.md").read_text()
     events = EventAccumulator(str(folder / "tensorboard")).Reload().Tags()
@@ -153,25 +140,14 @@ def test_a_later_run_is_as_without_it(monkeypatch, tmp_path, capsys):
 
     training.run(recipe, run_dir=tmp_path / "both")
     training.run(recipe, run_dir=tmp_path / "one")
-    both, one = (
-        np.load(tmp_path / name / "checkpoints" / "step-00000002.npz")
-        for name in ("both", "one")
-    )
-    assert both.files == one.files
-    for key in one.files:
-        np.testing.assert_array_equal(both[key], one[key], err_msg=key)
+    same_runs.assert_same_bits(tmp_path / "both", tmp_path / "one")
 
     # Beside a finished run of other settings, too.
     capsys.readouterr()
-    found = learning_rate.find(
-        FineTuning(recipe.override(learning_rate=0.05, lora_rank=2)),
-        run_dir=tmp_path / "both",
-        command=f"{command} --find_learning_rate=true --learning_rate=0.05",
-    )
+    found = find(learning_rate=0.05, lora_rank=2)
     assert "at most 16 steps of 16 images" in capsys.readouterr().out
     assert len(found["losses"]) <= 16
-    lines = (folder / "metrics.jsonl").read_text().splitlines()
-    assert len(lines) <= 16
+    assert len(same_runs.records(folder)) <= 16
     assert not (folder / "checkpoints").exists()
 
 
@@ -186,15 +162,14 @@ def test_the_command_to_go_on():
 
 
 def test_no_suggestion_has_a_remedy():
-    recipe = recipes.for_dataset("digits")
     found = {"suggested": None, "diverged": None}
-    text = learning_rate._sentence(found, recipe)
+    text = learning_rate._sentence(found, recipes.for_dataset("digits"))
     assert "did not fall at any rate from 0.0001 to 100 " in text
     assert "Pass another --learning_rate" in text
 
 
 def test_it_is_in_a_folder_of_its_own(tmp_path):
-    recipe = recipes.for_dataset("digits").smoke().override(model="ViT-X")
+    task = FineTuning(DIGITS.override(model="ViT-X"))
     with pytest.raises(RunError, match="ViT-X"):
-        learning_rate.find(FineTuning(recipe), run_dir=tmp_path / "run")
+        learning_rate.find(task, run_dir=tmp_path / "run")
     assert not (tmp_path / "run" / "config.json").exists()

@@ -6,13 +6,14 @@ import types
 import keras
 import numpy as np
 import pytest
+import same_runs
 import tensorflow as tf
 
 from train import recipes
 from train.common.errors import RunError
 from train.engine.tensorflow_backend import TensorFlowDevices, TensorFlowTrainer
 from train.recipes.recipe import AUTO
-from train.run import micro_batches, recipe_flags, training
+from train.run import micro_batches, training
 from train.run.classification import FineTuning
 from zoo import machine
 
@@ -22,10 +23,6 @@ MB = 2**20
 def recipe(**values):
     smoke = recipes.for_dataset("digits").smoke()
     return smoke.override(steps=2, checkpoint_every=2, eval_every=2, **values)
-
-
-def arrays(run_dir):
-    return np.load(run_dir / "checkpoints" / "step-00000002.npz")
 
 
 @pytest.mark.parametrize(
@@ -58,42 +55,37 @@ def filled_above(monkeypatch, images):
 def test_an_accelerator_is_tried_and_the_run_is_as_if_the_number_was_given(
     monkeypatch, tmp_path, capsys
 ):
+    given, chosen = tmp_path / "given", tmp_path / "auto"
     assert recipe().batch_size == 16
-    training.run(recipe(micro_batches=4), run_dir=tmp_path / "given")
+    training.run(recipe(micro_batches=4), run_dir=given)
     capsys.readouterr()
 
     filled_above(monkeypatch, 6)
     auto = recipe(micro_batches=AUTO)
-    found = training.run(auto, run_dir=tmp_path / "auto")
+    assert training.run(auto, run_dir=chosen)["steps"] == 2
     assert "\n4 micro-batches of 4 images\n" in capsys.readouterr().out
-    given, chosen = arrays(tmp_path / "given"), arrays(tmp_path / "auto")
-    assert given.files == chosen.files
-    for key in given.files:
-        np.testing.assert_array_equal(given[key], chosen[key], err_msg=key)
-
-    file = tmp_path / "auto" / "micro_batches.json"
+    same_runs.assert_same_bits(given, chosen)
+    file = chosen / "micro_batches.json"
     written = {"micro_batches": 4, "batch_size": 16, "devices": 1}
     assert json.loads(file.read_text()) == written
-    config = json.loads((tmp_path / "auto" / "config.json").read_text())
+    config = json.loads((chosen / "config.json").read_text())
     assert config["micro_batches"] == AUTO
-    report = json.loads((tmp_path / "auto" / "report.json").read_text())
-    assert report["config"]["micro_batches"] == 4
-    assert found["steps"] == 2
+    assert same_runs.report(chosen)["config"]["micro_batches"] == 4
 
     # The same number again, without a trial.
     monkeypatch.setattr(micro_batches, "_search", None)
     file.write_text(json.dumps(written | {"micro_batches": 8}))
     task = FineTuning(auto)
-    training.run(task, run_dir=tmp_path / "auto")
+    training.run(task, run_dir=chosen)
     assert (task.micro_batches, task.recipe) == (8, auto)
     assert "all steps were taken before" in capsys.readouterr().out
     # Where it no longer fits, another number is allowed.
-    training.run(recipe(micro_batches=16), run_dir=tmp_path / "auto")
+    training.run(recipe(micro_batches=16), run_dir=chosen)
     with pytest.raises(RunError, match="micro_batches 4 .now 'auto'"):
-        training.run(auto, run_dir=tmp_path / "given")
+        training.run(auto, run_dir=given)
     file.write_text("{}")
     with pytest.raises(RunError, match="micro_batches.json is damaged .*as a number"):
-        training.run(auto, run_dir=tmp_path / "auto")
+        training.run(auto, run_dir=chosen)
 
 
 def test_not_even_one_image_fits(monkeypatch, tmp_path):
@@ -105,16 +97,16 @@ def test_not_even_one_image_fits(monkeypatch, tmp_path):
     # Failed trials leave the model as it was, too.
     after = [keras.ops.convert_to_numpy(one) for one in task.model.variables]
     monkeypatch.undo()
+
+    def interrupted(run):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training, "TrainingLoop", interrupted)
     again = FineTuning(recipe(micro_batches=2))
     with pytest.raises(KeyboardInterrupt):
-        monkeypatch.setattr(training, "TrainingLoop", interrupted)
         training.run(again, run_dir=tmp_path / "run")
     for value, variable in zip(after, again.model.variables, strict=True):
         np.testing.assert_array_equal(value, variable, err_msg=variable.path)
-
-
-def interrupted(run):
-    raise KeyboardInterrupt
 
 
 class Simulated:
@@ -129,13 +121,23 @@ class Simulated:
         return (1000 + 100 + 30 * size + 50 * (size < 256)) * MB
 
 
+@pytest.fixture
+def memory(monkeypatch):
+    """Sets how many MB are left."""
+
+    def leave(available):
+        monkeypatch.setattr(machine, "resident_bytes", lambda: 1000 * MB)
+        monkeypatch.setattr(machine, "available_bytes", lambda: available * MB)
+
+    return leave
+
+
 @pytest.mark.parametrize(
     ("available", "expected"),
     [(250, 1), (400, 1), (1000, 16), (2000, 32), (5100, 128), (20_000, 256)],
 )
-def test_the_memory_of_a_processor_is_never_exceeded(monkeypatch, available, expected):
-    monkeypatch.setattr(machine, "resident_bytes", lambda: 1000 * MB)
-    monkeypatch.setattr(machine, "available_bytes", lambda: available * MB)
+def test_the_memory_of_a_processor_is_never_exceeded(memory, available, expected):
+    memory(available)
     trials = Simulated()
     size, facts = micro_batches._measured(trials, micro_batches.sizes(256))
     most = 0.8 * available - trials.batch_bytes / MB
@@ -147,16 +149,14 @@ def test_the_memory_of_a_processor_is_never_exceeded(monkeypatch, available, exp
     assert len(trials.tried) <= 4
 
 
-def test_a_processor_without_memory(monkeypatch):
-    monkeypatch.setattr(machine, "resident_bytes", lambda: 1000 * MB)
-    monkeypatch.setattr(machine, "available_bytes", lambda: 200 * MB)
-    trials = Simulated()
+def test_a_processor_without_memory(memory):
+    memory(200)
+    trials, large = Simulated(), Simulated(trained_bytes=100 * MB)
     assert micro_batches._measured(trials, [2, 1])[0] is None
     # What is sure to be too much is not tried.
-    large = Simulated(trained_bytes=100 * MB)
     assert micro_batches._measured(large, [2, 1])[0] is None
     assert (trials.tried, large.tried) == ([1], [])
-    monkeypatch.setattr(machine, "available_bytes", lambda: 0)
+    memory(0)
     with pytest.raises(RunError, match="not Linux: pass --micro_batches as a number"):
         micro_batches._measured(trials, [2, 1])
 
@@ -171,24 +171,7 @@ def test_a_command_measures(forks, tmp_path):
     assert 0 < found["needed_bytes"] <= 0.8 * found["available_bytes"]
 
 
-def test_flags():
-    def overrides(**given):
-        recipe = recipes.Recipe("digits", "ViT-B_16", None, 32, 1_000)
-        recipe = recipe.override(**recipe_flags.overrides(given, recipes.Recipe))
-        return recipe.batch_size, recipe.micro_batches
-
-    assert overrides(batch_size="auto") == (512, "auto")
-    assert overrides(batch_size="auto", micro_batches="auto") == (512, "auto")
-    assert overrides(batch_size=64, micro_batches="auto") == (64, "auto")
-    with pytest.raises(ValueError, match="auto chooses .*leave out micro_batches=4"):
-        overrides(batch_size="auto", micro_batches=4)
-    parser = recipe_flags._NumberOrAuto()
-    assert (parser.parse("auto"), parser.parse("12")) == ("auto", 12)
-    with pytest.raises(ValueError):
-        parser.parse("much")
-
-
-def test_recipes():
+def test_auto_stays_where_other_values_change():
     base = recipes.for_dataset("cifar10")
     auto = base.override(micro_batches=AUTO)
     assert auto.published == base.published

@@ -1,12 +1,12 @@
 """Recipes cut down, from the first step to the report."""
 
 import dataclasses
-import json
 import random
 
 import keras
 import numpy as np
 import pytest
+import same_runs
 
 from train import recipes
 from train.engine import reproducibility
@@ -91,22 +91,22 @@ def test_settings_together(name, tmp_path):
     recipe = small(recipe_of(chosen)).override(**values)
     recipe = dataclasses.replace(recipe, test_examples=32)
     task = FineTuning(recipe) if chosen in recipes.names() else PreTraining(recipe)
-    results = training.run(task, run_dir=tmp_path / "run")
+    run = tmp_path / "run"
+    results = training.run(task, run_dir=run)
     keras.backend.clear_session()
-    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    report = same_runs.report(run)
     assert (report["steps"], report["test_examples"]) == (results["steps"], 32)
     assert report["config"]["optimizer"] == recipe.optimizer
-    assert (tmp_path / "run" / "model.keras").exists()
+    assert (run / "model.keras").exists()
     assert (results["weights"] is not None) == isinstance(task, PreTraining)
     assert results["model"] in task.summary(results)
-    log = (tmp_path / "run" / "metrics.jsonl").read_text()
-    best = tmp_path / "run" / "checkpoints" / "best.npz"
+    best = run / "checkpoints" / "best.npz"
     assert best.exists() == bool(recipe.early_stopping)
-    if recipe.early_stopping:
-        lines = map(json.loads, log.splitlines())
-        accuracies = [line["val_accuracy"] for line in lines if "val_loss" in line]
-        first_best = accuracies.index(max(accuracies)) + 1
-        assert results["steps"] == first_best
-        assert len(accuracies) == min(first_best + 1, 8)
-    else:
+    if not recipe.early_stopping:
         assert results["steps"] == recipe.steps
+        return
+    lines = same_runs.records(run)
+    accuracies = [line["val_accuracy"] for line in lines if "val_loss" in line]
+    first_best = accuracies.index(max(accuracies)) + 1
+    assert results["steps"] == first_best
+    assert len(accuracies) == min(first_best + 1, 8)

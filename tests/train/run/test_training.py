@@ -1,6 +1,5 @@
 """A run: what it leaves of the process, and what it measures."""
 
-import json
 import os
 import random
 import shutil
@@ -8,6 +7,7 @@ import shutil
 import keras
 import numpy as np
 import pytest
+import same_runs
 import two_devices
 
 from train import recipes
@@ -18,6 +18,8 @@ from train.recipes import Recipe
 from train.run import config_file, training
 from train.run.classification import FineTuning
 from train.run.task import speed
+
+SMOKE = recipes.for_dataset("digits").smoke()
 
 
 def test_the_speed_of_a_run_is_that_by_wall_time(tmp_path):
@@ -32,8 +34,7 @@ def test_the_speed_of_a_run_is_that_by_wall_time(tmp_path):
 
 
 def test_a_run_leaves_keras_as_it_was_and_is_alone(tmp_path):
-    recipe = recipes.for_dataset("digits").smoke()
-    recipe = recipe.override(model="ViT-X", precision="mixed_bfloat16", seed=3)
+    recipe = SMOKE.override(model="ViT-X", precision="mixed_bfloat16", seed=3)
     policy = keras.config.dtype_policy()
     states = random.getstate(), np.random.get_state()[1].tolist()
     # Refused late, once all of it is set.
@@ -62,23 +63,16 @@ training.run(recipe, run_dir=sys.argv[1], devices=devices.start("mirrored"))
 @pytest.mark.soak
 def test_two_devices_do_what_one_does(tmp_path):
     two_devices.run(ON_TWO_DEVICES, tmp_path / "two")
-    recipe = recipes.for_dataset("digits").smoke().override(average_decay=0.9)
-    training.run(recipe, run_dir=tmp_path / "one")
-    one, two = (
-        json.loads((tmp_path / name / "report.json").read_text())
-        for name in ("one", "two")
-    )
+    training.run(SMOKE.override(average_decay=0.9), run_dir=tmp_path / "one")
+    one, two = (same_runs.report(tmp_path / name) for name in ("one", "two"))
     assert one.keys() == two.keys()
     for name in ("test_loss", "test_accuracy", "test_calibration_error"):
         assert two[name] == pytest.approx(one[name], abs=1e-4), name
     for name in ("steps", "test_examples", "train_examples", "parameters", "config"):
         assert two[name] == one[name], name
-    first, second = (
-        np.load(tmp_path / name / "checkpoints" / "step-00000008.npz")
-        for name in ("one", "two")
-    )
-    assert first.files == second.files
-    for key in first.files:
+    first, second = (same_runs.arrays(tmp_path / name, 8) for name in ("one", "two"))
+    assert first.keys() == second.keys()
+    for key in first:
         # Softmax does not see the keys' bias, and each device has seeds of its own.
         if "key/bias" not in key and "seed_generator" not in key:
             largest = np.abs(first[key]).max()
@@ -87,11 +81,9 @@ def test_two_devices_do_what_one_does(tmp_path):
 
 
 def test_a_layer_augments_a_run_that_resumes_to_the_bit(tmp_path):
-    recipe = recipes.for_dataset("digits").smoke()
-
     def task(**changed):
         layer = keras.layers.RandomRotation(**{"factor": 0.1, **changed})
-        return FineTuning(recipe, augmentation_layer=layer)
+        return FineTuning(SMOKE, augmentation_layer=layer)
 
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     results = training.run(task(seed=1), run_dir=whole)
@@ -100,17 +92,12 @@ def test_a_layer_augments_a_run_that_resumes_to_the_bit(tmp_path):
     shutil.copytree(whole, killed)
     (killed / "model.keras").unlink()
     (killed / "checkpoints" / "step-00000008.npz").unlink()
-    with pytest.raises(RunError, match="other settings: augmentation_layer .*RandomRo"):
-        training.run(FineTuning(recipe), run_dir=killed)
-    with pytest.raises(RunError, match="other settings: augmentation_layer .*0.3"):
-        training.run(task(factor=0.3), run_dir=killed)
+    for other, named in ((FineTuning(SMOKE), "RandomRo"), (task(factor=0.3), "0.3")):
+        with pytest.raises(RunError, match=f"settings: augmentation_layer .*{named}"):
+            training.run(other, run_dir=killed)
     # Numbers follow the run's seed, not the layer's.
     training.run(task(seed=2), run_dir=killed)
-    one, other = (
-        np.load(run / "checkpoints" / "step-00000008.npz") for run in (whole, killed)
-    )
-    for name in one.files:
-        np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+    same_runs.assert_same_bits(whole, killed)
     # What only Python has no file or flag brings.
     with pytest.raises(RunError, match="augmentation_layer.* in Python"):
         config_file.values(config_file.read(whole / "config.json"), Recipe, "c.json")
