@@ -48,19 +48,18 @@ def unrendered():
         yield
 
 
-def make_run(folder, network, mistakes, *, labels=LABELS, names=NAMES, **config):
+def make_run(folder, mistakes, network=None, *, labels=LABELS, names=NAMES, **config):
     """Leaves what a run leaves that takes the first `mistakes` images for emus."""
+    network = network or conv_net()
     guesses = np.where(np.arange(len(labels)) < mistakes, 2, labels)
+    chances = np.eye(len(names))[guesses]
     write_report(
         folder,
         config={"model": "net", "dataset": "photos", "weights": None, **config},
-        summary=classification_summary(
-            ranked(labels, np.eye(len(names))[guesses]), names
-        ),
+        summary=classification_summary(ranked(labels, chances), names),
         results={
             "parameters": network.count_params(),
-            "seconds": 12.5,
-            "images_per_second": 640.0,
+            **{"seconds": 12.5, "images_per_second": 640.0},
         },
     )
     network.save(folder / "model.keras")
@@ -71,8 +70,21 @@ def make_run(folder, network, mistakes, *, labels=LABELS, names=NAMES, **config)
 def runs(unrendered, tmp_path_factory):
     """Two runs: four cats wrong, and all of them with five dogs."""
     folder = tmp_path_factory.mktemp("runs")
-    first = make_run(folder / "vi_t", vit(), 4, model={"hidden_size": 32})
-    return first, make_run(folder / "resnet", conv_net(), 15, weights="imagenet")
+    first = make_run(folder / "vi_t", 4, vit(), model={"hidden_size": 32})
+    return first, make_run(folder / "resnet", 15, weights="imagenet")
+
+
+@pytest.fixture
+def compared(runs, tmp_path):
+    """Compares the first run with another; returns the numbers and the page."""
+
+    def compare(*others):
+        output = tmp_path / "compare.md"
+        found = comparison.compare([runs[0], *others], output=output)
+        assert json.loads(output.with_suffix(".json").read_text()) == found
+        return found, output.read_text()
+
+    return compare
 
 
 def test_a_page_and_its_numbers(runs, tmp_path, monkeypatch, capsys):
@@ -121,39 +133,32 @@ def test_a_page_and_its_numbers(runs, tmp_path, monkeypatch, capsys):
     assert f"compare {runs[0]} {runs[1]} --output=out/both.md --measure" in page
 
 
-def test_without_measuring(runs, tmp_path):
-    found = comparison.compare(runs, output=tmp_path / "compare.md")
+def test_without_measuring(runs, compared):
+    found, page = compared(runs[1])
     assert found["runs"][0]["measured_images_per_second"] is None
-    page = (tmp_path / "compare.md").read_text()
     assert "Images/s now" not in page and "```sh" not in page
-    assert json.loads((tmp_path / "compare.json").read_text()) == found
 
 
-def test_runs_of_one_name(runs, tmp_path):
-    other = make_run(tmp_path / "vi_t", conv_net(), 0)
-    found = comparison.compare([runs[0], other], output=tmp_path / "compare.md")
-    assert [row["run"] for row in found["runs"]] == [str(runs[0]), str(other)]
-
-
-def test_a_model_whose_arithmetic_is_unknown(runs, tmp_path):
+def test_a_run_of_the_same_name_whose_arithmetic_is_unknown(runs, compared, tmp_path):
     images = keras.Input((8, 8, 3))
     features = keras.layers.SeparableConv2D(4, 3)(images)
     features = keras.layers.GlobalAveragePooling2D()(features)
     model = keras.Model(images, keras.layers.Dense(4)(features))
-    other = make_run(tmp_path / "own", model, 0)
-    found = comparison.compare([runs[0], other], output=tmp_path / "compare.md")
+    other = make_run(tmp_path / "vi_t", 0, model)
+    found, page = compared(other)
+    assert [row["run"] for row in found["runs"]] == [str(runs[0]), str(other)]
     assert found["runs"][1]["multiply_adds"] is None
     count = model_flags.multiply_adds(CONFIG, (16, 24), 4)
-    page = (tmp_path / "compare.md").read_text()
     assert f"| Multiply-adds | {count:,} | - |" in page
 
 
 def test_many_classes(tmp_path):
-    names = [f"class {index:03d}" for index in range(150)]
-    labels = np.arange(150)
+    many = {
+        "names": [f"class {index:03d}" for index in range(150)],
+        "labels": np.arange(150),
+    }
     folders = [
-        make_run(tmp_path / name, conv_net(), mistakes, labels=labels, names=names)
-        for name, mistakes in (("a", 0), ("b", 40))
+        make_run(tmp_path / name, n, **many) for name, n in (("a", 0), ("b", 40))
     ]
     comparison.compare(folders, output=tmp_path / "compare.md")
     page = (tmp_path / "compare.md").read_text()
@@ -161,51 +166,30 @@ def test_many_classes(tmp_path):
     assert "100 of 150 classes; the .json has all. Greatest differences" in page
 
 
-def damaged(folder, text):
-    (folder / "report.json").write_text(text)
-    return folder
-
-
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("changes", "message"),
     [
+        ({"dataset": "digits"}, "their data sets are photos and digits. Give runs of"),
+        ({"labels": LABELS[1:]}, "class 1 of their tests is 'cat' with 10 images and "),
+        ({"names": ("cat", "dog", "emu", "fox")}, "'d|g' with 20 images and 'dog' wi"),
         (
-            lambda folder: make_run(folder, conv_net(), 0, dataset="digits"),
-            "their data sets are photos and digits. Give runs of one data set",
-        ),
-        (
-            lambda folder: make_run(folder, conv_net(), 0, labels=LABELS[1:]),
-            "class 1 of their tests is 'cat' with 10 images and 'cat' with 9 images",
-        ),
-        (
-            lambda folder: make_run(
-                folder, conv_net(), 0, names=("cat", "dog", "emu", "fox")
-            ),
-            "class 2 of their tests is 'd|g' with 20 images and 'dog' with 20 images",
-        ),
-        (
-            lambda folder: make_run(folder, conv_net(), 0, names=NAMES[:3]),
+            {"names": NAMES[:3]},
             "class 4 of their tests is 'fox' with 0 images and none",
         ),
-        (lambda folder: folder, "has no report.json, so it holds no finished run"),
-        (
-            lambda folder: damaged(make_run(folder, conv_net(), 0), "{"),
-            "report.json is damaged (JSONDecodeError: Expect",
-        ),
-        (
-            lambda folder: damaged(make_run(folder, conv_net(), 0), "{}"),
-            "report.json has no test_accuracy, test_accuracy_high",
-        ),
-        (
-            lambda folder: damaged(make_run(folder, conv_net(), 0), "[1]"),
-            "(ValueError: it is not a JSON object): remove it and give the",
-        ),
+        (None, "has no report.json, so it holds no finished run"),
+        ("{", "report.json is damaged (JSONDecodeError: Expect"),
+        ("{}", "report.json has no test_accuracy, test_accuracy_high"),
+        ("[1]", "(ValueError: it is not a JSON object): remove it and give the"),
     ],
 )
-def test_runs_that_cannot_be_compared(runs, tmp_path, make, message):
-    other = make(tmp_path / "other")
+def test_runs_that_cannot_be_compared(compared, tmp_path, changes, message):
+    other = tmp_path / "other"
+    if changes is not None:
+        make_run(other, 0, **(changes if isinstance(changes, dict) else {}))
+    if isinstance(changes, str):
+        (other / "report.json").write_text(changes)
     with pytest.raises(RunError) as raised:
-        comparison.compare([runs[0], other], output=tmp_path / "compare.md")
+        compared(other)
     assert message in str(raised.value)
     assert not (tmp_path / "compare.md").exists()
 
@@ -220,18 +204,12 @@ def test_the_same_folder_written_otherwise(tmp_path, monkeypatch):
     )
 
 
-def test_bad_arguments(runs, tmp_path, capsys):
-    with pytest.raises(RunError, match="vi_t is given twice"):
-        comparison.compare([runs[0], runs[0]], output=tmp_path / "compare.md")
-    with pytest.raises(RunError, match="an --output that ends in .md"):
-        comparison.compare(runs, output=tmp_path / "compare.json")
-    with pytest.raises(SystemExit, match=rf"^error: {tmp_path}/none has no report"):
-        run_command("compare", runs[0], tmp_path / "none")
-    with pytest.raises(SystemExit, match="Give two runs or more"):
-        run_command("compare", runs[0])
-
-
-def test_home_is_expanded(tmp_path, monkeypatch):
+def test_arguments_that_are_no_runs_or_no_page(runs, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.raises(RunError, match=f"{tmp_path}/none"):
-        comparison.compare(["~/none", "~/other"], output="~/compare.md")
+    for given, output, message in (
+        ([runs[0], runs[0]], "compare.md", "vi_t is given twice"),
+        (runs, "compare.json", "an --output that ends in .md"),
+        (["~/none", "~/other"], "~/compare.md", f"{tmp_path}/none"),
+    ):
+        with pytest.raises(RunError, match=message):
+            comparison.compare(given, output=output)

@@ -13,17 +13,14 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture
-def asked(monkeypatch, tmp_path):
+def asked(monkeypatch):
     """The arguments of the probe, which does not run."""
     asked = {}
 
     def run(model, **arguments):
         asked.update(arguments, model=model)
-        rows = [
-            {"shots": shots, "train_examples": 9, "accuracies": [0.5], "mean": 0.5}
-            | {"deviation": None}
-            for shots in arguments["shots"]
-        ]
+        row = {"train_examples": 9, "accuracies": [0.5], "mean": 0.5, "deviation": None}
+        rows = [row | {"shots": shots} for shots in arguments["shots"]]
         return {"rows": rows, "report": "few_shot.md"}
 
     monkeypatch.setattr(linear_probe, "run", run)
@@ -37,42 +34,16 @@ def test_the_command(asked, capsys, goldens):
     rows = [line for line in output.splitlines() if line.startswith("| ")]
     assert [row.split("|")[1].strip() for row in rows[2:]] == ["1", "5"]
     assert output.endswith("\nreport few_shot.md\n")
-    assert "--shots=5,1" in asked.pop("command")
-    assert asked == {
-        "model": model,
-        "dataset": "digits",
-        "data_dir": None,
-        "skip_corrupt": False,
-        "bits": None,
-        "shots": [1, 5],
-        "seeds": 1,
-        "image_size": None,
-        "batch_size": 32,
-        "engine": "auto",
-        "precision": "float32",
-        "out_dir": None,
-    }
+    assert "--shots=5,1" in asked["command"]
+    expected = {"model": model, "dataset": "digits", "shots": [1, 5], "seeds": 1}
+    assert asked.items() >= expected.items()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message", "backend"),
-    [
-        (["--dataset=digits"], "one model", "tensorflow"),
-        (["a.npz"], "--dataset", "tensorflow"),
-        (["a.npz", "--dataset=digits", "--shots=1,0"], "--shots=1,0", "tensorflow"),
-        (["a.npz", "--dataset=digits"], "TensorFlow", "jax"),
-    ],
-)
-def test_mistakes_at_the_command_line(asked, monkeypatch, arguments, message, backend):
-    monkeypatch.setenv("KERAS_BACKEND", backend)
-    with pytest.raises(SystemExit, match=message):
-        run_command("few_shot", *arguments)
+def test_another_backend_is_refused(asked, monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    with pytest.raises(SystemExit, match="TensorFlow"):
+        run_command("few_shot", "a.npz", "--dataset=digits")
     assert not asked
-
-
-def test_mistakes_of_the_probe(tmp_path):
-    with pytest.raises(SystemExit, match=r"^error: .*no/such\.npz"):
-        run_command("few_shot", "no/such.npz", "--dataset=digits")
 
 
 def test_the_next_step_is_with_the_model_that_was_measured(tmp_path):
@@ -82,6 +53,5 @@ def test_the_next_step_is_with_the_model_that_was_measured(tmp_path):
     assert next_steps(run, "a/") == [("publish", run, "--to=registry")]
     assert next_steps(f"{run}/model.keras", "a/") == []
     handle = "vit-b16/imagenet21k"
-    assert next_steps(handle, "a/") == [
-        ("finetune", "--dataset=a/", f"--model={handle}")
-    ]
+    finetune = ("finetune", "--dataset=a/", f"--model={handle}")
+    assert next_steps(handle, "a/") == [finetune]

@@ -132,10 +132,10 @@ def test_values_of_more_bits_are_no_images_of_12(tmp_path):
     with pytest.raises(sources.DataError, match=told):
         corrupt.check_readable(load("some", skip_corrupt=False).all)
     with pytest.raises(sources.DataError, match=r"with bits=12: .*; leave out bits=12"):
-        load("all", part=0.1)
+        load("all", part=0.0)
     remedy = r"with the model's 12 bits: .*; pass bits=16 if their values have more"
     with pytest.raises(sources.DataError, match=remedy):
-        load("all", ModelBits(12), part=0.1)
+        load("all", ModelBits(12), part=0.0)
 
 
 def test_each_dark_file_is_named_once_and_images_in_a_container_by_their_split(folder):

@@ -13,6 +13,7 @@ import types
 import keras
 import numpy as np
 import pytest
+import same_runs
 from in_process import run_command
 
 from keras_vit import VARIANTS
@@ -36,17 +37,19 @@ pytestmark = pytest.mark.skipif(
 
 ROOT = pathlib.Path(__file__).parents[3]
 DIGITS = kinds.recipe_for("learning_rates", "digits")
+VTAB = kinds.recipe_for("vtab", "vtab")
+
+
+@pytest.fixture(autouse=True)
+def unrendered(request, monkeypatch):
+    """Leaves study.png empty, unless a test asks for it."""
+    if "rendered" not in request.fixturenames:
+        monkeypatch.setattr(figures, "save", lambda figure, path: path.touch())
 
 
 @pytest.fixture
 def rendered():
     """Asks for a study.png with something in it."""
-
-
-@pytest.fixture(autouse=True)
-def unrendered(request, monkeypatch):
-    if "rendered" not in request.fixturenames:
-        monkeypatch.setattr(figures, "save", lambda figure, path: path.touch())
 
 
 # The command, which is killed when the first checkpoint of its second run is written.
@@ -88,30 +91,6 @@ def read(folder):
     return json.loads((folder / "study.json").read_text())
 
 
-def assert_same_bits(one, other):
-    """Two runs have the same last checkpoint and metrics, to the last bit."""
-    last = max(
-        (path.name for path in one.glob("checkpoints/step-*.npz")),
-        key=lambda name: int(name[5:-4]),
-    )
-    with (
-        np.load(one / "checkpoints" / last) as ours,
-        np.load(other / "checkpoints" / last) as theirs,
-    ):
-        assert ours.files == theirs.files and len(ours.files) > 20
-        for name in ours.files:
-            assert ours[name].tobytes() == theirs[name].tobytes(), name
-    timed = ("seconds", "images_per_second")
-    records = [
-        [
-            {key: value for key, value in record.items() if key not in timed}
-            for record in MetricLog(run / "metrics.jsonl").records()
-        ]
-        for run in (one, other)
-    ]
-    assert records[0] == records[1]
-
-
 REPORT = {
     "config": {"dataset": "digits", "model": "ViT-Ti_16"},
     "parameters": 5,
@@ -121,13 +100,15 @@ REPORT = {
 
 
 class Trainings:
-    """Stands in for `training.run`: leaves what a run leaves, made up."""
+    """Stands in for `training.run`: leaves what a run leaves, made up.
 
-    def __init__(self, monkeypatch, outcome):
+    `outcome` of a recipe is an error, or the accuracies of test and validation, and
+    the loss of validation.
+    """
+
+    def __init__(self):
         self.recipes = []
-        self.outcome = outcome
-        monkeypatch.setattr(training, "run", self)
-        monkeypatch.setattr(keras.utils, "clear_session", lambda: None)
+        self.outcome = lambda recipe: (0.5, 0.5, 1.0)
 
     def __call__(self, recipe, *, run_dir, **_):
         self.recipes.append(recipe)
@@ -142,9 +123,28 @@ class Trainings:
             log.append(recipe.steps, loss=1.0)
             log.append(recipe.steps, val_accuracy=validation, val_loss=loss)
         (run_dir / "model.keras").touch()
-        (run_dir / "report.json").write_text(
-            json.dumps(REPORT | {"test_accuracy": test})
-        )
+        report = json.dumps(REPORT | {"test_accuracy": test})
+        (run_dir / "report.json").write_text(report)
+
+
+@pytest.fixture
+def trainings(monkeypatch):
+    found = Trainings()
+    monkeypatch.setattr(training, "run", found)
+    monkeypatch.setattr(keras.utils, "clear_session", lambda: None)
+    return found
+
+
+@pytest.fixture
+def study(tmp_path):
+    """Runs a study of learning rates, or another one, in a folder."""
+
+    def run(*rates, name="learning_rates", recipe=DIGITS, folder=tmp_path, **options):
+        if rates:
+            recipe = dataclasses.replace(recipe, learning_rates=rates)
+        return studies.run(name, recipe, Options(**options), run_dir=folder)
+
+    return run
 
 
 def test_mean_and_deviation():
@@ -171,7 +171,9 @@ def test_choice_of_the_rate(rows, expected):
     assert learning_rates.best_rate(table) == expected
 
 
-def test_learning_rates_are_chosen_on_held_out_images(monkeypatch, tmp_path, rendered):
+def test_learning_rates_are_chosen_on_held_out_images(
+    trainings, study, tmp_path, rendered
+):
     # What does best in validation does worst in the test, and does not do so
     # at the first validation.
     validation = {0.01: (0.6, 1.0), 0.03: (0.8, 0.9), 0.1: (0.8, 0.7), 0.3: (0.7, 0.1)}
@@ -182,9 +184,8 @@ def test_learning_rates_are_chosen_on_held_out_images(monkeypatch, tmp_path, ren
             return test, None, None
         return test, *validation[recipe.learning_rate]
 
-    runs = Trainings(monkeypatch, outcome)
-    recipe = dataclasses.replace(DIGITS, learning_rates=tuple(validation))
-    found = studies.run("learning_rates", recipe, run_dir=tmp_path, command="typed")
+    trainings.outcome = outcome
+    found = study(*validation)
     assert found["learning_rate"] == 0.1
     assert [row["validation_accuracy"] for row in found["rows"]] == [0.6, 0.8, 0.8, 0.7]
     tested = [0.5, 0.6, 0.7]
@@ -192,7 +193,7 @@ def test_learning_rates_are_chosen_on_held_out_images(monkeypatch, tmp_path, ren
     assert accuracy["values"] == pytest.approx(tested)
     assert accuracy["mean"] == pytest.approx(np.mean(tested))
     assert accuracy["deviation"] == pytest.approx(np.std(tested, ddof=1))
-    final = runs.recipes[4:]
+    final = trainings.recipes[4:]
     assert [one.seed for one in final] == [0, 1, 2]
     # The final runs learn from all of train, as the paper's do.
     assert {one.validation_fraction for one in final} == {0.0}
@@ -200,88 +201,68 @@ def test_learning_rates_are_chosen_on_held_out_images(monkeypatch, tmp_path, ren
     page = (tmp_path / "study.md").read_text()
     assert "| 0.1 | 80.00% | 0.7000 | chosen |" in page and "at the end" not in page
     assert "| 0.1 | 60.00% ± 10.00% | 50.00%, 60.00%, 70.00% |" in page
-    assert "typed" in page and (tmp_path / "study.png").stat().st_size > 5000
+    assert (tmp_path / "study.png").stat().st_size > 5000
 
     # Once more, nothing is run again; with another seed only what is new.
-    count = len(runs.recipes)
-    assert studies.run("learning_rates", recipe, run_dir=tmp_path) == {
-        **found,
-        "command": "",
-    }
-    assert len(runs.recipes) == count
-    studies.run("learning_rates", recipe, Options(seeds=4), run_dir=tmp_path)
-    assert [one.seed for one in runs.recipes[count:]] == [3]
+    count = len(trainings.recipes)
+    assert study(*validation) == found
+    assert len(trainings.recipes) == count
+    study(*validation, seeds=4)
+    assert [one.seed for one in trainings.recipes[count:]] == [3]
     with pytest.raises(RunError, match="holds the study learning_rates: pass another"):
-        studies.run("vtab", recipe, run_dir=tmp_path)
+        study(name="vtab")
     with pytest.raises(RunError, match=r"rate-0.01 holds a run with other settings"):
-        studies.run("learning_rates", recipe.override(steps=7), run_dir=tmp_path)
+        study(*validation, recipe=DIGITS.override(steps=7))
 
 
-def test_early_stopping_is_judged_by_its_best_validation(monkeypatch, tmp_path):
-    runs = Trainings(monkeypatch, lambda recipe: (0.5, recipe.learning_rate, 1.0))
-    recipe = dataclasses.replace(DIGITS, learning_rates=(0.01, 0.03), early_stopping=2)
-    found = studies.run("learning_rates", recipe, run_dir=tmp_path)
+def test_early_stopping_is_judged_by_its_best_validation(trainings, study):
+    trainings.outcome = lambda recipe: (0.5, recipe.learning_rate, 1.0)
+    recipe = dataclasses.replace(DIGITS, early_stopping=2)
+    found = study(0.01, 0.03, recipe=recipe)
     assert [row["validation_accuracy"] for row in found["rows"]] == [0.99, 0.99]
     # Without images held out nothing could stop the final runs.
-    assert runs.recipes[-1].validation_fraction == DIGITS.validation_fraction
+    assert trainings.recipes[-1].validation_fraction == DIGITS.validation_fraction
 
 
-def test_a_failed_run_loses_no_other(monkeypatch, tmp_path, capsys):
+def test_a_failed_run_loses_no_other(trainings, study, tmp_path, capsys):
     def outcome(recipe):
         if recipe.learning_rate == 0.03:
             return RunError("The loss of step 3 is nan: lower --learning_rate.")
         return 0.5, 0.5, 1 / recipe.learning_rate
 
-    runs = Trainings(monkeypatch, outcome)
-    recipe = dataclasses.replace(DIGITS, learning_rates=(0.01, 0.03, 0.02))
-    with pytest.raises(RunError) as raised:
-        studies.run("learning_rates", recipe, run_dir=tmp_path)
-    assert "1 of 6 runs failed" in str(raised.value)
+    trainings.outcome = outcome
+    with pytest.raises(RunError, match="1 of 6 runs failed") as raised:
+        study(0.01, 0.03, 0.02)
     assert "rate-0.03: The loss of step 3 is nan" in str(raised.value)
     found = read(tmp_path)
     assert found["learning_rate"] == 0.02 and list(found["failed"]) == ["rate-0.03"]
     assert "| rate-0.03 | The loss of step 3" in (tmp_path / "study.md").read_text()
     assert "run 6 of 6: chosen-0.02-seed2" in capsys.readouterr().out
     # The same command tries it again, and nothing else.
-    count = len(runs.recipes)
-    runs.outcome = lambda recipe: (0.5, 0.5, 1 / recipe.learning_rate)
-    studies.run("learning_rates", recipe, Options(seeds=1), run_dir=tmp_path)
-    assert [one.learning_rate for one in runs.recipes[count:]] == [0.03, 0.03]
+    count = len(trainings.recipes)
+    trainings.outcome = lambda recipe: (0.5, 0.5, 1 / recipe.learning_rate)
+    study(0.01, 0.03, 0.02, seeds=1)
+    assert [one.learning_rate for one in trainings.recipes[count:]] == [0.03, 0.03]
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        Preempted("Stopped by SIGTERM after step 3, which is saved"),
-        Stopped("Stopped by SIGINT after step 3, which is saved"),
-    ],
-)
-def test_a_signal_ends_the_study(monkeypatch, tmp_path, error):
-    runs = Trainings(
-        monkeypatch, lambda one: error if one.learning_rate == 0.03 else (0.5, 0.5, 1)
-    )
-    recipe = dataclasses.replace(DIGITS, learning_rates=(0.01, 0.03, 0.1))
-    with pytest.raises(type(error), match="Stopped by"):
-        studies.run("learning_rates", recipe, run_dir=tmp_path)
-    assert len(runs.recipes) == 2 and not (tmp_path / "study.json").exists()
+@pytest.mark.parametrize("error", [Preempted, Stopped])
+def test_a_signal_ends_the_study(trainings, study, tmp_path, error):
+    stop = error("Stopped by a signal after step 3, which is saved")
+    trainings.outcome = lambda one: stop if one.learning_rate == 0.03 else (0.5, 0.5, 1)
+    with pytest.raises(error, match="Stopped by"):
+        study(0.01, 0.03, 0.1)
+    assert len(trainings.recipes) == 2 and not (tmp_path / "study.json").exists()
 
 
-def test_the_first_run_fails_for_all(monkeypatch, tmp_path):
-    runs = Trainings(monkeypatch, lambda recipe: DataError("no such data"))
+def test_the_first_run_fails_for_all(trainings, study):
+    trainings.outcome = lambda recipe: DataError("no such data")
     with pytest.raises(RunError, match="no such data"):
-        studies.run("learning_rates", DIGITS, run_dir=tmp_path)
-    assert len(runs.recipes) == 1
+        study()
+    assert len(trainings.recipes) == 1
 
 
-VTAB = kinds.recipe_for("vtab", "vtab")
-
-
-def test_precision_and_random_numbers_are_left_as_found(monkeypatch, tmp_path):
-    clear_session = keras.utils.clear_session
-    Trainings(monkeypatch, lambda recipe: (0.5, 0.5, 1.0))
-
+def test_precision_and_random_numbers_are_left_as_found(trainings, study, monkeypatch):
     def cleared():
-        clear_session()
         random.random(), np.random.random()
 
     monkeypatch.setattr(keras.utils, "clear_session", cleared)
@@ -289,61 +270,51 @@ def test_precision_and_random_numbers_are_left_as_found(monkeypatch, tmp_path):
     keras.config.set_dtype_policy("mixed_bfloat16")
     states = random.getstate(), np.random.get_state()[1].tolist()
     try:
-        recipe = dataclasses.replace(DIGITS, learning_rates=(0.01,))
-        studies.run("learning_rates", recipe, Options(seeds=1), run_dir=tmp_path)
+        study(0.01, seeds=1)
         assert keras.config.dtype_policy().name == "mixed_bfloat16"
         assert (random.getstate(), np.random.get_state()[1].tolist()) == states
     finally:
         keras.config.set_dtype_policy(policy)
 
 
-def test_vtab(monkeypatch, tmp_path):
-    accuracies = {task: place / 20 for place, task in enumerate(vtab.TASKS)}
-    runs = Trainings(
-        monkeypatch,
-        lambda recipe: (accuracies[recipe.dataset.removeprefix("vtab/")], None, None),
-    )
-    found = studies.run("vtab", VTAB, run_dir=tmp_path)
+def test_vtab(trainings, study, tmp_path):
+    accuracies = {f"vtab/{task}": n / 20 for n, task in enumerate(vtab.TASKS)}
+    trainings.outcome = lambda recipe: (accuracies[recipe.dataset], None, None)
+    found = study(name="vtab", recipe=VTAB)
     # 0 to 6 natural, 7 to 10 specialized, 11 to 18 structured.
-    assert found["means"] == pytest.approx(
-        {
-            "natural": 3 / 20,
-            "specialized": 8.5 / 20,
-            "structured": 14.5 / 20,
-            "mean": 0.45,
-        }
-    )
-    assert found["tasks"] == {
-        "natural": 7, "specialized": 4, "structured": 8, "mean": 19
-    }  # fmt: skip
+    means = {"natural": 3, "specialized": 8.5, "structured": 14.5, "mean": 9}
+    means = {group: mean / 20 for group, mean in means.items()}
+    assert found["means"] == pytest.approx(means)
+    counts = {"natural": 7, "specialized": 4, "structured": 8, "mean": 19}
+    assert found["tasks"] == counts
     assert found["is_benchmark"]
-    assert {(one.steps, one.learning_rate) for one in runs.recipes} == {(2500, 0.01)}
+    settings = {(one.steps, one.learning_rate) for one in trainings.recipes}
+    assert settings == {(2500, 0.01)}
     page = (tmp_path / "study.md").read_text()
     assert "| all tasks | 19 | 45.00% |" in page and "not the benchmark" not in page
     # On images held out it is another number.
     held_out = VTAB.override(validation_fraction=0.2)
-    assert not studies.run("vtab", held_out, run_dir=tmp_path / "b")["is_benchmark"]
+    found = study(name="vtab", recipe=held_out, folder=tmp_path / "b")
+    assert not found["is_benchmark"]
 
 
-def test_vtab_without_all_data(monkeypatch, tmp_path, capsys):
-    def outcome(recipe):
-        if recipe.dataset in ("vtab/dtd", "vtab/resisc45"):
-            return 0.25 if recipe.dataset == "vtab/dtd" else 0.75, None, None
-        return DataError(f"{recipe.dataset} is not prepared")
-
-    runs = Trainings(monkeypatch, outcome)
+def test_vtab_without_all_data(trainings, study, tmp_path, capsys):
+    known = {"vtab/dtd": (0.25, None, None), "vtab/resisc45": (0.75, None, None)}
+    trainings.outcome = lambda recipe: known.get(
+        recipe.dataset, DataError(f"{recipe.dataset} is not prepared")
+    )
     with pytest.raises(RunError, match="34 of 38 runs failed"):
-        studies.run("vtab", VTAB, Options(seeds=2), run_dir=tmp_path)
+        study(name="vtab", recipe=VTAB, seeds=2)
     # Data that are missing are looked for once.
-    assert len(runs.recipes) == 17 + 2 * 2
+    assert len(trainings.recipes) == 17 + 2 * 2
     found = read(tmp_path)
     assert found["means"] == {"natural": 0.25, "specialized": 0.75, "mean": 0.5}
     assert found["tasks"]["mean"] == 2 and not found["is_benchmark"]
     assert "This is not the benchmark's mean" in (tmp_path / "study.md").read_text()
     assert "failed: vtab/caltech101 is not prepared" in capsys.readouterr().err
-    none = Options(tasks=("dmlab", "eurosat"))
+    none = {"tasks": ("dmlab", "eurosat"), "folder": tmp_path / "none"}
     with pytest.raises(RunError, match="No task of VTAB has its data here. vtab/dmlab"):
-        studies.run("vtab", VTAB, none, run_dir=tmp_path / "none")
+        study(name="vtab", recipe=VTAB, **none)
 
 
 def test_recipes():
@@ -357,16 +328,19 @@ def test_recipes():
     assert kinds.recipe_for("compute", "x", "imagenet2012").weights is None
     with pytest.raises(ValueError, match="There is no recipe 'nix'"):
         kinds.recipe_for("compute", "x", "nix")
+    given = {"learning_rates": ["0.1", "3e-3", "0.1"]}
+    rates = DIGITS.override(**recipe_flags.overrides(given, Recipe)).learning_rates
+    assert rates == (0.1, 0.003)
 
 
 def test_points():
-    config = DIGITS.model
-    every = Options(positions=kinds.POSITIONS)
-    points = positions.points_of(DIGITS, every)
-    assert [point.recipe.model.position_embedding for point in points] == [
-        "none", "learned", "2d", "relative", "learned", "learned", "2d", "2d"
-    ]  # fmt: skip
-    assert points[1].recipe.model == config
+    points = positions.points_of(DIGITS, Options(positions=kinds.POSITIONS))
+    embeddings = [point.recipe.model.position_embedding for point in points]
+    assert embeddings == [
+        *("none", "learned", "2d", "relative"),
+        *("learned", "learned", "2d", "2d"),
+    ]
+    assert points[1].recipe.model == DIGITS.model
     # The released dropout of a model goes with its name, which is lost.
     large = DIGITS.override(model="ViT-L_16", image_size=64)
     assert positions.points_of(large, Options())[0].recipe.dropout == 0.1
@@ -384,67 +358,58 @@ def test_points():
     assert [point.recipe.model.mlp_dim for point in points[::2]] == [48, 96, 192]
     assert {point.recipe.model.num_heads for point in points} == {4}
     tiny = compute.points_of(kinds.recipe_for("compute", "x"), Options())
-    assert [point.facts["model"] for point in tiny] == [
-        "width-48", "width-96", "ViT-Ti_16"
-    ]  # fmt: skip
+    models = [point.facts["model"] for point in tiny]
+    assert models == ["width-48", "width-96", "ViT-Ti_16"]
     options = Options(models=("R50+ViT-B_16", "ViT-B_32"), smoke=True)
     small = compute.points_of(DIGITS.smoke(), options)
     assert [point.recipe.image_size for point in small] == [32, 64]
     assert {point.recipe.model.hidden_size for point in small} == {32}
 
 
+BIT = DIGITS.override(model="BiT-R50x1")
+RELEASED = DIGITS.override(weights="imagenet21k")
+
+
+# The others are in tests/train/common/test_wrong_values.py.
 @pytest.mark.parametrize(
-    ("study", "recipe", "options", "message"),
+    ("name", "recipe", "options", "message"),
     [
-        ("examples", DIGITS, {"subsets": ("0%",)}, "--subsets has '0%', which is no"),
         ("examples", DIGITS, {"subsets": ("1294",)}, "no part of the 1,293 training"),
-        ("examples", DIGITS, {"subsets": ("half",)}, "--subsets has 'half'"),
-        ("compute", DIGITS, {"step_counts": ("1.5",)}, "--step_counts has '1.5'"),
-        ("compute", DIGITS, {"models": ("ViT-X",)}, "There is no model 'ViT-X'"),
-        (
-            "positions",
-            DIGITS,
-            {"positions": ("3d",)},
-            "There is no position embedding '3d'",
-        ),
-        (
-            "positions",
-            DIGITS.override(model="BiT-R50x1"),
-            {},
-            "BiT-R50x1 is not a Vision Transformer",
-        ),
-        (
-            "positions",
-            DIGITS.override(weights="imagenet21k"),
-            {},
-            "the weights imagenet21k: pass --weights=none",
-        ),
-        ("compute", DIGITS.override(frozen=True), {}, "leave --frozen and"),
+        ("positions", BIT, {}, "BiT-R50x1 is not a Vision Transformer"),
+        ("positions", RELEASED, {}, "the weights imagenet21k: pass --weights=none"),
         ("vtab", DIGITS, {}, "--dataset=digits: pass --dataset=vtab"),
-        (
-            "vtab",
-            VTAB,
-            {"tasks": ("mnist",)},
-            "There is no task 'mnist': --tasks takes",
-        ),
         ("learning_rates", VTAB, {}, "pass a --validation_fraction"),
     ],
 )
-def test_what_cannot_be_studied(tmp_path, study, recipe, options, message):
+def test_what_cannot_be_studied(study, tmp_path, name, recipe, options, message):
     with pytest.raises(RunError) as raised:
-        studies.run(study, recipe, Options(**options), run_dir=tmp_path / "run")
+        study(name=name, recipe=recipe, folder=tmp_path / "run", **options)
     assert message in str(raised.value)
     assert not (tmp_path / "run").exists()
 
 
-def test_every_host_is_told_that_a_study_is_of_one_machine(tmp_path):
-    """Even while the first of them holds the directory."""
-    hosts = types.SimpleNamespace(has_hosts=True)
+def test_a_study_is_alone_in_its_directory_and_of_one_machine(tmp_path):
     directory = RunDirectory(tmp_path / "study")
-    told = pytest.raises(RunError, match="A study is made by one machine")
-    with directory.locked(), told:
-        studies.run("positions", DIGITS, run_dir=directory.path, devices=hosts)
+    # Every host is told, even while the first of them holds the directory.
+    hosts = types.SimpleNamespace(has_hosts=True)
+    for machines, told in (
+        (None, f"process {os.getpid()} .*another --run_dir"),
+        (hosts, "A study is made by one machine"),
+    ):
+        with directory.locked(), pytest.raises(RunError, match=told):
+            studies.run("positions", DIGITS, run_dir=directory.path, devices=machines)
     assert not directory.path.exists()
+
+
+def test_what_is_no_study_is_not_replaced(study, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for text, told in (
+        ('{"study": "other"}', "holds the study other"),
+        ("{}", "study.json is damaged .*'study'.* remove it"),
+    ):
+        (tmp_path / "study.json").write_text(text)
+        with pytest.raises(RunError, match=told):
+            study(folder="~/")
 
 
 def test_arithmetic_of_training():
@@ -466,29 +431,31 @@ RANDOM = ("--dropout_rate=0.1", "--mixup=0.2")
 def test_studies_as_a_user(tmp_path):
     """Runs with others before them, or killed, are to the bit as those alone."""
 
-    def study(name, *flags, folder=None, program=None):
+    def begin(name, *flags, folder=None, program=None):
         flags = (f"--study={name}", *flags, f"--run_dir={tmp_path / (folder or name)}")
         return start("train.study", *flags, program=program)
 
     alone = start("train.finetune", *RANDOM, f"--run_dir={tmp_path / 'alone'}")
-    rates = study("learning_rates", "--learning_rates=0.01,0.1", "--seeds=1", *RANDOM)
-    tasks = study("vtab", "--tasks=dtd,dmlab")
+    rates = begin("learning_rates", "--learning_rates=0.01,0.1", "--seeds=1", *RANDOM)
+    tasks = begin("vtab", "--tasks=dtd,dmlab")
     done(alone)
     output = done(rates)
     assert "run 3 of 3: chosen-" in output and "page " in output
-    assert_same_bits(tmp_path / "alone", tmp_path / "learning_rates/rate-0.1")
+    same_runs.assert_same_bits(tmp_path / "alone", tmp_path / "learning_rates/rate-0.1")
     found = read(tmp_path / "learning_rates")
     assert "--learning_rates=0.01,0.1" in found["command"]
     assert "This is not the benchmark's mean" in done(tasks)
     assert set(read(tmp_path / "vtab")["means"]) == {"natural", "structured", "mean"}
 
-    subsets = study("examples", "--subsets=50,100%", *RANDOM)
-    embeddings = study("positions", "--positions=none,relative", "--shots=0")
+    subsets = begin("examples", "--subsets=50,100%", *RANDOM)
+    embeddings = begin("positions", "--positions=none,relative", "--shots=0")
     assert "| 5-shot accuracy |" in done(subsets)
     rows = read(tmp_path / "examples")["rows"]
     assert [row["examples"] for row in rows] == [50, 256]
     # Before it were another run and a few-shot probe.
-    assert_same_bits(tmp_path / "alone", tmp_path / "examples" / rows[1]["runs"][0])
+    same_runs.assert_same_bits(
+        tmp_path / "alone", tmp_path / "examples" / rows[1]["runs"][0]
+    )
     probe = tmp_path / "examples" / rows[0]["runs"][0] / "few_shot-digits-5"
     mean = json.loads((probe / "few_shot.json").read_text())["rows"][0]["mean"]
     assert rows[0]["few_shot_accuracy"]["mean"] == mean
@@ -497,8 +464,8 @@ def test_studies_as_a_user(tmp_path):
 
     flags = ("--step_counts=60", "--shots=0", "--checkpoint_every=5")
     flags += ("--eval_every=60", *RANDOM)
-    whole = study("compute", *flags, folder="whole")
-    killed = study("compute", *flags, folder="killed", program=KILLED)
+    whole = begin("compute", *flags, folder="whole")
+    killed = begin("compute", *flags, folder="killed", program=KILLED)
     first, second = (
         tmp_path / "killed" / f"width-{width}-60-steps-seed0" for width in (8, 16)
     )
@@ -506,11 +473,11 @@ def test_studies_as_a_user(tmp_path):
     done(whole)
     kept = (first / "model.keras").stat().st_mtime_ns
 
-    output = done(study("compute", *flags, folder="killed"))
+    output = done(begin("compute", *flags, folder="killed"))
     assert f"{first} is finished already" in output and "gigaFLOPs" in output
     assert "going on after step" in output
     assert (first / "model.keras").stat().st_mtime_ns == kept
-    assert_same_bits(tmp_path / "whole" / second.name, second)
+    same_runs.assert_same_bits(tmp_path / "whole" / second.name, second)
     rows = [read(tmp_path / name)["rows"] for name in ("whole", "killed")]
     assert rows[0] == rows[1]
     # Images of 8 x 8 in patches of 4: five tokens with that of the class.
@@ -528,69 +495,20 @@ def test_the_command_reads_its_flags(monkeypatch, tmp_path, capsys):
 
     def run(study, recipe, options, *, run_dir, **settings):
         asked.update(study=study, recipe=recipe, options=options, run_dir=run_dir)
-        row = {"task": "dtd", "group": "natural"}
-        row["test_accuracy"] = study_runs.spread([0.5])
+        accuracy = study_runs.spread([0.5])
         return {
-            "study": "vtab",
-            "rows": [row],
-            "means": {"mean": 0.5},
-            "tasks": {"mean": 1},
-            "is_benchmark": False,
-            "page": "study.md",
+            "rows": [{"task": "dtd", "group": "natural", "test_accuracy": accuracy}],
+            **{"study": "vtab", "means": {"mean": 0.5}, "tasks": {"mean": 1}},
+            **{"is_benchmark": False, "page": "study.md"},
         }
 
     monkeypatch.setattr(studies, "run", run)
     # Here TensorFlow has started already.
     monkeypatch.setattr(devices, "start", lambda strategy: None)
-    run_command(
-        "study", "--study=vtab", "--dataset=vtab", "--tasks=dtd,dmlab", "--steps=7"
-    )
+    words = ["--study=vtab", "--dataset=vtab", "--tasks=dtd,dmlab", "--steps=7"]
+    run_command("study", *words)
     assert asked["study"] == "vtab" and asked["recipe"].steps == 7
     assert asked["options"] == Options(tasks=("dtd", "dmlab"))
     assert asked["run_dir"].endswith("-vtab")
     output = capsys.readouterr().out
     assert "| dtd | natural | 50.00% |" in output and output.endswith("page study.md\n")
-    with pytest.raises(SystemExit, match="compute|examples|learning_rates"):
-        run_command("study", "--study=nix", "--dataset=vtab")
-    with pytest.raises(SystemExit, match="leave it out, or .*--study=learning_rates"):
-        run_command("study", "--study=vtab", "--dataset=vtab", "--find_learning_rate")
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "{}", "[]", json.dumps(REPORT | {"test_accuracy": "high"}), "[" * 99999],
-)
-def test_a_damaged_report_of_a_studys_run(text, tmp_path):
-    directory = RunDirectory(tmp_path)
-    directory.model.touch()
-    directory.results.write_text(text)
-    with pytest.raises(
-        RunError, match="report.json is damaged.*give the command again"
-    ):
-        directory.read_results()
-
-
-def test_a_study_is_alone_in_its_directory(tmp_path):
-    with (
-        RunDirectory(tmp_path).locked(),
-        pytest.raises(RunError, match=f"process {os.getpid()} .*another --run_dir"),
-    ):
-        studies.run("positions", DIGITS, run_dir=tmp_path)
-
-
-def test_home_is_expanded(tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "study.json").write_text(json.dumps({"study": "other"}))
-    with pytest.raises(RunError, match="holds the study other"):
-        studies.run("learning_rates", DIGITS, run_dir="~/")
-    (tmp_path / "study.json").write_text("{}")
-    with pytest.raises(RunError, match="study.json is damaged .*'study'.* remove it"):
-        studies.run("learning_rates", DIGITS, run_dir="~/")
-
-
-def test_rates_of_the_command_line():
-    found = recipe_flags.overrides({"learning_rates": ["0.1", "3e-3", "0.1"]}, Recipe)
-    assert DIGITS.override(**found).learning_rates == (0.1, 0.003)
-    for given in (["0.1", "-1"], ["a"], ["nan"], ["inf"]):
-        with pytest.raises(ValueError, match="learning.rates"):
-            DIGITS.override(**recipe_flags.overrides({"learning_rates": given}, Recipe))
