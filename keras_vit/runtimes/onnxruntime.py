@@ -12,7 +12,7 @@ from zoo.runtimes import onnx_session
 
 def convert(model, shape, precision, folder) -> pathlib.Path:
     """Writes a model into a folder; returns the path of the file."""
-    return write(model, folder)
+    return write(model, pathlib.Path(folder, "model.onnx"))
 
 
 def load(path, precision) -> Callable:

@@ -13,7 +13,8 @@ _GROUP = 192
 
 def convert(model, shape, precision, folder) -> pathlib.Path:
     """Writes a model into a folder; returns the path of the file."""
-    return write(model, folder, "int8" if precision == "int8" else "float32")
+    kept = "int8" if precision == "int8" else "float32"
+    return write(model, pathlib.Path(folder, "model.onnx"), precision=kept)
 
 
 def load(path, precision) -> Callable:

@@ -66,7 +66,7 @@ def _parsed(describe, argv):
         describe(flag_help.parse_others(argv))
         text = re.sub(
             rf"keras-vit ({'|'.join(COMMANDS)})\b",
-            lambda found: typed(found[1]),
+            lambda match: typed(match[1]),
             sys.modules["__main__"].__doc__ or "",
         )
         print(flag_help.page(_name(), text))
@@ -98,8 +98,8 @@ def _fail(text):
 
 def _complain(text):
     """Prints an error that begins with "error:", arguments in it as flags."""
-    start, colon, rest = flag_help.in_flags(text).partition(":")
-    print(styled(start + colon, "error", sys.stderr) + rest, file=sys.stderr)
+    start, colon, reason = flag_help.in_flags(text).partition(":")
+    print(styled(start + colon, "error", sys.stderr) + reason, file=sys.stderr)
 
 
 def _perform(main, argv):
@@ -149,10 +149,10 @@ def as_typed(name) -> str:
 
 def values(names) -> dict:
     """Returns the values of flags by name, lists as tuples; `names` has spaces."""
-    found = {name: flags.FLAGS[name].value for name in names.split()}
+    by_name = {name: flags.FLAGS[name].value for name in names.split()}
     return {
         name: tuple(value) if isinstance(value, list) else value
-        for name, value in found.items()
+        for name, value in by_name.items()
     }
 
 
@@ -162,20 +162,20 @@ def need_packages(name, needed) -> None:
         packages.need(typed(name), needed)
 
 
-def need_tensorflow(what, hint="") -> None:
-    """Exits if Keras has another backend; `what` needs TensorFlow."""
+def need_tensorflow(subject, hint="") -> None:
+    """Exits if Keras has another backend; `subject` needs TensorFlow."""
     backend = os.environ.get("KERAS_BACKEND", "tensorflow")
     if backend != "tensorflow":
         sys.exit(
-            f"error: {what} needs TensorFlow, but KERAS_BACKEND is {backend!r}: unset "
-            f"it.{hint}"
+            f"error: {subject} needs TensorFlow, but KERAS_BACKEND is {backend!r}: "
+            f"unset it.{hint}"
         )
 
 
-def need_tensorflow_or_jax(what, hint="") -> None:
+def need_tensorflow_or_jax(subject, hint="") -> None:
     """Like `need_tensorflow`, but accepts the JAX backend if JAX is installed."""
     if os.environ.get("KERAS_BACKEND") != "jax":
-        need_tensorflow(what, f" Or set it to jax.{hint}")
+        need_tensorflow(subject, f" Or set it to jax.{hint}")
     elif importlib.util.find_spec("jax") is None:
         sys.exit(
             "error: KERAS_BACKEND is 'jax', but JAX is not installed: "

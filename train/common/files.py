@@ -34,10 +34,10 @@ def checkpoint_steps(folder) -> list:
 
     Others' files, such as `step-00000008 (copy).npz`, are none.
     """
-    found = (
+    matches = (
         _CHECKPOINT.fullmatch(path.name) for path in pathlib.Path(folder).glob("*")
     )
-    return sorted(int(match[1]) for match in found if match)
+    return sorted(int(match[1]) for match in matches if match)
 
 
 def make_folder(path, flag="--run_dir") -> pathlib.Path:
@@ -60,35 +60,53 @@ def explained(task, remedy) -> Iterator[None]:
 
 @contextlib.contextmanager
 def locked(path, flag) -> Iterator[None]:
-    """Keeps other processes from writing a file, which `flag` names, for a while.
-
-    The operating system releases the lock when the process ends, however it does.
-    """
+    """Keeps other processes from writing a file, which `flag` names, for a while."""
     path = expand_home(path)
     make_folder(path.parent, flag)
     place = path.with_name(f".{path.name}.lock")
+    with lock_file(place, f"Another process is writing {path}", flag):
+        yield
+
+
+@contextlib.contextmanager
+def lock_file(place, busy, flag) -> Iterator[bool]:
+    """Holds a lock file, which other processes are refused; yields whether it is soft.
+
+    The operating system releases the lock when the process ends, however it does. A
+    soft lock, for disks without others, is the file itself. `busy` says what another
+    process does that holds it, `flag` names what is written.
+    """
     try:
         lock = file_lock(place)
         held = lock.acquire(timeout=0)
     except filelock.Timeout as error:
         raise RunError(
-            f"Another process is writing {path}: wait for it or stop it, or pass "
-            f"another {flag}."
+            f"{busy}: wait for it or stop it, or pass another {flag}."
         ) from error
     except (OSError, NotImplementedError) as error:
         raise RunError(
-            f"Cannot lock {place}: {error}. Fix the permissions, or pass a file on a "
-            f"disk that supports locks as {flag}."
+            f"Cannot lock {place}: {error}. Fix the permissions, or pass another "
+            f"{flag}, on a disk that supports locks."
         ) from error
+    is_soft = isinstance(lock, filelock.SoftFileLock)
     with held:
         try:
-            yield
+            yield is_soft
         finally:
             # Before the release: after it, it may be another's. Windows does not
-            # remove open files, and a soft lock is the file itself.
+            # remove open files.
             with contextlib.suppress(OSError):
-                if not isinstance(lock, filelock.SoftFileLock):
+                if not is_soft:
                     place.unlink()
+
+
+def _hold(folder, stack):
+    """Locks a folder of temporary files until an `ExitStack` ends."""
+    # Some disks have no locks: there, what a kill leaves stays.
+    with contextlib.suppress(OSError, NotImplementedError):
+        lock = file_lock(pathlib.Path(folder, _LOCK))
+        lock.acquire(timeout=0)
+        stack.callback(lock.release)
 
 
 @contextlib.contextmanager
@@ -135,10 +153,10 @@ def read_json(path, remedy, part=dict) -> Any:
     error's message has `remedy`.
     """
     try:
-        found = json.loads(read_text(path, JSON_BYTES))
-        if not isinstance(found, dict):
+        content = json.loads(read_text(path, JSON_BYTES))
+        if not isinstance(content, dict):
             raise ValueError("it is not a JSON object")
-        return part(found)
+        return part(content)
     except (ValueError, LookupError, TypeError, OSError, RecursionError) as error:
         reason = f"{type(error).__name__}: {first_line(error)}"
         raise RunError(f"{path} is damaged ({reason}): {remedy}.") from error
@@ -182,11 +200,7 @@ def whole_folder(path) -> Iterator:
         folder = tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent)
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         beside = pathlib.Path(folder)
-        # Some disks have no locks: there, what a kill leaves stays.
-        with contextlib.suppress(OSError, NotImplementedError):
-            lock = file_lock(beside / _LOCK)
-            lock.acquire(timeout=0)
-            stack.callback(lock.release)
+        _hold(beside, stack)
         new, old = beside / "new", beside / "old"
         new.mkdir()
         try:
@@ -217,21 +231,17 @@ def scratch_folder(purpose) -> Iterator:
     for left in pathlib.Path(tempfile.gettempdir()).glob(f"{prefix}????????"):
         # Another process is using it, or does the same.
         with contextlib.suppress(OSError, NotImplementedError):
-            found = left.lstat()
-            is_own = not hasattr(os, "getuid") or found.st_uid == os.getuid()
+            status = left.lstat()
+            is_own = not hasattr(os, "getuid") or status.st_uid == os.getuid()
             # Whoever uses it has locked it first.
-            if stat.S_ISDIR(found.st_mode) and is_own and (left / _LOCK).is_file():
+            if stat.S_ISDIR(status.st_mode) and is_own and (left / _LOCK).is_file():
                 with file_lock(left / _LOCK).acquire(timeout=0):
                     shutil.rmtree(left)
     with (
         tempfile.TemporaryDirectory(prefix=prefix) as folder,
         contextlib.ExitStack() as stack,
     ):
-        # Some disks have no locks: there, what a kill leaves stays.
-        with contextlib.suppress(OSError, NotImplementedError):
-            lock = file_lock(pathlib.Path(folder, _LOCK))
-            lock.acquire(timeout=0)
-            stack.callback(lock.release)
+        _hold(folder, stack)
         yield folder
 
 
@@ -266,24 +276,24 @@ def file_names(folder) -> set:
     }
 
 
-def refuse_others(folder, own, what) -> None:
+def refuse_others(folder, own, content) -> None:
     """Raises a `RunError` if a folder that is replaced has more than the names `own`.
 
-    `what` is what it holds.
+    `content` is what it holds.
     """
     others = set(os.listdir(folder)) - {*own} if folder.is_dir() else ()
     if others:
         raise RunError(
-            f"{folder} holds {what}, and {min(others)} besides, which would be lost: "
-            "move it away."
+            f"{folder} holds {content}, and {min(others)} besides, which would be "
+            "lost: move it away."
         )
 
 
-def check_replaceable(out, record, files_of, what) -> None:
+def check_replaceable(out, record, files_of, kind) -> None:
     """Raises a `RunError` if a folder holds more than what the same command wrote.
 
     `record` is the JSON file in it that lists what was written; `files_of` turns its
-    content into the relative paths of the other files, and `what` names them.
+    content into the relative paths of the other files, and `kind` names them.
     """
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
@@ -291,11 +301,11 @@ def check_replaceable(out, record, files_of, what) -> None:
         known = {record, *files_of(json.loads(read_text(out / record, JSON_BYTES)))}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(
-            f"{out} exists and is not an earlier {what}, which could be replaced: pass "
+            f"{out} exists and is not an earlier {kind}, which could be replaced: pass "
             "another --out, or remove it."
         ) from error
     if others := sorted(file_names(out) - known):
         raise RunError(
-            f"{out} holds an earlier {what}, and {others[0]} besides, which would be "
+            f"{out} holds an earlier {kind}, and {others[0]} besides, which would be "
             "lost: move it, or pass another --out."
         )

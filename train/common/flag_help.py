@@ -52,8 +52,8 @@ def parse_others(argv) -> list:
 
 def of_command() -> dict:
     """Returns the flags of the command that runs, a dict by name."""
-    found = flags.FLAGS.get_key_flags_for_module(sys.argv[0])
-    return {flag.name: flag for flag in found}
+    key_flags = flags.FLAGS.get_key_flags_for_module(sys.argv[0])
+    return {flag.name: flag for flag in key_flags}
 
 
 def in_flags(text) -> str:

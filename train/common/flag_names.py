@@ -111,8 +111,8 @@ def _unknown(name, typed):
     others = {}
     for names, meant in _MEANT.items():
         flags_meant, _, note = meant.partition(": ")
-        if found := [flag for flag in flags_meant.split() if flag in known]:
-            use = f"use --{found[0]}{note and f' ({note})'}."
+        if present := [flag for flag in flags_meant.split() if flag in known]:
+            use = f"use --{present[0]}{note and f' ({note})'}."
             others |= {other: use for other in names.split() if other not in others}
     if plain in others:
         return f"{start}: {others[plain]}"

@@ -187,22 +187,22 @@ def _pass_on(source, sink):
         else:
             _write(sink, line)
 
-    rest = b""
+    partial = b""
     while True:
         # A line without an end, as of a bar, waits for it only so long.
-        waits = _PATIENCE_SECONDS if rest else None
+        waits = _PATIENCE_SECONDS if partial else None
         if not select.select([source], [], [], waits)[0]:
-            show(rest)
-            rest = b""
+            show(partial)
+            partial = b""
             continue
         block = os.read(source, 1 << 16)
         if not block:
             break
-        *lines, rest = (rest + block).split(b"\n")
+        *lines, partial = (partial + block).split(b"\n")
         for line in lines:
             show(line + b"\n")
-    if rest:
-        show(rest + b"\n")
+    if partial:
+        show(partial + b"\n")
     return hidden_lines
 
 

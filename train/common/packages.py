@@ -8,8 +8,8 @@ from train.common.errors import RunError
 _NAMES = {"PIL": "pillow", "sklearn": "scikit-learn", "yaml": "pyyaml"}
 
 
-def need(what, packages, hint="", extra="train") -> None:
-    """Raises a `RunError` if packages that `what` needs are not installed.
+def need(subject, packages, hint="", extra="train") -> None:
+    """Raises a `RunError` if packages that `subject` needs are not installed.
 
     They are named as imported, and not imported; `extra` of setup.cfg has them.
     """
@@ -21,7 +21,7 @@ def need(what, packages, hint="", extra="train") -> None:
     if names:
         verb = "is" if len(names) == 1 else "are"
         raise RunError(
-            f"{what} needs {' and '.join(names)}, which {verb} not installed: "
+            f"{subject} needs {' and '.join(names)}, which {verb} not installed: "
             f"pip install {' '.join(names)}{hint}. In a clone of keras_vit, "
             f"pip install '.[{extra}]' takes all of its kind."
         )

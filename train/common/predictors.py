@@ -38,9 +38,9 @@ def define_flags() -> None:
     flags.register_multi_flags_validator(["engine", "precision"], _check)
 
 
-def _check(given):
+def _check(choices):
     try:
-        check_choice(**given)
+        check_choice(**choices)
     except ValueError as error:
         raise flags.ValidationError(str(error)) from error
     return True

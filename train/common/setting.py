@@ -39,7 +39,9 @@ def setting(default=MISSING, usage="", *limits, group="", choices=(), **more) ->
             completes the help.
         **more: what else others read. `example` says how to write a flag of several
             values; `takes_auto`, that the flag of a number takes "auto"; `otherwise` is
-            the attribute that holds where the value is None.
+            the attribute that holds where the value is None; `argument`, that of an
+            architecture which some models lack; `of_blocks` and `of_classifiers` say
+            that only models of transformer blocks, and runs with classes, have it.
 
     Example:
         >>> @dataclasses.dataclass

@@ -39,12 +39,12 @@ def main(argv) -> None:
             run.require(run.results, run.model)
         from train.compare import comparison
 
-        found = comparison.compare(
+        results = comparison.compare(
             argv[1:],
             command=command_line.as_typed("compare"),
             **command_line.values("output measure batch_size"),
         )
-    for row in found["runs"]:
+    for row in results["runs"]:
         line = f"{row['run']}: {row['model']}, {row['test_accuracy']:.2%} accuracy"
         print(printable(line))
     print(f"page {flags.FLAGS.output}")

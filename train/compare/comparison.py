@@ -4,10 +4,9 @@ import itertools
 import pathlib
 
 import keras_vit
-from train.common.errors import RunError
+from train.common.errors import RunError, explaining_full_memory
 from train.common.files import make_folder, write_json, write_text
 from train.data.registry import is_same
-from train.engine.loop import explaining_full_memory
 from train.models import loaded_model
 from train.models.run_directory import RunDirectory
 from train.reports import markdown
@@ -68,7 +67,7 @@ def compare(runs, *, output, measure=False, batch_size=32, command="") -> dict:
     for row in rows:
         row["measured_images_per_second"] = rates.get(row["run"])
     first = next(iter(reports.values()))
-    found = {
+    results = {
         "dataset": first["config"]["dataset"],
         "test_examples": first["test_examples"],
         "command": command,
@@ -77,9 +76,9 @@ def compare(runs, *, output, measure=False, batch_size=32, command="") -> dict:
         "runs": rows,
     }
     make_folder(output.parent, flag="--output")
-    write_json(output.with_suffix(".json"), found)
-    write_text(output, _page(found))
-    return found
+    write_json(output.with_suffix(".json"), results)
+    write_text(output, _page(results))
+    return results
 
 
 def _names(runs):
@@ -149,19 +148,19 @@ def _row(name, report, model):
     }
 
 
-def _page(found):
-    rows = found["runs"]
+def _page(results):
+    rows = results["runs"]
     names = [row["run"] for row in rows]
     classes = [
         (one["name"], [row["per_class_f1"][place] for row in rows], one["examples"])
-        for place, one in enumerate(found["classes"])
+        for place, one in enumerate(results["classes"])
         if one["examples"]
     ]
     classes.sort(key=lambda one: min(one[1]) - max(one[1]))
     return markdown.render(
         _TEMPLATE,
-        **found,
-        result_table=markdown.table(("", *names), _results(found)),
+        **results,
+        result_table=markdown.table(("", *names), _results(results)),
         class_table=markdown.table(
             ("Class", *names, "Test images"),
             [
@@ -174,8 +173,8 @@ def _page(found):
     )
 
 
-def _results(found):
-    rows = found["runs"]
+def _results(results):
+    rows = results["runs"]
     yield "Model", *(row["model"] for row in rows)
     yield "Weights", *(row["weights"] or "random" for row in rows)
     yield "Image size", *("x".join(map(str, row["image_size"])) for row in rows)
@@ -190,7 +189,7 @@ def _results(found):
         ("Training images/s", "training_images_per_second"),
         ("Images/s now", "measured_images_per_second"),
     ):
-        if key != "measured_images_per_second" or found["measured_batch_size"]:
+        if key != "measured_images_per_second" or results["measured_batch_size"]:
             yield label, *(_text(key, row[key]) for row in rows)
 
 

@@ -91,8 +91,8 @@ def _check_folder(dataset, data_dir):
 def _shown(folder):
     """Yields the `os.DirEntry` of all in a folder that is not hidden."""
     # They know what is a file without asking the file system once more for each.
-    with os.scandir(folder) as found:
-        for entry in found:
+    with os.scandir(folder) as listing:
+        for entry in listing:
             name = entry.name
             if not name.startswith(".") and name.lower() not in _SYSTEM_FILES:
                 yield entry

@@ -214,13 +214,13 @@ def _shuffled(split):
 
     def of_ranges(seed, done) -> Any:
         order = tf.data.Dataset.from_tensor_slices(_permutation(ranges, seed))
-        found = order.interleave(
+        numbered = order.interleave(
             read,
             cycle_length=_FILES_AT_ONCE,
             num_parallel_calls=min(CORES, _FILES_AT_ONCE),
             deterministic=True,
         )
-        return through_buffer(found.map(lambda _, example: example), seed, done)
+        return through_buffer(numbered.map(lambda _, example: example), seed, done)
 
     return of_ranges
 

@@ -44,12 +44,12 @@ class SourceKind:
 
 def record_files(folder, pattern="*") -> dict:
     """Returns the sorted TFRecord files of a folder by the part that they belong to."""
-    found = {}
+    by_part = {}
     for path in sorted(folder.glob(pattern)):
         match = _RECORDS.fullmatch(path.name)
         if match and path.is_file():
-            found.setdefault(match[1], []).append(path)
-    return found
+            by_part.setdefault(match[1], []).append(path)
+    return by_part
 
 
 def _is_folder(dataset):
@@ -198,6 +198,7 @@ class Augmentation:
         AT_LEAST_0,
         title="mixup {:g}",
         unit="batch",
+        of_classifiers=True,
     )
     cutmix: float = _augmentation(
         0.0,
@@ -205,6 +206,7 @@ class Augmentation:
         AT_LEAST_0,
         title="CutMix {:g}",
         unit="batch",
+        of_classifiers=True,
     )
 
     def used_augmentations(self, unit: str | None = None) -> dict[str, Any]:

@@ -30,13 +30,13 @@ def bfloat16_gain() -> float:
     # The first product of an MLP of ViT-B/16 on images of five.
     factors = tf.ones((985, 768)), tf.ones((768, 3072))
     for turn in range(6):
-        for dtype, found in times.items():
+        for dtype, seconds in times.items():
             left, right = (tf.cast(factor, dtype) for factor in factors)
             started = time.perf_counter()
             # Fetch a value, so that it has been computed.
             multiply(left, right)[0, 0].numpy()
             if turn:
-                found.append(time.perf_counter() - started)
+                seconds.append(time.perf_counter() - started)
     return min(times[tf.float32]) / min(times[tf.bfloat16])
 
 

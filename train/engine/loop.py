@@ -144,13 +144,13 @@ class TrainingLoop:
     def _validate(self, step):
         """Validates, if there are images for it; returns whether the run stops."""
         with self.trainer.averaged():
-            if found := self.run.validate(self.validation):
-                loss = found["val_loss"]
+            if metrics := self.run.validate(self.validation):
+                loss = metrics["val_loss"]
                 check_finite(f"The validation loss after step {step}", loss)
-                self.log.validation(step, **found)
+                self.log.validation(step, **metrics)
             if self.recipe.explained_images and self.devices.is_chief:
                 self._draw(step)
-        if not found:
+        if not metrics:
             return False
         stops = self._chief_decides(lambda: self._is_over(step))
         if stops:

@@ -57,9 +57,9 @@ class MetricLog:
 
     def series(self, name) -> tuple:
         """Returns steps, int64 (n,), and values, float64 (n,), of one metric."""
-        found = [record for record in self.records() if name in record]
-        steps = np.array([record["step"] for record in found], dtype=np.int64)
-        return steps, np.array([record[name] for record in found], dtype=np.float64)
+        records = [record for record in self.records() if name in record]
+        steps = np.array([record["step"] for record in records], dtype=np.int64)
+        return steps, np.array([record[name] for record in records], dtype=np.float64)
 
     def best_validation(self) -> tuple:
         """Returns the step of the best validation, if any, and how many came after."""

@@ -182,8 +182,8 @@ class TensorFlowTrainer(Trainer):
             logits = self.model(inputs, training=False)
             return labels, logits, self._losses(logits, labels)
 
-        found = self.strategy.run(self._compiled(answers), (inputs, labels))
-        return tuple(map(self._gathered, found))
+        computed = self.strategy.run(self._compiled(answers), (inputs, labels))
+        return tuple(map(self._gathered, computed))
 
     def gather(self, values) -> np.ndarray:
         """Returns distributed values of all hosts as one NumPy array (batch, ...)."""
@@ -319,7 +319,9 @@ def has_other_workers() -> bool:
 
 def _mirrored():
     kinds = (tf.config.list_logical_devices(kind) for kind in ("GPU", "CPU"))
-    devices = next([device.name for device in found] for found in kinds if found)
+    devices = next(
+        [device.name for device in same_kind] for same_kind in kinds if same_kind
+    )
     if len(devices) < 2:
         raise RunError(
             "--strategy=mirrored needs two devices at least, and TensorFlow sees "

@@ -26,7 +26,7 @@ from train.common import command_line, predictors
 from train.data import data_flags
 from train.data.finding import check as check_data
 from train.data.registry import PARTS, kind_of
-from train.models.finding import find as check_model
+from train.models.finding import find
 
 # Checked for before anything heavy is imported, by the names that Python has.
 PACKAGES = ("tensorflow", "PIL", "jinja2", "matplotlib", "scipy", "sklearn", "yaml")
@@ -62,27 +62,27 @@ def main(argv) -> None:
             f"{command_line.typed('evaluate')} MODEL [FOLDER]"
         )
     data_flags.take_word(argv[2:])
-    given = command_line.values(
+    settings = command_line.values(
         "dataset data_dir skip_corrupt bits split image_size central_crop "
         "batch_size engine precision out_dir"
     )
-    if argv[2:] and given["split"] is None and kind_of(argv[2]).is_own:
-        given["split"] = "all"
+    if argv[2:] and settings["split"] is None and kind_of(argv[2]).is_own:
+        settings["split"] = "all"
     command_line.need_packages("evaluate", PACKAGES)
     command_line.need_tensorflow("The input")
     with command_line.exit_on_errors("no report was written"):
-        check_model(argv[1])
-        if given["dataset"] is not None:
-            check_data(given["dataset"], given["data_dir"])
+        model = find(argv[1])
+        if settings["dataset"] is not None:
+            check_data(settings["dataset"], settings["data_dir"])
         from train.evaluate import evaluation
 
         results = evaluation.evaluate(
-            argv[1],
+            model,
             real_labels_file=flags.FLAGS.real_labels,
             command=command_line.as_typed("evaluate"),
-            **given,
+            **settings,
         )
-    split = given["split"] or "test"
+    split = settings["split"] or "test"
     accuracy, low, high = (
         f"{results[f'{split}_accuracy{end}']:.2%}" for end in ("", "_low", "_high")
     )

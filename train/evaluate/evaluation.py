@@ -9,11 +9,10 @@ from scipy.special import log_softmax
 
 from keras_vit.structure import bits_of, preparation_of
 from train.common import predictors
-from train.common.errors import RunError
+from train.common.errors import RunError, explaining_full_memory
 from train.common.files import read_json
 from train.data import pipeline
 from train.data.registry import kind_of, real_path, short_name
-from train.engine.loop import explaining_full_memory
 from train.evaluate import real_labels, training_images
 from train.models import finding, loaded_model
 from train.models.run_directory import RunDirectory
@@ -66,7 +65,7 @@ def evaluate(
     """
     split = split or "test"
     loaded = loaded_model.load(model, image_size=image_size)
-    bits, about_bits = finding.bits_of(model, bits_of(loaded.model), bits)
+    bits, about_bits = finding.bits_of(loaded.source, bits_of(loaded.model), bits)
     image_size = loaded_model.image_shape_of(loaded)[:2]
     evaluation_data.check_one_class(loaded)
     outputs = evaluation_data.num_logits(loaded)
@@ -79,13 +78,7 @@ def evaluate(
         outputs, loaded.class_names, source.class_names, numbers
     )
     in_training, warnings = training_images.in_training(
-        loaded,
-        model,
-        source,
-        part,
-        split,
-        data_dir=data_dir,
-        skip_corrupt=skip_corrupt,
+        loaded, source, part, split, data_dir=data_dir, skip_corrupt=skip_corrupt
     )
     correct = None
     if real_labels_file is not None:
@@ -99,7 +92,7 @@ def evaluate(
     name = f"{loaded.name}-{short_name(source.name)}-{split}"
     name += predictors.suffix(engine, precision)
     directory, model_source = evaluation_data.report_folder(
-        model, out_dir, name, "report.json", data=real_path(source.name)
+        loaded.source, out_dir, name, "report.json", data=real_path(source.name)
     )
     if RunDirectory(directory).model.exists():
         raise RunError(
@@ -135,8 +128,8 @@ def evaluate(
         "loss_function": "softmax cross-entropy",
     }
     if correct is not None:
-        found = real_labels.accuracy(correct, answered.predicted)
-        results |= {f"{split}_real_{key}": value for key, value in found.items()}
+        reassessed = real_labels.accuracy(correct, answered.predicted)
+        results |= {f"{split}_real_{key}": value for key, value in reassessed.items()}
     hits = answered.predicted == answered.labels
     seen_note, seen_results = training_images.accuracies(in_training, hits, split)
     results |= seen_results

@@ -24,8 +24,8 @@ def read(path) -> list:
         labels = [set(correct) for correct in json.loads(text)]
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise RunError(f"The labels {path} cannot be read: {error}") from error
-    found = [label for correct in labels for label in correct]
-    is_whole = all(type(label) is int and 0 <= label < CLASSES for label in found)
+    flat = [label for correct in labels for label in correct]
+    is_whole = all(type(label) is int and 0 <= label < CLASSES for label in flat)
     if not labels or not is_whole:
         raise RunError(
             f"{path} does not hold a list of labels from 0 to {CLASSES - 1} per image: "
@@ -61,7 +61,7 @@ def file_names(split, dataset, data_dir=None) -> list:
 
 def of_files(labels, names) -> list:
     """Returns the correct labels of images, by the number in their file names."""
-    found = []
+    correct = []
     for name in names:
         match = _FILE_NAME.search(name)
         number = int(match[1]) if match else 0
@@ -70,8 +70,8 @@ def of_files(labels, names) -> list:
                 f"{name} is not one of the {len(labels):,} images that have reassessed "
                 "labels: they are called ILSVRC2012_val_00000001.JPEG and so on."
             )
-        found.append(labels[number - 1])
-    return found
+        correct.append(labels[number - 1])
+    return correct
 
 
 def accuracy(labels, predicted) -> dict:

@@ -12,14 +12,13 @@ from train.reports.classification import share
 from train.scoring.evaluation_data import is_of_run
 
 
-def in_training(loaded, model, source, part, split, data_dir, skip_corrupt) -> tuple:
+def in_training(loaded, source, part, split, data_dir, skip_corrupt) -> tuple:
     """Returns which images of a part the model's run was trained on, and warnings.
 
     Those are None where no image is known to be, their number, int, bools (examples,),
     or why they are not known, a str. The warnings, a list of str, say whether the data
     of the run have changed. `part` is the `Split` of the source that is called
-    `split`, as the run divided it if it is the run's data set; `model` is what the
-    model was loaded from.
+    `split`, as the run divided it if it is the run's data set.
     """
     own, is_same = loaded.config.get("dataset"), is_of_run(loaded, source.name)
     are_files = kind_of(source.name).is_own
@@ -40,11 +39,11 @@ def in_training(loaded, model, source, part, split, data_dir, skip_corrupt) -> t
     if mask is None and _is_trained(split):
         mask = limited.train.num_examples
     # The training left out damaged images; they are known only if left out here too.
-    if RunDirectory(model).skipped.exists() and not (
+    if RunDirectory(loaded.source).skipped.exists() and not (
         skip_corrupt and divided is source
     ):
         return mask, []
-    return mask, _changes(model, source.name, run_data.facts_of(limited))
+    return mask, _changes(loaded.source, source.name, run_data.facts_of(limited))
 
 
 def _divided_by_run(loaded, source, data_dir):
@@ -73,10 +72,10 @@ def _changes(model, name, facts):
     shown = [text for text in differences if len(text) < 100 and "files of" not in text]
     if any("files of" in text for text in differences):
         shown.append("the names of the files")
-    what = ", ".join(shown or ["the classes"])
+    changed = ", ".join(shown or ["the classes"])
     return [
         f"Warning: {name} is not as it was when {pathlib.Path(model).name} was "
-        f"trained on it ({what}): the test part may have images of the training."
+        f"trained on it ({changed}): the test part may have images of the training."
     ]
 
 

@@ -29,7 +29,7 @@ from absl import app, flags
 from train.common import command_line
 from train.data import data_flags
 from train.data.finding import check_paths
-from train.models.finding import find as check_model
+from train.models.finding import find
 from zoo.text import printable
 
 # Checked for before anything heavy is imported, by the names that Python has.
@@ -71,11 +71,11 @@ flags.DEFINE_string(
 
 def main(argv) -> None:
     """Writes the report, and prints the answers and where it is."""
-    given = flags.FLAGS.flag_values_dict()
-    model, *words = [given["model"], *argv[1:]] if given["model"] else argv[1:] or [""]
-    images = given["images"] + words
-    if not model or not images or not given["out"]:
-        needed = {"model": model, "photos": images, "--out": given["out"]}
+    values = flags.FLAGS.flag_values_dict()
+    model, *words = [*filter(None, [values["model"]]), *argv[1:]] or [""]
+    images = values["images"] + words
+    if not model or not images or not values["out"]:
+        needed = {"model": model, "photos": images, "--out": values["out"]}
         missing = [name for name, value in needed.items() if not value]
         raise app.UsageError(
             f"Give a model and photos: {command_line.typed('explain')} MODEL photo.jpg "
@@ -85,14 +85,14 @@ def main(argv) -> None:
     command_line.need_tensorflow("Reading images")
     with command_line.exit_on_errors("nothing was written"):
         check_paths(images)
-        check_model(model)
+        source = find(model)
         from train.explain import report
 
         results = report.explain(
-            model,
+            source,
             images,
-            given["out"],
-            class_name=given["class"],
+            values["out"],
+            class_name=values["class"],
             command=command_line.as_typed("explain"),
             **command_line.values("image_size central_crop bits shown overwrite"),
         )
@@ -102,7 +102,7 @@ def main(argv) -> None:
             print(printable(f"{photo['name']}: {name} {probability:.1%}"))
     if (more := len(results["photos"]) - _PRINTED) > 0:
         print(f"and {more:,} more photos in {report.PREDICTIONS}")
-    print(f"report {os.path.join(given['out'], report.PAGE)}")
+    print(f"report {os.path.join(values['out'], report.PAGE)}")
 
 
 if __name__ == "__main__":

@@ -149,8 +149,8 @@ class PhotoInspection:
         )
         grid, registers = explain.grid_size(self.model), num_registers(self.model)
         pooling = pooling_of(self.model) if pooled is None else pooled
-        [found] = explain.patch_map(matrix, grid, pooling, registers)
-        return found.astype("float32")
+        [relevance] = explain.patch_map(matrix, grid, pooling, registers)
+        return relevance.astype("float32")
 
 
 class ModelInspection:
@@ -205,11 +205,11 @@ def attention(inspected) -> tuple:
     return figure, numbers | {"unit": _SHARE}
 
 
-def _pairs(inspected, maps, what):
+def _pairs(inspected, maps, subject):
     photos = [one.photo for one in inspected]
     pictures = [photo.picture for photo in photos]
     captions = [shorten(one.caption, _TITLE) for one in inspected]
-    title = f"{inspected[0].name}: {what}"
+    title = f"{inspected[0].name}: {subject}"
     figure = plots.draw_attention(pictures, maps, captions, title)
     return figure, {"maps": maps, "photos": [photo.name for photo in photos]}
 
@@ -293,13 +293,13 @@ def features(inspected) -> tuple:
     and blue are the first three principal components.
     """
     photo = inspected.photo
-    found = inspected.inspection.features
-    colors = explain.principal_colors(found.patches)
+    tokens = inspected.inspection.features
+    colors = explain.principal_colors(tokens.patches)
     title = f"{inspected.name}: patch features"
     figure = plots.draw_features([photo.picture], colors, [photo.name], title)
-    numbers = {"colors": colors[0], "patches": found.patches[0]}
-    if found.class_token is not None:
-        numbers["class_token"] = found.class_token[0]
+    numbers = {"colors": colors[0], "patches": tokens.patches[0]}
+    if tokens.class_token is not None:
+        numbers["class_token"] = tokens.class_token[0]
     return figure, numbers
 
 
@@ -330,9 +330,9 @@ def filters(inspected) -> tuple:
     its share of the variance. A trained model's look like smooth basis functions
     for the fine structure of a patch.
     """
-    found = inspected.filters
-    title = f"{inspected.name}: filters of {found.layer}"
-    return plots.draw_filters(found, title), dataclasses.asdict(found)
+    principal = inspected.filters
+    title = f"{inspected.name}: filters of {principal.layer}"
+    return plots.draw_filters(principal, title), dataclasses.asdict(principal)
 
 
 @_kind("model", "Paper, section 4.5 and figure 7, centre.")

@@ -37,18 +37,18 @@ def run(model, photos, places) -> Inspected:
         for batch in photos.batches(_BATCH_SIZE):
             if why_none is None:
                 try:
-                    found = inspect(model, batch)
+                    inspected = inspect(model, batch)
                 except ValueError as error:
                     why_none = str(error)
                     predictor = keras_vit.Predictor(model, _BATCH_SIZE)
             if why_none is None:
-                outputs.append(found.outputs)
-                distances.append(found.distance)
+                outputs.append(inspected.outputs)
+                distances.append(inspected.distance)
                 for place in range(seen, seen + len(batch)):
                     if place in places:
-                        chosen[place] = found.of_image(place - seen)
-                counts += attention_sinks(found.received).sum(axis=1)
-                shares += found.received.sum(axis=1, dtype="float64")
+                        chosen[place] = inspected.of_image(place - seen)
+                counts += attention_sinks(inspected.received).sum(axis=1)
+                shares += inspected.received.sum(axis=1, dtype="float64")
             else:
                 outputs.append(predictor(batch))
             seen += len(batch)

@@ -14,10 +14,10 @@ import zoo.photos
 from train.data.finding import DataError, check_paths, heic_remedy
 from train.data.sources.corrupt import find_corrupt
 from train.data.sources.folder_source import file_split
-from train.data.sources.splits import check_name, named
+from train.data.sources.splits import check_name
 from zoo.preparation import shows_all
 from zoo.regular_files import expand_home
-from zoo.text import printable
+from zoo.text import named, printable
 
 # The longer side of a photo in the report, in pixels.
 LONGER_SIDE = 640
@@ -58,15 +58,15 @@ class Photos:
     """
 
     def __init__(self, paths, without=None):
-        found, ignored = {}, []
+        by_place, ignored = {}, []
         check_paths(paths)
         for path in paths:
             path = expand_home(path)
             files = _images_in(path, without, ignored) if path.is_dir() else [path]
             for file in files:
                 check_name(str(file), str(file))
-                found.setdefault(file.resolve(), file)
-        self.paths = tuple(found.values())
+                by_place.setdefault(file.resolve(), file)
+        self.paths = tuple(by_place.values())
         self.ignored = tuple(printable(str(path)) for path in ignored)
         places = [pathlib.Path(os.path.abspath(path)) for path in self.paths]
         common = os.path.commonpath([place.parent for place in places])

@@ -11,11 +11,9 @@ from keras_vit.structure import (
     preparation_of,
 )
 from train.common import files
-from train.common.errors import RunError
+from train.common.errors import RunError, explaining_full_memory
 from train.data.finding import heic_remedy
-from train.data.sources.splits import named
 from train.data.sources.subset import spread
-from train.engine.loop import explaining_full_memory
 from train.explain import figures, inspection
 from train.explain.page import render
 from train.explain.photos import Photos
@@ -25,6 +23,7 @@ from train.models.loaded_model import image_shape_of
 from zoo.preparation import asked_for
 from zoo.regular_files import expand_home
 from zoo.store.progress import progress_bar
+from zoo.text import named
 
 PAGE, NUMBERS, PREDICTIONS = "report.html", "report.json", "predictions.csv"
 
@@ -64,7 +63,7 @@ def explain(
         )
     loaded = loaded_model.load(model, image_size=image_size)
     preparation = asked_for(central_crop, preparation_of(loaded.model))
-    bits, notes = finding.bits_of(model, bits_of(loaded.model), bits)
+    bits, notes = finding.bits_of(loaded.source, bits_of(loaded.model), bits)
     for note in notes:
         print(note)
     photos.prepare_for(image_shape_of(loaded, channels=(1, 3)), preparation, bits)
@@ -78,10 +77,10 @@ def explain(
         for name in ("figures", "numbers"):
             (folder / name).mkdir()
         places = spread(len(photos), shown)
-        found = inspection.run(loaded.model, photos, set(places))
+        computed = inspection.run(loaded.model, photos, set(places))
         top, why_no_predictions = [None] * len(photos), None
         try:
-            probabilities, top = classes.predict(found.outputs)
+            probabilities, top = classes.predict(computed.outputs)
         except ValueError as error:
             why_no_predictions = str(error)
         else:
@@ -93,12 +92,12 @@ def explain(
         inspected = []
         drawing = {"total": len(places), "unit": "photo", "desc": "drawing"}
         for photo in progress_bar(iterable=photos.chosen(places), **drawing):
-            best, seen = top[photo.place], found.chosen[photo.place]
+            best, seen = top[photo.place], computed.chosen[photo.place]
             one = figures.PhotoInspection(loaded, photo, best, target, seen)
             one.figures = figures.write(folder, "photo", one, photo)
             inspected.append(one)
         of_photos = figures.write(folder, "photos", inspected)
-        whole = figures.ModelInspection(loaded, photos.names, found.distance)
+        whole = figures.ModelInspection(loaded, photos.names, computed.distance)
         of_model = figures.write(folder, "model", whole)
         of_each = [figure for one in inspected for figure in one.figures]
 
@@ -119,9 +118,9 @@ def explain(
             "class": None if target is None else target[1],
             "why_no_class_names": classes.why_no_names,
             "why_no_predictions": why_no_predictions,
-            "attention_sinks": found.sinks,
+            "attention_sinks": computed.sinks,
             "about_attention_sinks": inspection.describe_sinks(
-                found.sinks, sizes.get("patches")
+                computed.sinks, sizes.get("patches")
             ),
             "missing": {
                 figure.kind.name: figure.why_not
@@ -163,7 +162,7 @@ def _write_table(path, photos):
         writer = csv.writer(file)
         writer.writerow(["photo", "rank", "class_number", "class", "probability"])
         writer.writerows(
-            [photo["file"], rank, *found]
+            [photo["file"], rank, *prediction]
             for photo in photos
-            for rank, found in enumerate(photo["predictions"], start=1)
+            for rank, prediction in enumerate(photo["predictions"], start=1)
         )

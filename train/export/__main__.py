@@ -26,7 +26,7 @@ from train.common import command_line
 from train.data import data_flags
 from train.data.finding import check as check_data
 from train.export.formats import ALL, FORMATS, OPTIONS, select
-from train.models.finding import find as check_model
+from train.models.finding import find
 
 __doc__ = __doc__ and __doc__.replace(
     "FORMATS", "\n".join(f"  {row.name:16} {row.help}" for row in FORMATS.values())
@@ -123,7 +123,7 @@ def main(argv) -> None:
     command_line.need_packages("export", PACKAGES)
     command_line.need_tensorflow("An export")
     with command_line.exit_on_errors("nothing was written"):
-        check_model(models[0])
+        model = find(models[0])
         if values["dataset"] is not None:
             check_data(values["dataset"], values["data_dir"])
     from train.export import report, run
@@ -132,7 +132,7 @@ def main(argv) -> None:
     with command_line.exit_on_errors("nothing was written"):
         try:
             results = run.export(
-                models[0],
+                model,
                 values["format"],
                 values["out"],
                 compared=values["images"],

@@ -1,14 +1,14 @@
 """Writer of ONNX files."""
 
-import contextlib
 import json
 import pathlib
+import shutil
 
 import keras
 
-from keras_vit.runtimes.onnx import LARGEST_FILE, OPSET, proto_of, size_of, steps_of
+from keras_vit.runtimes.onnx import OPSET, steps_of, write
 from train.common import packages
-from train.common.files import whole_file
+from train.common.files import scratch_folder, whole_file
 from train.models.exports.writing import (
     check_class_names,
     check_one_output,
@@ -65,7 +65,7 @@ def write_onnx(model, path, *, precision="float32", class_names=None) -> None:
             f"precision must be one of {', '.join(_PRECISIONS)}, got {precision!r}."
         )
     check_one_output(model)
-    steps = steps_of(model)
+    steps_of(model)  # Refuses models that are not functional.
     if class_names is not None:
         check_class_names(class_names, model)
     packages.need("Writing ONNX", ("onnx",), extra="export")
@@ -76,28 +76,20 @@ def write_onnx(model, path, *, precision="float32", class_names=None) -> None:
     metadata |= facts_of(model)
     if class_names is not None:
         metadata["class_names"] = json.dumps(list(class_names), ensure_ascii=False)
-    with contextlib.ExitStack() as stack:
-        whole = stack.enter_context(whole_file(path, "--out"))
-        data = None
-        if size_of(model, precision) > LARGEST_FILE:
-            beside = path.with_name(f"{path.name}.data")
-            # Entered last, so put in place first.
-            temporary = stack.enter_context(whole_file(beside, "--out"))
-            data = stack.enter_context(temporary.open("wb"))
-        output = _output_of(model)
-        proto = proto_of(model, steps, output=output, precision=precision, data=data)
-        onnx.helper.set_model_props(proto, metadata)
-        if data is not None:
-            data.flush()
-        whole.write_bytes(proto.SerializeToString())
-        onnx.checker.check_model(str(whole), full_check=True)
-        if data is not None:
-            # The weights were in a temporary file so far.
-            for tensor in proto.graph.initializer:
-                for entry in tensor.external_data:
-                    if entry.key == "location":
-                        entry.value = beside.name
-            whole.write_bytes(proto.SerializeToString())
+    with scratch_folder("onnx") as folder:
+        written = write(
+            model,
+            pathlib.Path(folder, path.name),
+            output=_output_of(model),
+            precision=precision,
+            metadata=metadata,
+        )
+        onnx.checker.check_model(str(written), full_check=True)
+        # First the weights that the other file refers to.
+        for name in (f"{path.name}.data", path.name):
+            if (file := written.with_name(name)).exists():
+                with whole_file(path.with_name(name), "--out") as temporary:
+                    shutil.copyfile(file, temporary)
 
 
 def _output_of(model):

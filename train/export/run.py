@@ -105,7 +105,7 @@ def export(
     out = expand_home(out)
     check_replaceable(out, RECORD, _files_of, "export")
     loaded = _load(model, image_size, features)
-    bits, notes = finding.bits_of(model, bits_of(loaded.model), bits)
+    bits, notes = finding.bits_of(loaded.source, bits_of(loaded.model), bits)
     set_bits(loaded.model, bits)
     # Features have no classes by which to choose the matrices that stay in float16.
     aim = (min_agreement or None) if has_head(loaded.model) else None
@@ -315,14 +315,14 @@ def _files_of(record):
 
 def _of_any_size(model):
     try:
-        found = keras_vit.at_image_size(model, (None, None))
-        own_image_size(found)
+        resized = keras_vit.at_image_size(model, (None, None))
+        own_image_size(resized)
     except ValueError as error:
         raise RunError(
             f"{model.name} cannot be exported for images of any size: leave --any_size "
             f"out. {error}"
         ) from error
-    return found
+    return resized
 
 
 def _write(row, model, folder, arguments):

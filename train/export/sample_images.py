@@ -88,13 +88,13 @@ def read(loaded, path, count, *, calibration, central_crop, **data) -> SampleIma
             about["no_accuracy"] = str(error)
             print(f"The accuracy is not measured: {error}")
 
-    def prepared(split, places, what) -> Iterator:
+    def prepared(split, places, task) -> Iterator:
         """Yields batches of images and labels, prepared as for evaluation."""
         split = pick(split, places)
         batches = pipeline.evaluation_batches(
             split, image_size=image_size, batch_size=BATCH, preparation=preparation
         )
-        with progress_bar(total=len(places), unit="image", desc=what) as bar:
+        with progress_bar(total=len(places), unit="image", desc=task) as bar:
             for images, labels in pipeline.explained(batches, split):
                 yield images.numpy(), labels.numpy()
                 bar.update(len(images))

@@ -18,7 +18,7 @@ from train.common import command_line, predictors
 from train.common.flag_names import is_count
 from train.data import data_flags
 from train.data.finding import check as check_data
-from train.models.finding import find as check_model
+from train.models.finding import find
 from train.models.run_directory import RunDirectory
 from train.recipes.recipe import brings_weights
 from zoo.text import printable
@@ -56,12 +56,12 @@ def main(argv) -> None:
             "images: pass some from 1 up, such as 1,5,10."
         )
     with command_line.exit_on_errors("no report was written"):
-        check_model(argv[1])
+        model = find(argv[1])
         check_data(flags.FLAGS.dataset, flags.FLAGS.data_dir)
         from train.scoring import linear_probe
 
         results = linear_probe.run(
-            argv[1],
+            model,
             shots=sorted({int(count) for count in shots}),
             command=command_line.as_typed("few_shot"),
             **command_line.values(

@@ -21,7 +21,7 @@ def evaluate(trainer, batches, on_batch=None) -> dict:
     The dict has `examples`, `loss` and `accuracy`, and the latter two with `masked_`,
     `swapped_` and `kept_` before them, where there are patches of this kind.
     """
-    found = []
+    parts = []
     sent = (
         (trainer.answers(inputs, colours), inputs["places"], inputs["sources"])
         for inputs, colours in batches
@@ -38,10 +38,10 @@ def evaluate(trainer, batches, on_batch=None) -> dict:
         losses = np.log(np.exp(logits).sum(axis=-1)) - picked
         hits = logits.argmax(axis=-1) == colours
         is_masked, is_kept = chosen == sources.shape[1], chosen == places
-        found.append((losses, hits, is_masked, is_kept))
+        parts.append((losses, hits, is_masked, is_kept))
         if on_batch is not None:
-            on_batch(sum(len(batch[0]) for batch in found))
-    losses, hits, is_masked, is_kept = map(np.concatenate, zip(*found, strict=True))
+            on_batch(sum(len(batch[0]) for batch in parts))
+    losses, hits, is_masked, is_kept = map(np.concatenate, zip(*parts, strict=True))
     kinds = {
         "": np.ones_like(is_kept),
         "masked_": is_masked,
@@ -89,7 +89,7 @@ def by_chance(split, corruption, frequencies, *, image_size, batch_size) -> dict
     batches = pipeline.evaluation_batches(
         split, image_size=image_size, batch_size=batch_size, finish=finish
     )
-    found = []
+    parts = []
     for batch in pipeline.explained(batches, split):
         colours, places = (values.numpy() for values in batch)
         shown = np.ones(colours.shape[:2])
@@ -99,8 +99,8 @@ def by_chance(split, corruption, frequencies, *, image_size, batch_size) -> dict
             np.take_along_axis(colour_classes(of).numpy(), places, axis=1)
             for of in (colours, guesses)
         )
-        found.append((true, guessed))
-    true, guessed = map(np.concatenate, zip(*found, strict=True))
+        parts.append((true, guessed))
+    true, guessed = map(np.concatenate, zip(*parts, strict=True))
     return {
         "constant_loss": float(-np.log(frequencies[true]).mean()),
         "constant_accuracy": float((true == frequencies.argmax()).mean()),

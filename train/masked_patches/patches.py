@@ -18,7 +18,6 @@ from keras_vit.layers.mask_patches import MaskPatches, TakeTokens
 from keras_vit.weights.model_arrays import saved_variables
 from train.common.errors import RunError
 from train.data.pipeline import NO_LABEL
-from train.recipes import Recipe
 from train.run.building import config_of
 
 MASKED, SWAPPED = 0.8, 0.1
@@ -27,11 +26,6 @@ COLOURS = LEVELS**3
 # Keeps a mean of integers at the edge of two levels there, in spite of the rounding in
 # float32 between [-1, 1] and [0, 255].
 _SLACK = 1e-3
-# Settings of classification alone, which keep their defaults here.
-_OF_CLASSIFICATION = {
-    *("frozen", "lora_rank", "layer_decay", "loss", "label_smoothing", "class_weights"),
-    *("head_bias", "pre_logits", "mixup", "cutmix"),
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,8 +158,8 @@ def colour_loss(logits, colours) -> Any:
 
 def colour_accuracy(logits, colours) -> Any:
     """Returns the accuracy over the corrupted patches of each image, (batch,)."""
-    found = ops.argmax(logits, axis=-1)
-    hits = ops.equal(found, ops.cast(colours, found.dtype))
+    predicted = ops.argmax(logits, axis=-1)
+    hits = ops.equal(predicted, ops.cast(colours, predicted.dtype))
     return ops.mean(ops.cast(hits, "float32"), axis=-1)
 
 
@@ -176,9 +170,10 @@ def _check(recipe):
             f"Masked patch prediction masks patches, and the ResNet of {name} sees "
             "beyond them: pass a --model without one, such as ViT-B_16."
         )
-    for field in dataclasses.fields(Recipe):
+    for field in dataclasses.fields(recipe):
         name = field.name
-        if name in _OF_CLASSIFICATION and getattr(recipe, name) != field.default:
+        is_changed = getattr(recipe, name) != field.default
+        if is_changed and field.metadata.get("of_classifiers"):
             raise RunError(
                 f"Masked patch prediction has no {name}: leave --{name} out."
             )

@@ -63,7 +63,7 @@ class MaskedPatches(Task):
             self.corruption.grid_size,
         )
 
-    def report(self, directory, found, command) -> dict:
+    def report(self, directory, measured, command) -> dict:
         """Writes the report, with what chance would reach."""
         recipe, corruption = self.recipe, self.corruption
         image_size = self.network.input_shape[1:3]
@@ -76,7 +76,7 @@ class MaskedPatches(Task):
         )
         log = MetricLog(directory.metrics)
         results = {}
-        for name, values in found.items():
+        for name, values in measured.items():
             chance = by_chance(
                 getattr(self.source, name),
                 corruption,
@@ -97,7 +97,7 @@ class MaskedPatches(Task):
         }
         write_report(
             directory,
-            splits=list(found),
+            splits=list(measured),
             settings=self.written_settings(directory),
             results=results,
             history=log,

@@ -29,11 +29,11 @@ class FoundModel(NamedTuple):
     export: pathlib.Path | None = None
 
 
-def find(source, exports=False) -> FoundModel:
+def find(source: str | FoundModel, exports: bool = False) -> FoundModel:
     """Returns the `FoundModel` that `train.models.loaded_model.load` then loads.
 
     Args:
-        source: str, what `load` takes.
+        source: str, what `load` takes; one that was found is returned as it is.
         exports: bool, whether exported files are taken as well, which `load` does not.
 
     Raises:
@@ -43,6 +43,8 @@ def find(source, exports=False) -> FoundModel:
         >>> find("vit-b16/imagenet21k").keras_file is None
         True
     """
+    if isinstance(source, FoundModel):
+        return source
     try:
         return _found(source, exports)
     except RunError:
@@ -88,24 +90,24 @@ def _found(source, exports):
     return FoundModel(source)
 
 
-def bits_of(source, own, given=None) -> tuple:
+def bits_of(source, own, requested=None) -> tuple:
     """Returns how many bits the values of photos of 16 bits have, None for 16.
 
     Args:
         source: str, the model.
         own: int or None, those that the model says.
-        given: int or None, those that count instead; a ValueError refuses others.
+        requested: int or None, those that count instead; a ValueError refuses others.
 
     Returns:
         int or None, `zoo.preparation.ModelBits` where the model decides, and a list of
         str: what to print then.
 
     Example:
-        >>> bits_of("vit-b16/imagenet21k", None, given=12)
+        >>> bits_of("vit-b16/imagenet21k", None, requested=12)
         (12, [])
     """
-    if given is not None or own is None:
-        return check_bits(given), []
+    if requested is not None or own is None:
+        return check_bits(requested), []
     return ModelBits(own), [
         f"The values of PNG and TIFF files of 16 bits are taken for {own} bits, as "
         f"the model {source} says, unless a file says its own; --bits overrides both."

@@ -59,8 +59,8 @@ def _checked(path):
     if RunDirectory(path.parent).checkpoints.is_dir():
         again += ", or run the command of its run again, which writes it anew"
     if not path.is_file():
-        what = "it is a folder" if path.is_dir() else "there is no such file"
-        raise RunError(f"{what}: {missing_remedy(path)}")
+        problem = "it is a folder" if path.is_dir() else "there is no such file"
+        raise RunError(f"{problem}: {missing_remedy(path)}")
     try:
         with open_regular(path) as file:
             start = file.read(16)
@@ -93,13 +93,13 @@ def _read(archive, size):
     config = json.loads(archive.read(_CONFIG))
     if not isinstance(config, dict) or "class_name" not in config:
         raise ValueError(f"{_CONFIG} names no class")
-    if any(found.get("class_name") == "__lambda__" for found in _objects(config)):
+    if any(entry.get("class_name") == "__lambda__" for entry in _objects(config)):
         raise RunError(
             "it holds Python code in a Lambda layer, which could do anything and is "
             "never loaded: replace the layer, and save the model again."
         )
-    for found in _objects(config):
-        _check_shapes(found)
+    for entry in _objects(config):
+        _check_shapes(entry)
     if _H5 in names:
         _check_arrays(archive.read(_H5))
     try:
@@ -173,10 +173,10 @@ def _bounded_weights(path):
         keras.Layer.add_weight = make
 
 
-def _check_shapes(found):
+def _check_shapes(entry):
     """Refuses layers whose images would not fit in memory."""
     for key in ("batch_shape", "batch_input_shape", "input_shape", "shape"):
-        shape = found.get(key)
+        shape = entry.get(key)
         if not isinstance(shape, list) or not 3 <= len(shape) <= 4:
             continue
         sides = [side for side in shape[-3:-1] if side is not None]
@@ -186,9 +186,9 @@ def _check_shapes(found):
 
 def _why_not(config, version, error):
     foreign = dict.fromkeys(
-        f"{found['module']}.{found['class_name']}"
-        for found in _objects(config)
-        if _is_foreign(found)
+        f"{entry['module']}.{entry['class_name']}"
+        for entry in _objects(config)
+        if _is_foreign(entry)
     )
     if foreign:
         return (
@@ -202,14 +202,14 @@ def _why_not(config, version, error):
     )
 
 
-def _is_foreign(found):
+def _is_foreign(entry):
     """Returns whether a class is from a library that has not been imported."""
-    registered = found.get("registered_name")
-    if not isinstance(found.get("class_name"), str) or "module" not in found:
+    registered = entry.get("registered_name")
+    if not isinstance(entry.get("class_name"), str) or "module" not in entry:
         return False
     if isinstance(registered, str) and keras.saving.get_registered_object(registered):
         return False
-    package = str(found["module"]).partition(".")[0]
+    package = str(entry["module"]).partition(".")[0]
     return package not in ("keras", "keras_vit", "train", "builtins")
 
 
@@ -217,9 +217,9 @@ def _objects(config):
     """Yields the dicts in parsed JSON, without recursion."""
     left = [config]
     while left:
-        found = left.pop()
-        if isinstance(found, dict):
-            yield found
-            left.extend(found.values())
-        elif isinstance(found, list):
-            left.extend(found)
+        value = left.pop()
+        if isinstance(value, dict):
+            yield value
+            left.extend(value.values())
+        elif isinstance(value, list):
+            left.extend(value)

@@ -23,7 +23,7 @@ from keras_vit.structure import (
 )
 from keras_vit.weights.loading import read_weights
 from train.common.errors import RunError
-from train.models.finding import find
+from train.models.finding import FoundModel, find
 from train.models.keras_files import load_model
 from train.models.run_directory import RunDirectory
 from zoo.catalog.locate import published
@@ -41,21 +41,28 @@ class LoadedModel:
         class_names: tuple of str in the order of the head, or the name of a list of
             `zoo.class_names`; None where unknown.
         config: dict, the recipe of the run that it comes from; empty without a run.
+        source: str, what it was loaded from.
     """
 
     name: str
     model: keras.Model
     class_names: tuple[str, ...] | None = None
     config: dict = dataclasses.field(default_factory=dict)
+    source: str = ""
 
 
-def load(source, *, image_size=None, features=False) -> LoadedModel:
+def load(
+    source: str | FoundModel,
+    *,
+    image_size: int | tuple[int, int] | None = None,
+    features: bool = False,
+) -> LoadedModel:
     """Loads a model.
 
     Args:
         source: str, the directory of a finished run, a `.keras` file, or whatever
-            `keras_vit.load_model` takes. A name of the zoo takes precedence over a
-            directory of that name.
+            `keras_vit.load_model` takes; or what `train.models.finding.find` has found.
+            A name of the zoo takes precedence over a directory of that name.
         image_size: int or (height, width) in pixels, to which the position embeddings
             are resized; by default that of the model, and of a model for images of any
             size that of its positions.
@@ -73,20 +80,13 @@ def load(source, *, image_size=None, features=False) -> LoadedModel:
         >>> load("runs/digits").model.output_shape  # doctest: +SKIP
         (None, 10)
     """
-    return load_found(find(source), image_size=image_size, features=features)
-
-
-def load_found(found, *, image_size=None, features=False) -> LoadedModel:
-    """Returns `load` of what `train.models.finding.find` has found."""
+    place = find(source)
     try:
-        if found.keras_file is None:
-            return _of_weights(found.source, image_size, features)
-        name, config = found.keras_file.stem, {}
-        if found.run is not None:
-            name, config = found.run.path.resolve().name, found.run.read_config()
-        return _of_keras_file(found.keras_file, name, config, image_size, features)
+        if place.keras_file is None:
+            return _of_weights(place.source, image_size, features)
+        return _of_keras_file(place, image_size, features)
     except (ValueError, OSError, KeyError) as error:
-        raise RunError(f"The model {found.source} cannot be used: {error}") from error
+        raise RunError(f"The model {place.source} cannot be used: {error}") from error
 
 
 def image_shape_of(loaded, channels=(3,)) -> tuple:
@@ -111,7 +111,11 @@ def image_shape_of(loaded, channels=(3,)) -> tuple:
     return shape
 
 
-def _of_keras_file(path, name, config, image_size, features):
+def _of_keras_file(place, image_size, features):
+    path = place.keras_file
+    name, config = path.stem, {}
+    if place.run is not None:
+        name, config = place.run.path.resolve().name, place.run.read_config()
     model = load_model(path)
     size = model.input_shape[1:3]
     if image_size is None and size == (None, None):
@@ -124,7 +128,7 @@ def _of_keras_file(path, name, config, image_size, features):
         set_bits(model, bits_of(model))
         model = of_features(model, model.get_layer("head").input)
     class_names = _class_names(path, model, features)
-    return LoadedModel(_name(name), model, class_names, config)
+    return LoadedModel(_name(name), model, class_names, config, place.source)
 
 
 def _class_names(path, model, features):
@@ -155,7 +159,7 @@ def _of_weights(source, image_size, features):
     options = {"image_size": image_size}
     if architectures.of_file(source) is not None:
         model = keras_vit.load_model(source, include_top=not features, **options)
-        return LoadedModel(_name(pathlib.Path(source).stem), model)
+        return LoadedModel(_name(pathlib.Path(source).stem), model, source=source)
     checkpoint = read_weights(source)
     # Models of many families are published without a head.
     features = features or checkpoint.classes is None
@@ -166,11 +170,11 @@ def _of_weights(source, image_size, features):
     place = str(source).rstrip("/")
     file = expand_home(place)
     if (card := published(source)) is not None:
-        return LoadedModel(card.name, model, card.class_names)
+        return LoadedModel(card.name, model, card.class_names, source=source)
     class_names = _class_names(pathlib.Path(checkpoint.path), model, features)
     if "://" in place or file.exists():
         place = os.path.splitext(os.path.basename(place))[0]
-    return LoadedModel(_name(place), model, class_names)
+    return LoadedModel(_name(place), model, class_names, source=source)
 
 
 def _name(text):

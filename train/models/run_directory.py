@@ -8,11 +8,10 @@ import socket
 from collections.abc import Iterator
 from typing import Any
 
-import filelock
-
 from train.common.errors import RunError, first_line
 from train.common.files import (
     checkpoint_steps,
+    lock_file,
     make_folder,
     read_json,
     remove_temporaries,
@@ -27,7 +26,6 @@ from zoo.limits import NOTE_BYTES, TEXT_BYTES
 from zoo.preparation import check_bits
 from zoo.regular_files import (
     expand_home,
-    file_lock,
     missing_remedy,
     open_regular,
     read_text,
@@ -59,10 +57,7 @@ class RunDirectory:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Locks the directory, which is made, and removes half-written files in it.
-
-        The operating system releases the lock when the process ends, however it does.
-        """
+        """Locks the directory, which is made, and removes half-written files in it."""
         is_new = not self.path.exists()
         make_folder(self.path)
         with contextlib.ExitStack() as stack:
@@ -71,25 +66,9 @@ class RunDirectory:
                 stack.callback(_attempt, self.path.rmdir)
             # Before the attempt, at which some versions of filelock empty the file.
             owner = self._owner()
-            try:
-                lock = file_lock(self.lock)
-                lock.acquire(timeout=0)
-            except filelock.Timeout as error:
-                raise RunError(
-                    f"Another run{owner} is using {self.path}: wait for it or stop it, "
-                    "or pass another --run_dir."
-                ) from error
-            except (OSError, NotImplementedError) as error:
-                raise RunError(
-                    f"Cannot lock {self.lock}: {error}. Fix the permissions, or pass "
-                    "a --run_dir on a disk that supports locks."
-                ) from error
-            stack.callback(lock.release)
-            # A soft lock, for disks without others, is the file itself.
-            if not isinstance(lock, filelock.SoftFileLock):
-                # Before the release: after it, it may be another run's. Windows does
-                # not remove open files.
-                stack.callback(_attempt, self.lock.unlink)
+            busy = f"Another run{owner} is using {self.path}"
+            is_soft = stack.enter_context(lock_file(self.lock, busy, "--run_dir"))
+            if not is_soft:
                 with contextlib.suppress(OSError):
                     owner = f"process {os.getpid()} on {socket.gethostname()}"
                     with open_regular(self.lock, "wb", follow_links=False) as file:
@@ -148,13 +127,13 @@ class RunDirectory:
         """Returns after which steps a run of so many was extended, a list of int."""
         if not self.extended.exists():
             return []
-        found = read_json(
+        earlier = read_json(
             self.extended,
             "copy it from a backup, or pass another --run_dir",
-            lambda found: [int(step) for step in found["after"]],
+            lambda earlier: [int(step) for step in earlier["after"]],
         )
         # A kill while this was noted did not change the run.
-        return [step for step in found if step < steps]
+        return [step for step in earlier if step < steps]
 
     def _extensible(self, settings):
         """Returns the steps of a begun run that had fewer, and else the same."""
@@ -225,16 +204,17 @@ class RunDirectory:
         """
         self.require(self.results, self.model)
 
-        def checked(found) -> dict:
-            if missing := [name for name in more if name not in found]:
+        def checked(report) -> dict:
+            if missing := [name for name in more if name not in report]:
                 raise RunError(
                     f"{self.results} has no {', '.join(missing)}, so it was changed: "
                     f"{remedy}."
                 )
-            found["config"]["dataset"], found["config"]["model"], found["test_examples"]
-            float(found["test_accuracy"]), int(found["parameters"])
-            [(row["name"], row["examples"], row["f1"]) for row in found["per_class"]]
-            return found
+            config = report["config"]
+            config["dataset"], config["model"], report["test_examples"]
+            float(report["test_accuracy"]), int(report["parameters"])
+            [(row["name"], row["examples"], row["f1"]) for row in report["per_class"]]
+            return report
 
         remedy = "remove it and give the command again that began the run, or check "
         remedy += "the path"

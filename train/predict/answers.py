@@ -53,7 +53,7 @@ def spelled(path) -> str:
 
 def of_spelled(text) -> str:
     """Returns the path that `spelled` made a text of."""
-    return re.sub(r"\\u(dc[89a-f][\da-f])", lambda found: chr(int(found[1], 16)), text)
+    return re.sub(r"\\u(dc[89a-f][\da-f])", lambda match: chr(int(match[1], 16)), text)
 
 
 class AnswerFile:
@@ -269,8 +269,8 @@ class _Csv:
 
     def answer(self, record) -> Answer:
         [cells] = csv.reader([record])
-        file, *rest = cells
-        pairs = zip(rest[::2], rest[1::2], strict=True)
+        file, *labels = cells
+        pairs = zip(labels[::2], labels[1::2], strict=True)
         return Answer(
             of_plain_cell(file),
             tuple(
@@ -289,13 +289,13 @@ class _JsonLines:
 
     def line(self, answer) -> str:
         top = [{"label": name, self._value: value} for name, value in answer.top]
-        found = {"file": answer.file, **top[0], "top": top}
-        return json.dumps(found, ensure_ascii=False, allow_nan=False) + "\n"
+        fields = {"file": answer.file, **top[0], "top": top}
+        return json.dumps(fields, ensure_ascii=False, allow_nan=False) + "\n"
 
     def answer(self, record) -> Answer:
-        found = json.loads(record)
-        top = tuple((one["label"], float(one[self._value])) for one in found["top"])
-        return Answer(found["file"], top)
+        fields = json.loads(record)
+        top = tuple((one["label"], float(one[self._value])) for one in fields["top"])
+        return Answer(fields["file"], top)
 
 
 FORMATS = {".csv": _Csv, ".jsonl": _JsonLines}

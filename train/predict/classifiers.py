@@ -61,18 +61,8 @@ def load(
 ) -> "Classifier":
     """Loads a model for predictions.
 
-    Args:
-        source: str: the path of an exported file, see
-            `train.models.exports.exported_model.find`, or whatever
-            `train.models.loaded_model.load` takes.
-        image_size: int, to which a Keras model is resized, and the images of an
-            exported one for any size; by default its own.
-        central_crop: bool, None for what the model was trained or saved with.
-        batch_size: int, images at a time.
-        features: bool, whether features are wanted.
-        engine: str, see `keras_vit.Predictor`; an exported file has its own.
-        precision: str, likewise.
-        trust: bool, whether a SavedModel may have operations that ours do not have.
+    The arguments are those of `train.predict.prediction.predict`, of which `source` is
+    the model, and `features` whether they are asked for.
 
     Returns:
         `Classifier`.
@@ -80,16 +70,16 @@ def load(
     Raises:
         RunError: the model cannot be used, or has neither classes nor features.
     """
-    found = finding.find(source, exports=True)
-    if found.export is None:
+    place = finding.find(source, exports=True)
+    if place.export is None:
         classifier = _of_keras_model(
-            found, image_size, batch_size, features, engine, precision
+            place, image_size, batch_size, features, engine, precision
         )
     elif (engine, precision) == ("auto", "float32"):
-        classifier = _of_export(found.export, image_size, batch_size, features, trust)
+        classifier = _of_export(place.export, image_size, batch_size, features, trust)
     else:
         raise RunError(
-            f"The model {found.export} is exported for its own runtime: leave --engine "
+            f"The model {place.export} is exported for its own runtime: leave --engine "
             "and --precision out, or pass the model that it was exported from."
         )
     preparation = asked_for(central_crop, classifier.preparation)
@@ -122,8 +112,8 @@ def _of_export(path, image_size, batch_size, with_features, trust):
         notes = (f"the names of the classes are not known: {how}", *notes)
 
     def compute(images) -> tuple:
-        found = features(images) if with_features else None
-        return None if is_features else model.run(images), found
+        vectors = features(images) if with_features else None
+        return None if is_features else model.run(images), vectors
 
     most = 1 if model.one_by_one else _EXPORT_BATCH_SIZE
     return Classifier(
@@ -162,7 +152,7 @@ def _length(features, model):
     return features(images).shape[-1]
 
 
-def _of_keras_model(found, image_size, batch_size, with_features, engine, precision):
+def _of_keras_model(place, image_size, batch_size, with_features, engine, precision):
     import keras
 
     from keras_vit.structure import bits_of, preparation_of
@@ -171,7 +161,7 @@ def _of_keras_model(found, image_size, batch_size, with_features, engine, precis
     from train.models.classes import classes_of
     from train.models.exports.writing import body_and_head
 
-    loaded = loaded_model.load_found(found, image_size=image_size)
+    loaded = loaded_model.load(place, image_size=image_size)
     shape = loaded_model.image_shape_of(loaded, channels=(1, 3))
     classes, model = classes_of(loaded), loaded.model
     names, why_no_names = classes.names, classes.why_no_names
@@ -237,7 +227,7 @@ def _notes_on(model, answers):
 
 
 def _digest(model):
-    found = hashlib.blake2b(digest_size=16)
+    digest = hashlib.blake2b(digest_size=16)
     for weight in model.get_weights():
-        found.update(np.ascontiguousarray(weight).view("uint8").data)
-    return found.hexdigest()
+        digest.update(np.ascontiguousarray(weight).view("uint8").data)
+    return digest.hexdigest()

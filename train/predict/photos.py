@@ -140,10 +140,10 @@ def _expanded(place):
     if not glob.has_magic(path):
         raise RunError(f"There is no photo or folder {place}: {missing_remedy(path)}")
     # A bracket may be that of a name.
-    found = sorted({*_matches(path), *_matches(path.replace("[", "[[]"))})
-    if not found:
+    paths = sorted({*_matches(path), *_matches(path.replace("[", "[[]"))})
+    if not paths:
         raise RunError(f"No photo fits {place}: check the pattern.")
-    return found
+    return paths
 
 
 def _matches(pattern):
@@ -151,15 +151,15 @@ def _matches(pattern):
     head, stars, tail = f"{pattern}/".partition("**/")
     if not stars or head[-1:] not in ("", "/"):
         return glob.glob(pattern)
-    found, unreadable = set(), []
+    paths, unreadable = set(), []
     for top in glob.glob(head) if head else [""]:
         for folder, folders, _ in os.walk(top or os.curdir, onerror=unreadable.append):
             folders[:] = [name for name in folders if not name.startswith(".")]
             folder = os.path.join(folder, "")[0 if top else len("./") :]
-            found.update(_matches(glob.escape(folder) + (tail[:-1] or "*")))
+            paths.update(_matches(glob.escape(folder) + (tail[:-1] or "*")))
     # Folders come with all that is in them, which is in the list, too.
-    found = {path for path in found if not os.path.isdir(path)}
-    return found.union(error.filename for error in unreadable)
+    paths = {path for path in paths if not os.path.isdir(path)}
+    return paths.union(error.filename for error in unreadable)
 
 
 def _lines(file):

@@ -115,21 +115,21 @@ def predict(
         >>> predict("runs/digits", ["photos/"], out="x.csv")  # doctest: +SKIP
     """
     _check(out, features, gallery, resume)
-    found = Photos(photos, [] if sort_into is None else [sort_into])
+    selection = Photos(photos, [] if sort_into is None else [sort_into])
     with contextlib.ExitStack() as stack:
         for path, flag in ((out, "--out"), (features, "--features")):
             if path is not None:
                 stack.enter_context(locked(path, flag))
         file = None if out is None else AnswerFile(out, resume)
-        total = found.count(file and file.has)
+        total = selection.count(file and file.has)
         if total == 0 and not (file and file.count):
             # The words may be swapped: then the first is no model.
             if os.path.exists(model) and exported_model.find(model) is None:
                 find(model)
             raise RunError(
                 f"There is no photo in {', '.join(map(str, photos)) or 'the list'}: "
-                f"give files, folders or {STDIN}.{' ' if found.others else ''}"
-                f"{found.note()}{found.read() if found.others else ''}"
+                f"give files, folders or {STDIN}.{' ' if selection.others else ''}"
+                f"{selection.note()}{selection.read() if selection.others else ''}"
             )
         stack.enter_context(
             explaining_full_memory("lower --batch_size or --image_size.")
@@ -145,7 +145,7 @@ def predict(
             trust=trust,
         )
         bits, notes = bits_of(model, classifier.bits, bits)
-        job = _Job(classifier, found, file, answer, bits)
+        job = _Job(classifier, selection, file, answer, bits)
         job.predictions.notes += notes
         return job.run(total, features, sort_into, gallery, show_progress)
 

@@ -14,13 +14,13 @@ _OWN_DATA = "own_data"
 
 def _recipes(package):
     """Returns the recipes in the modules of a package by name."""
-    found = {}
+    recipes = {}
     for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
-        if module.ispkg or module.name == "recipe":
+        if module.ispkg or module.name in ("recipe", "settings"):
             continue
         loaded = importlib.import_module(f"{package}.{module.name}")
-        found.update(getattr(loaded, "RECIPES", None) or {module.name: loaded.RECIPE})
-    return found
+        recipes.update(getattr(loaded, "RECIPES", None) or {module.name: loaded.RECIPE})
+    return recipes
 
 
 def names(package=__name__) -> list:

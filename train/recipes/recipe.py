@@ -1,27 +1,16 @@
 """The settings of a run, as data."""
 
 import dataclasses
-import functools
 import math
 import os
 import pathlib
 import re
 from typing import Any
 
-from train.common.setting import (
-    ABOVE_0,
-    AT_LEAST_0,
-    AT_LEAST_1,
-    AUTO,
-    BELOW_1,
-    FRACTION,
-    MISSING,
-    check_limits,
-    each,
-    setting,
-)
-from train.data.registry import CROPS, Augmentation, augmentations, kind_of
-from train.engine.choices import LOSSES, OPTIMIZERS, PRECISIONS, SCHEDULES
+from train.common.setting import AUTO, check_limits
+from train.data.registry import augmentations, kind_of
+from train.engine.choices import OPTIMIZERS
+from train.recipes.settings import OUTPUT, TrainingSettings
 from zoo import VARIANTS, ViTConfig
 from zoo.catalog.locate import check, named
 from zoo.catalog.similar import similar_variants
@@ -57,26 +46,8 @@ def divisors(number) -> list:
     return sorted({*small, *(number // n for n in small)})
 
 
-def _is_count(value):
-    return not isinstance(value, str) and value >= 1
-
-
-def _is_weights(values):
-    return not isinstance(values, str) and 0 <= min(values, default=0) < sum(values)
-
-
-# Values of `changes`, of fields that do not decide the result: they change only what is
-# written on the way, or random numbers and rounding, on which no published number
-# depends.
-OUTPUT, NOISE = "output", "noise"
-_data, _model, _optimization, _augmentation, _run, _devices = (
-    functools.partial(setting, group=group)
-    for group in ("Data", "Model", "Optimization", "Augmentation", "Run", "Devices")
-)
-
-
 @dataclasses.dataclass(frozen=True)
-class Recipe(Augmentation):
+class Recipe(TrainingSettings):
     """A run of training, from released weights or from scratch.
 
     The fields are settings with their help, limits and choices; those with a group are
@@ -91,173 +62,6 @@ class Recipe(Augmentation):
         >>> Recipe("cifar100", "ViT-B_16", "imagenet21k", 384, 10_000).dropout
         0.0
     """
-
-    dataset: str = setting(MISSING, "The name or path of the data.")
-    model: str | ViTConfig = _model(
-        MISSING,
-        "A released variant such as ViT-B_16 or R50+ViT-B_16; what brings its weights, "
-        "such as dinov2-s14/lvd142m, hf://org/name or the path of a file; or to "
-        "compare with, a ResNet such as BiT-R50x1 or ResNet50V2.",
-    )
-    weights: str | None = _model(
-        MISSING,
-        "Of a variant: a release such as imagenet21k or augreg-imagenet21k, the path "
-        "or URL of a released .npz, or none for random weights.",
-    )
-    image_size: int | tuple[int, int] = _model(
-        MISSING,
-        "Pixels: one number, or HEIGHT,WIDTH.",
-        example="one number such as 224, or HEIGHT,WIDTH such as 224,320",
-    )
-    steps: int = _optimization(MISSING, "Training steps.", AT_LEAST_1)
-    batch_size: int = _optimization(
-        512,
-        "Images per step. auto: the recipe's, with --micro_batches=auto.",
-        AT_LEAST_1,
-        (f"at most {BATCH_SIZE:,}", lambda value: value <= BATCH_SIZE),
-        takes_auto=True,
-    )
-    micro_batches: int | str = _optimization(
-        8,
-        "Parts in which the batch of a step is computed: more need less memory. auto: "
-        "as few as fit in it. Follows batch_size if not given.",
-        ("at least 1, or auto", lambda value: value == AUTO or _is_count(value)),
-        takes_auto=True,
-        changes=NOISE,
-    )
-    optimizer: str = _optimization("momentum", "The optimizer.", choices=OPTIMIZERS)
-    learning_rate: float = _optimization(0.03, "The highest learning rate.", ABOVE_0)
-    learning_rates: tuple[float, ...] = setting(
-        (0.001, 0.003, 0.01, 0.03),
-        "The learning rates that the source of the recipe tried.",
-        each(ABOVE_0),
-        example="numbers such as 0.001,0.003,0.01",
-        changes=OUTPUT,
-    )
-    schedule: str = _optimization(
-        "cosine", "The decay of the learning rate.", choices=SCHEDULES
-    )
-    warmup_steps: int = _optimization(
-        500, "Steps of rising learning rate. Keeps its share of the steps if not given."
-    )
-    weight_decay: float = _optimization(
-        0.0, "Decay of kernels, times the rate; with adam.", AT_LEAST_0
-    )
-    momentum: float = setting(0.9, "That of the optimizer momentum.", BELOW_1)
-    clip_norm: float | None = setting(
-        1.0, "The largest norm of the whole gradient, None for any.", ABOVE_0
-    )
-    layer_decay: float = _optimization(
-        1.0,
-        "Factor of the learning rate from each block to the one before it.",
-        ("in (0, 1]", lambda value: 0.0 < value <= 1.0),
-    )
-    average_decay: float = _optimization(
-        0.0,
-        "Decay of an exponential moving average of the weights, such as 0.9999: the "
-        "averages are tested and saved (Polyak, EMA).",
-        BELOW_1,
-    )
-    momentum_dtype: str | None = _optimization(
-        None,
-        "Dtype of the optimizer's momentum, bfloat16 as in the released code; that of "
-        "the weights if not given.",
-        choices=("bfloat16",),
-    )
-    loss: str = _optimization("softmax", "The loss.", choices=LOSSES)
-    label_smoothing: float = _optimization(
-        0.0, "The part of each label that is spread over all classes.", FRACTION
-    )
-    early_stopping: int = _optimization(
-        0,
-        "Stop after so many validations without a better accuracy, and take the best "
-        "weights; 0 for never.",
-        AT_LEAST_0,
-    )
-    train_examples: int | None = _data(
-        None, "Train on so many images only, chosen at random.", AT_LEAST_1
-    )
-    test_examples: int | None = setting(
-        None, "How many are tested and validated at most, None for all.", AT_LEAST_1
-    )
-    validation_fraction: float = _data(
-        0.02, "Part of train held out for validation; 0 for none.", BELOW_1
-    )
-    class_weights: str | tuple[float, ...] | None = _data(
-        None,
-        "balanced, or one number per class: the weight of its images in the loss.",
-        (
-            "balanced or one number per class, at least 0 each and one above 0",
-            lambda value: value == "balanced" or _is_weights(value),
-        ),
-        example="balanced, or one number per class",
-    )
-    bits: int | None = setting(
-        None, "Bits of the values in files of 16 bits, see `zoo.photos.decode`."
-    )
-    dropout_rate: float | None = _model(None, "Dropout.", BELOW_1, otherwise="dropout")
-    stochastic_depth_rate: float = _model(
-        0.0,
-        "The rate at which the last block is dropped; earlier blocks less often.",
-        BELOW_1,
-    )
-    pre_logits: bool = setting(False, "Whether a tanh layer is before the head.")
-    head_bias: float = _model(0.0, "Initial value of the head's bias.")
-    frozen: bool = _model(False, "Train the head alone: a linear probe.")
-    lora_rank: int = _model(
-        0,
-        "Train the head and products of this rank added to queries and values (LoRA).",
-        AT_LEAST_0,
-    )
-    crop: str = _augmentation(
-        "inception", "What of a training image is seen.", choices=CROPS
-    )
-    flip: bool = _augmentation(
-        True,
-        "Mirror half of the training images; --flip=no where left and right differ, as "
-        "in text.",
-    )
-    seed: int = _run(
-        0,
-        "Of initialisation, order, crops and dropout.",
-        ("from 0 to 4294967295", lambda value: 0 <= value < 2**32),
-        changes=NOISE,
-    )
-    eval_every: int | None = _run(
-        None,
-        "Steps between validations.",
-        AT_LEAST_1,
-        changes=OUTPUT,
-        otherwise="eval_interval",
-    )
-    checkpoint_every: int | None = _run(
-        None,
-        "Steps between checkpoints.",
-        AT_LEAST_1,
-        changes=OUTPUT,
-        otherwise="checkpoint_interval",
-    )
-    explained_images: int = _run(
-        0,
-        "Show the model's attention for so many held out images in TensorBoard at each "
-        "validation.",
-        AT_LEAST_0,
-        changes=OUTPUT,
-    )
-    precision: str = _devices(
-        "float32",
-        "What the model computes in; auto is mixed_bfloat16 where the devices multiply "
-        "in it, else float32.",
-        choices=(*PRECISIONS, AUTO),
-    )
-    remat: bool = _devices(
-        False,
-        "Recompute the blocks' activations for the gradient, to need less memory.",
-        changes=NOISE,
-    )
-    published: str = setting(
-        "", "The accuracy to expect and its source.", changes=OUTPUT
-    )
 
     def __post_init__(self):
         check_limits(self)
@@ -318,11 +122,12 @@ class Recipe(Augmentation):
             )
         config = NETWORKS.get(model, model) if is_name else model
         is_other = not isinstance(config, (str, ViTConfig))
-        for field in ("lora_rank", "layer_decay"):
-            if is_other and is_name and getattr(self, field) != getattr(Recipe, field):
+        for field in dataclasses.fields(self) if is_other and is_name else ():
+            is_changed = getattr(self, field.name) != field.default
+            if is_changed and field.metadata.get("of_blocks"):
                 raise ValueError(
-                    f"--{field} needs transformer blocks; {model} has none: leave it "
-                    "out, or choose a Vision Transformer."
+                    f"--{field.name} needs transformer blocks; {model} has none: leave "
+                    "it out, or choose a Vision Transformer."
                 )
         if isinstance(config, ViTConfig):
             name = model if isinstance(model, str) else "This model"

@@ -1,6 +1,7 @@
 """The answers of a classifier to each image: mistakes, and suspected label errors."""
 
 import csv
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,37 +15,40 @@ from zoo.text import plain_cell
 LEAST_EXAMPLES = 5
 
 
-@dataclass(frozen=True)
-class Answers:
+@dataclass(frozen=True, kw_only=True)
+class Answers(Ranked):
     """The answers of a classifier to all images of a split.
 
     Attributes:
         split: `train.data.sources.splits.Split` of the images.
         class_names: tuple of str, the classes of the model.
-        labels: integers (images,), the true classes.
-        predicted: integers (images,), the classes with the largest probability.
-        ranked: `train.reports.ranked.Ranked`, the most probable classes.
-        probability: floats (images,), that of the answer.
-        of_truth: floats (images,), the probability of the true class.
-        margin: floats (images,), the probability of the answer minus the next one.
-        order: integers (images,), places of the images in the split: mistakes, the
-            most confident first, then correct answers, the least certain first.
     """
 
     split: Any
-    class_names: tuple
-    labels: np.ndarray
-    predicted: np.ndarray
-    ranked: Ranked
-    probability: np.ndarray
-    of_truth: np.ndarray
-    margin: np.ndarray
-    order: np.ndarray
+    class_names: tuple[str, ...]
 
     @property
-    def is_mistake(self) -> bool:
+    def is_mistake(self) -> np.ndarray:
         """Bools (images,): whether the answer is not the true class."""
         return self.predicted != self.labels
+
+    @property
+    def margin(self) -> np.ndarray:
+        """Floats (images,), the probability of the answer minus the next one."""
+        # A model of one class has no second one.
+        second = np.pad(self.probabilities, ((0, 0), (0, 1)))[:, 1]
+        return self.confidence - second
+
+    @functools.cached_property
+    def order(self) -> np.ndarray:
+        """Integers (images,), places of the images in the split.
+
+        Mistakes, the most confident first, then correct answers, the least certain
+        first.
+        """
+        certainty = np.where(self.is_mistake, -self.confidence, self.confidence)
+        places = np.arange(len(self.labels))
+        return np.lexsort((places, certainty, ~self.is_mistake))
 
     @property
     def mistakes(self) -> np.ndarray:
@@ -61,38 +65,23 @@ class Answers:
 
         Both are integers, or integers (n,).
         """
-        is_it = self.ranked.classes[places] == np.expand_dims(classes, -1)
-        return (is_it * self.ranked.probabilities[places]).sum(axis=-1)
+        is_it = self.classes[places] == np.expand_dims(classes, -1)
+        return (is_it * self.probabilities[places]).sum(axis=-1)
 
 
-def answers_of(split, found, class_names) -> Answers:
-    """Returns the `Answers` to a split, from its `train.reports.ranked.Ranked`.
+def answers_of(split, ranking: Ranked, class_names) -> Answers:
+    """Returns the `Answers` to a split.
 
     Example:
         >>> import numpy as np
         >>> from train.reports.ranked import ranked
         >>> probabilities = np.array([[0.9, 0.1], [0.4, 0.6], [0.2, 0.8]])
-        >>> found = ranked(np.array([0, 1, 0]), probabilities)
-        >>> answers_of(None, found, "ab").order
+        >>> ranking = ranked(np.array([0, 1, 0]), probabilities)
+        >>> answers_of(None, ranking, "ab").order
         array([2, 1, 0])
     """
-    labels, predicted, probability = found.labels, found.predicted, found.confidence
-    # A model of one class has no second one.
-    second = np.pad(found.probabilities, ((0, 0), (0, 1)))[:, 1]
-    places = np.arange(len(labels))
-    is_correct = predicted == labels
-    confidence = np.where(is_correct, probability, -probability)
-    return Answers(
-        split=split,
-        class_names=tuple(map(str, class_names)),
-        labels=labels,
-        predicted=predicted,
-        ranked=found,
-        probability=probability,
-        of_truth=found.of_truth,
-        margin=probability - second,
-        order=np.lexsort((places, confidence, is_correct)),
-    )
+    names = tuple(map(str, class_names))
+    return Answers(**vars(ranking), split=split, class_names=names)
 
 
 @dataclass(frozen=True)
@@ -100,10 +89,10 @@ class LabelErrors:
     """Images whose labels may be wrong, the clearest disagreement first.
 
     Attributes:
-        places: integers (found,), the places of the images in the split.
-        suggested: integers (found,), the class that each may be instead.
-        probabilities: floats (found,), that of the class.
-        thresholds: floats (found,), the probability from which on the model is as sure
+        places: integers (errors,), the places of the images in the split.
+        suggested: integers (errors,), the class that each may be instead.
+        probabilities: floats (errors,), that of the class.
+        thresholds: floats (errors,), the probability from which on the model is as sure
             of that class as on average of images with its label.
     """
 
@@ -127,8 +116,7 @@ def label_errors(answers, is_new=None) -> LabelErrors | None:
     Source: Northcutt, Jiang and Chuang, Confident Learning (2021), section 3.1,
     https://arxiv.org/abs/1911.00068.
     """
-    labels, ranked = answers.labels, answers.ranked
-    classes = len(answers.class_names)
+    labels, classes = answers.labels, len(answers.class_names)
     is_new = np.ones(len(labels), bool) if is_new is None else is_new
     counts = np.bincount(labels[is_new], minlength=classes)
     sums = np.bincount(labels[is_new], answers.of_truth[is_new], minlength=classes)
@@ -137,10 +125,10 @@ def label_errors(answers, is_new=None) -> LabelErrors | None:
         return None
     thresholds = np.full(classes, np.inf)
     thresholds[is_judged] = sums[is_judged] / counts[is_judged]
-    is_reached = ranked.probabilities >= thresholds[ranked.classes]
+    is_reached = answers.probabilities >= thresholds[answers.classes]
     # The first one, as the most probable come first.
     first = np.take_along_axis(
-        ranked.classes, is_reached.argmax(axis=1)[:, None], axis=1
+        answers.classes, is_reached.argmax(axis=1)[:, None], axis=1
     )[:, 0]
     suggested = np.where(is_reached.any(axis=1), first, labels)
     places = np.flatnonzero((suggested != labels) & answers.is_mistake & is_new)
@@ -161,7 +149,7 @@ def write_mistakes(path, answers, names) -> None:
         for values in (
             answers.labels,
             answers.predicted,
-            answers.probability,
+            answers.confidence,
             answers.of_truth,
             answers.margin,
         )
@@ -179,7 +167,7 @@ def write_mistakes(path, answers, names) -> None:
     _write_csv(path, (*header, "margin", "correct"), rows)
 
 
-def write_label_errors(path, answers, found, names) -> None:
+def write_label_errors(path, answers, errors, names) -> None:
     """Writes `LabelErrors` as CSV; `names` are those of all images of the answers."""
     header = ("file", "truth", "suggested", "probability", "probability_of_truth")
     rows = (
@@ -192,7 +180,7 @@ def write_label_errors(path, answers, found, names) -> None:
             _text(threshold),
         )
         for place, suggested, probability, threshold in zip(
-            *(found.places, found.suggested, found.probabilities, found.thresholds),
+            *(errors.places, errors.suggested, errors.probabilities, errors.thresholds),
             strict=True,
         )
     )

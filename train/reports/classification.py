@@ -7,13 +7,13 @@ CALIBRATION_BINS = 15
 OTHER_CLASSES = "other classes"
 
 
-def classification_summary(found, class_names, data_classes=None) -> dict:
+def classification_summary(ranking, class_names, data_classes=None) -> dict:
     """Returns the metrics of a classifier, from a `train.reports.ranked.Ranked`.
 
     `data_classes` are the places of the classes that the data set has, None for all. A
     model of more classes then also has the accuracy among these alone, its answers for
     the `other_classes`, and a confusion matrix where those are one class, the last.
-    `found` is then ranked with the same `data_classes`.
+    `ranking` is then ranked with the same `data_classes`.
 
     Ratios whose denominator is zero are 0. Classes without examples have no recall, so
     the macro averages leave them out. In "per_class", "examples" are those of the true
@@ -24,7 +24,7 @@ def classification_summary(found, class_names, data_classes=None) -> dict:
     from scipy.sparse import coo_array
     from sklearn.metrics import precision_recall_fscore_support
 
-    labels, predicted = found.labels, found.predicted
+    labels, predicted = ranking.labels, ranking.predicted
     class_names = [str(name) for name in class_names]
     classes = np.arange(len(class_names))
     *ratios, examples = precision_recall_fscore_support(
@@ -60,7 +60,7 @@ def classification_summary(found, class_names, data_classes=None) -> dict:
     own = classes if data_classes is None else np.unique(data_classes)
     rows, columns, names = labels, predicted, class_names
     if len(own) < len(classes):
-        summary |= _beside_other_classes(found, class_names, own)
+        summary |= _beside_other_classes(ranking, class_names, own)
         # The place of each class in the matrix, the last one for all others.
         places = np.full(len(classes), len(own))
         places[own] = np.arange(len(own))
@@ -71,18 +71,18 @@ def classification_summary(found, class_names, data_classes=None) -> dict:
     counted = (np.ones(len(rows), np.int64), (rows, columns))
     summary["confusion_matrix"] = coo_array(counted, (len(names),) * 2).tocsr()
     if len(class_names) > 5:
-        summary.update(share("top5_accuracy", found.ahead < 5))
+        summary.update(share("top5_accuracy", ranking.ahead < 5))
     return summary
 
 
-def _beside_other_classes(found, class_names, own):
+def _beside_other_classes(ranking, class_names, own):
     """Returns what a model of more classes than the data set's answers among these."""
-    labels = found.labels
-    others = found.predicted[~np.isin(found.predicted, own)]
+    labels = ranking.labels
+    others = ranking.predicted[~np.isin(ranking.predicted, own)]
     places, counts = np.unique(others, return_counts=True)
     most = np.argsort(-counts, kind="stable")[:CONFUSIONS]
     return {
-        **share("accuracy_among_data_classes", found.among == labels),
+        **share("accuracy_among_data_classes", ranking.among == labels),
         "data_classes": len(own),
         "other_classes": {
             "predictions": len(others),
@@ -125,17 +125,17 @@ def interval(correct, examples) -> tuple:
     return float(bounds.low), float(bounds.high)
 
 
-def calibration(found) -> dict:
+def calibration(ranking) -> dict:
     """Returns the expected calibration error and the reliability diagram's bins.
 
-    `found` is a `train.reports.ranked.Ranked`. The confidence is the largest
+    `ranking` is a `train.reports.ranked.Ranked`. The confidence is the largest
     probability. Bins are of equal width, (0, 1/15], (1/15, 2/15] and so on; the error
     is the mean over the examples of |accuracy - mean confidence| of their bin: Guo et
     al., On Calibration of Modern Neural Networks (2017), equation 3. An empty bin has
     None for confidence and accuracy.
     """
-    confidence = found.confidence.astype(np.float64)
-    correct = found.predicted == found.labels
+    confidence = ranking.confidence.astype(np.float64)
+    correct = ranking.predicted == ranking.labels
     edges = np.linspace(0, 1, CALIBRATION_BINS + 1)
     places = np.digitize(confidence, edges[1:-1], right=True)
     counts, confidences, accuracies = (

@@ -73,7 +73,7 @@ def contents(folder, *, config, summary, results, split, about_images=()) -> Con
     named = [config.get(key) for key in ("model", "dataset")]
     title = " on ".join(name for name in named if isinstance(name, str))
     settings = Table(("Setting", "Value"), _texts(flat(config)), words=2)
-    found = [
+    sections = [
         *about_images,
         *_learning_curve(folder, results),
         _classes(summary),
@@ -89,7 +89,7 @@ def contents(folder, *, config, summary, results, split, about_images=()) -> Con
         about=_about(summary, results, split),
         notes=tuple(summary.get("notes", ())),
         command=results.get("command"),
-        sections=found,
+        sections=sections,
     )
 
 
@@ -127,7 +127,7 @@ def mistakes_section(photos) -> Section:
     )
 
 
-def label_errors_section(found, why_not, photos) -> Section:
+def label_errors_section(errors, why_not, photos) -> Section:
     """Returns the section of suspected `LabelErrors`, or of why they are not sought.
 
     `photos` are those of a `train.reports.gallery`.
@@ -143,10 +143,12 @@ def label_errors_section(found, why_not, photos) -> Section:
         "lower its accuracy, the more. A class of fewer than "
         f"{LEAST_EXAMPLES} images is never suggested."
     )
-    if not len(found.places):
+    if not len(errors.places):
         return Section(title, (f"None. {about}",))
-    about = f"{about} label_errors.csv has all {len(found.places):,}."
-    shown = photos.group("Suspected", found.places, gallery.SUSPECTED, found.suggested)
+    about = f"{about} label_errors.csv has all {len(errors.places):,}."
+    shown = photos.group(
+        "Suspected", errors.places, gallery.SUSPECTED, errors.suggested
+    )
     return Section(title, (about,), (shown,))
 
 
@@ -240,12 +242,12 @@ def _confusions(summary):
 
 def _calibration(summary):
     if "calibration" in summary:
-        found = summary["calibration"]
+        measured = summary["calibration"]
         text = (
-            f"The expected calibration error is {found['error']:.2%}: the mean over "
+            f"The expected calibration error is {measured['error']:.2%}: the mean over "
             "the examples of the difference between accuracy and mean confidence (the "
-            f"largest probability) in their bin, of {len(found['bins'])} bins of equal "
-            "width."
+            f"largest probability) in their bin, of {len(measured['bins'])} bins of "
+            "equal width."
         )
         yield Section("Calibration", (text,), figures=(RELIABILITY,))
 
@@ -260,10 +262,10 @@ def _results(results):
 
 
 def _pictures(folder):
-    found = sorted({path.name for path in folder.glob("[!.]*.png")} - _FIGURES)
-    shown, notes = found[:_MOST_PICTURES], ()
-    if len(found) > len(shown):
-        notes = (f"And {len(found) - len(shown):,} more, too many for this page.",)
+    names = sorted({path.name for path in folder.glob("[!.]*.png")} - _FIGURES)
+    shown, notes = names[:_MOST_PICTURES], ()
+    if len(names) > len(shown):
+        notes = (f"And {len(names) - len(shown):,} more, too many for this page.",)
     if shown:
         yield Section("Pictures", notes=notes, figures=tuple(shown))
 

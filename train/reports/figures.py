@@ -52,7 +52,7 @@ def draw_learning_curve(path, history, loss_function="") -> None:
             cell.plot(steps, values, color=BLUE, alpha=0.25, linewidth=0.8)
         if len(values):
             mean = "" if window == 1 else f", mean of {window} records"
-            smooth = _moving_average(values, window)
+            smooth = moving_average(values, window)
             cell.plot(steps, smooth, _style(steps), color=BLUE, label=f"training{mean}")
         if len(validation[0]):
             cell.plot(*validation, "o-", color=ORANGE, markersize=4, label="validation")
@@ -72,20 +72,20 @@ def draw_learning_curve(path, history, loss_function="") -> None:
     save(figure, path)
 
 
-def draw_range_test(path, rates, losses, found) -> None:
-    """Plots losses over learning rates; `found` as of `train.run.learning_rate`."""
+def draw_range_test(path, rates, losses, suggestion) -> None:
+    """Plots losses over rates; `suggestion` is of `train.run.learning_rate`."""
     losses = np.array(losses, "float64")
     finite = np.isfinite(losses)
     rates, losses = np.array(rates)[finite], losses[finite]
     figure = new_figure(8, 4)
     axes = figure.subplots()
     axes.semilogx(rates, losses, ".", color=BLUE, alpha=0.35, label="one batch")
-    axes.semilogx(rates, found["smoothed"], color=BLUE, label="mean")
+    axes.semilogx(rates, suggestion["smoothed"], color=BLUE, label="mean")
     marks = (("suggested", GREEN, "-"), ("diverged", ORANGE, "--"))
     for name, color, style in marks:
-        if found[name] is not None:
-            label = f"{name}: {found[name]:.2g}"
-            axes.axvline(found[name], color=color, linestyle=style, label=label)
+        if suggestion[name] is not None:
+            label = f"{name}: {suggestion[name]:.2g}"
+            axes.axvline(suggestion[name], color=color, linestyle=style, label=label)
     if len(losses):
         # Cut off losses that diverge: they would flatten the rest.
         span = max(losses[0] - losses.min(), 1e-3)
@@ -100,7 +100,8 @@ def _style(steps):
     return "-" if len(steps) > 30 else ".-"
 
 
-def _moving_average(values, window):
+def moving_average(values, window) -> np.ndarray:
+    """Returns means of `window` values, of fewer at both ends."""
     kernel = np.ones(window)
     counts = np.convolve(np.ones(len(values)), kernel, mode="same")
     return np.convolve(values, kernel, mode="same") / counts
@@ -177,9 +178,8 @@ def draw_mistakes(path, answers, photos) -> None:
     """
     places = [place for place in answers.order.tolist() if place in photos][:PICTURES]
     chances = np.zeros((len(places), len(answers.class_names)))
-    chances[np.arange(len(places)), answers.predicted[places]] = answers.probability[
-        places
-    ]
+    answered = np.arange(len(places)), answers.predicted[places]
+    chances[answered] = answers.confidence[places]
     write_predictions_picture(
         path,
         [photos[place].astype("float32") / 127.5 - 1 for place in places],

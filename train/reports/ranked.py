@@ -51,8 +51,8 @@ def ranked(labels, probabilities, data_classes=None) -> Ranked:
 
     Example:
         >>> import numpy as np
-        >>> found = ranked(np.array([2]), np.array([[0.5, 0.2, 0.3]]), [1, 2])
-        >>> found.classes, found.ahead, found.among
+        >>> ranking = ranked(np.array([2]), np.array([[0.5, 0.2, 0.3]]), [1, 2])
+        >>> ranking.classes, ranking.ahead, ranking.among
         (array([[0, 2, 1]]), array([1]), array([2]))
     """
     numbers = np.arange(probabilities.shape[1])
@@ -75,11 +75,11 @@ def _most_probable(probabilities):
     """Returns `classes` of `Ranked`."""
     kept = min(KEPT, probabilities.shape[1])
     # A tenth of the time that sorting all takes.
-    found = np.argpartition(-probabilities, kept - 1, axis=1)[:, :kept]
-    found.sort(axis=1)
-    chances = np.take_along_axis(probabilities, found, axis=1)
+    places = np.argpartition(-probabilities, kept - 1, axis=1)[:, :kept]
+    places.sort(axis=1)
+    chances = np.take_along_axis(probabilities, places, axis=1)
     order = np.argsort(-chances, axis=1, kind="stable")
-    classes = np.take_along_axis(found, order, axis=1)
+    classes = np.take_along_axis(places, order, axis=1)
     # Partitioning picks any of equal probabilities at the end.
     least = chances.min(axis=1, keepdims=True)
     unclear = np.count_nonzero(probabilities >= least, axis=1) > kept

@@ -73,7 +73,7 @@ def write_report(
     if "calibration" in summary:
         bins = summary["calibration"]["bins"]
         figures.draw_reliability(run_dir / figures.RELIABILITY, bins)
-    found = contents.contents(
+    page_contents = contents.contents(
         run_dir,
         config=details["config"],
         summary=summary,
@@ -81,9 +81,9 @@ def write_report(
         split=split,
         about_images=_about_images(run_dir, answers, suspected, why_not),
     )
-    page = markdown.render(_TEMPLATE, contents=found, group_rows=_group_rows)
+    page = markdown.render(_TEMPLATE, contents=page_contents, group_rows=_group_rows)
     write_text(run_dir / "report.md", page)
-    page = html.render("train.reports", "run", contents=found, folder=run_dir)
+    page = html.render("train.reports", "run", contents=page_contents, folder=run_dir)
     write_text(run_dir / "report.html", page)
     write_json(run_dir / "report.json", results | details)
     return results

@@ -1,5 +1,6 @@
 """Builds the model, optimizer and loss of a recipe."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -8,19 +9,10 @@ import zoo
 from keras_vit import architectures
 from keras_vit.weights.loading import read_weights
 from train.common.errors import RunError
-from train.data.sources.splits import named
 from train.engine.choices import LOSSES, OPTIMIZERS, SCHEDULES
 from train.recipes.recipe import brings_weights
 from zoo.network import NETWORKS
-
-# Arguments of what makes a model -> the fields of a recipe that ask for them.
-_ASKED_BY = {
-    "representation_size": "pre_logits",
-    "dropout_rate": "dropout_rate",
-    "stochastic_depth_rate": "stochastic_depth_rate",
-    "remat": "remat",
-    "head_bias_init": "head_bias",
-}
+from zoo.text import named
 
 
 def trainer(task, devices, micro_batches, schedule=None) -> Any:
@@ -52,11 +44,13 @@ def model(recipe, classes) -> Any:
     try:
         recipe.check()
         architecture = architecture_of(recipe)
-        for argument, field in _ASKED_BY.items():
-            if getattr(recipe, field) and not architecture.takes(argument):
+        for field in dataclasses.fields(recipe):
+            argument = field.metadata.get("argument")
+            is_asked_for = argument and getattr(recipe, field.name)
+            if is_asked_for and not architecture.takes(argument):
                 raise RunError(
-                    f"{recipe.model} has no {field}: leave it out, or choose a Vision "
-                    "Transformer."
+                    f"{recipe.model} has no {field.name}: leave it out, or choose a "
+                    "Vision Transformer."
                 )
         network, weights, pooling = _network(recipe)
         # A linear probe takes the features without noise.

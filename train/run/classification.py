@@ -73,9 +73,9 @@ class FineTuning(Task):
     def evaluate(self, trainer, batches, on_batch=None) -> dict:
         """Returns loss, accuracy, and what is `Ranked` of the answers."""
         parts, loss = loop.evaluate(trainer, batches, ranked, on_batch)
-        found = joined(parts)
-        accuracy = float(np.mean(found.predicted == found.labels))
-        return {"loss": loss, "accuracy": accuracy, "ranked": found}
+        answered = joined(parts)
+        accuracy = float(np.mean(answered.predicted == answered.labels))
+        return {"loss": loss, "accuracy": accuracy, "ranked": answered}
 
     def draw_batch(self, path, images, labels) -> None:
         """Draws images with their classes."""
@@ -110,9 +110,9 @@ class FineTuning(Task):
             title=f"{source.name}: predictions of {directory.model.name}, loaded again",
         )
 
-    def report(self, directory, found, command) -> dict:
+    def report(self, directory, measured, command) -> dict:
         """Writes the report of the test images."""
-        source, tested = self.source, found["test"]
+        source, tested = self.source, measured["test"]
         log = MetricLog(directory.metrics)
         answered = tested["ranked"]
         results = {

@@ -42,7 +42,7 @@ def read(path) -> dict:
     try:
         text = read_text(file, limits.CONFIG_BYTES, "utf-8-sig")
         once = functools.partial(_once, path)
-        found = _yaml(text, once) if is_yaml else _json(text, once)
+        content = _yaml(text, once) if is_yaml else _json(text, once)
     except FileNotFoundError as error:
         remedy = missing_remedy(file)
         raise RunError(f"--config={path} is not there: {remedy}") from error
@@ -52,11 +52,13 @@ def read(path) -> dict:
             f"--config={path} cannot be read as {kind} ({first_line(error)}): write "
             f"settings such as {example}."
         ) from error
-    if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
+    if not isinstance(content, dict) or not all(
+        isinstance(key, str) for key in content
+    ):
         raise RunError(
             f"--config={path} has no settings by name: write them such as {example}."
         )
-    return found
+    return content
 
 
 def _json(text, once):
@@ -110,15 +112,15 @@ def _once(path, names):
         seen.add(name)
 
 
-def text_of(found, name, path) -> str | None:
+def text_of(content, name, path) -> str | None:
     """Returns a setting that chooses the recipe, a str, or None."""
-    value = found.get(name)
+    value = content.get(name)
     if value is not None and not (isinstance(value, str) and value):
         raise RunError(f"--config={path}: {name} must be a text, got {brief(value)}.")
     return value
 
 
-def values(found, recipe_class, path) -> dict:
+def values(content, recipe_class, path) -> dict:
     """Returns what `override` of a class of recipes takes, of the content of a file.
 
     Raises a `RunError` that names what no recipe of this class has, and values of
@@ -126,7 +128,7 @@ def values(found, recipe_class, path) -> dict:
     """
     fields = {field.name: field for field in dataclasses.fields(recipe_class)}
     known = fields.keys() - NOT_IN_FILES | {"recipe"}
-    for name in sorted(found.keys() - known):
+    for name in sorted(content.keys() - known):
         near = difflib.get_close_matches(name, sorted(known), n=1)
         hint = f"did you mean {near[0]}?" if near else "--print_config shows all."
         if name in ("run_dir", "data_dir"):
@@ -136,15 +138,15 @@ def values(found, recipe_class, path) -> dict:
         raise RunError(f"--config={path}: there is no setting {name[:80]!r}: {hint}")
     settings = {}
     # These two chose the recipe.
-    for name in found.keys() - {"recipe", "dataset"}:
+    for name in content.keys() - {"recipe", "dataset"}:
         try:
-            settings[name] = setting.fitted(fields[name], found[name])
+            settings[name] = setting.fitted(fields[name], content[name])
         except ValueError as error:
             words = " or ".join(
                 _WORDS[typing.get_origin(kind) or kind]
                 for kind in setting.kinds(fields[name])
             )
             raise RunError(
-                f"--config={path}: {name} must be {words}, got {brief(found[name])}."
+                f"--config={path}: {name} must be {words}, got {brief(content[name])}."
             ) from error
     return settings

@@ -35,19 +35,19 @@ def pictures(model, images, step) -> dict:
     from keras_vit.explain import figures
 
     title = f"{model.name}, step {step:,}"
-    found = inspect(model, images)
+    inspection = inspect(model, images)
     numbers = [f"image {number}" for number in range(1, len(images) + 1)]
     similarity = None
     if layers_of(model, AddPositionEmbs, AddPositionEmbs2D):
         similarity = explain.position_embedding_similarity(model)
     drawn = {
         "attention rollout": figures.draw_attention(
-            images, found.rollout, numbers, title
+            images, inspection.rollout, numbers, title
         ),
         "figure 7": figures.draw_figure_7(
             explain.embedding_filters(model),
             similarity,
-            found.distance,
+            inspection.distance,
             title,
         ),
     }

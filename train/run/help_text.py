@@ -26,16 +26,16 @@ def add_values(words, find_recipe) -> None:
     if not named["config"]:
         named["dataset"] = named["dataset"] or ""
     try:
-        found = settings.settle(find_recipe, **named, flags=lambda recipe_class: {})
+        settled = settings.settle(find_recipe, **named, flags=lambda recipe_class: {})
     except (ValueError, OSError, RunError) as error:
         warning = styled("warning:", "warning", sys.stderr)
         print(f"{warning} the help has no values: {error}", file=sys.stderr)
         return
     label += ", smoke" * named["smoke"]
-    for field in dataclasses.fields(found.recipe):
+    for field in dataclasses.fields(settled.recipe):
         if field.name in flags.FLAGS and field.name != "dataset":
             flag = flags.FLAGS[field.name]
-            flag.help = f"{flag.help} [{label}: {_value(found.recipe, field.name)}]"
+            flag.help = f"{flag.help} [{label}: {_value(settled.recipe, field.name)}]"
 
 
 def _value(recipe, name):

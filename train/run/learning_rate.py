@@ -149,49 +149,43 @@ def suggest(rates, losses, diverged=False) -> dict:
     diverged = float(rates[-1]) if diverged and len(rates) else None
     finite = np.isfinite(losses)
     rates, losses = rates[finite], losses[finite]
-    found = {"suggested": None, "diverged": diverged, "smoothed": losses.tolist()}
+    suggestion = {"suggested": None, "diverged": diverged, "smoothed": losses.tolist()}
     # Rounded rates may repeat, or be zero: no slope is between them.
     rises = np.diff(rates, prepend=0.0) > 0
     if np.count_nonzero(rises) < WINDOW:
-        return found
-    smoothed = _smoothed(losses)
-    found["smoothed"] = smoothed.tolist()
+        return suggestion
+    smoothed = figures.moving_average(losses, WINDOW)
+    suggestion["smoothed"] = smoothed.tolist()
     rates, losses, smoothed = rates[rises], losses[rises], smoothed[rises]
     bottom = int(smoothed.argmin())
     noise = (losses - smoothed)[: bottom + 1].std()
     if bottom < 1 or smoothed[0] - smoothed[bottom] <= 3 * noise:
-        return found
+        return suggestion
     slopes = np.gradient(smoothed, np.log10(rates))
     rate = rates[slopes[: bottom + 1].argmin()]
     if diverged is not None:
         rate = min(rate, diverged / 10)
-    return found | {"suggested": float(f"{rate:.2g}")}
-
-
-def _smoothed(losses):
-    kernel = np.ones(WINDOW)
-    counts = np.convolve(np.ones(len(losses)), kernel, mode="same")
-    return np.convolve(losses, kernel, mode="same") / counts
+    return suggestion | {"suggested": float(f"{rate:.2g}")}
 
 
 def _report(directory, task, measured, command):
     rates, losses, _ = measured
-    found = suggest(*measured)
-    text = _sentence(found, task.recipe)
-    again = _command(command, found["suggested"])
+    suggestion = suggest(*measured)
+    text = _sentence(suggestion, task.recipe)
+    again = _command(command, suggestion["suggested"])
     results = {
-        "suggested": found["suggested"],
-        "diverged": found["diverged"],
+        "suggested": suggestion["suggested"],
+        "diverged": suggestion["diverged"],
         "sentence": text,
         "command_to_go_on": again,
         "learning_rates": rates,
         "losses": [loss if math.isfinite(loss) else None for loss in losses],
-        "smoothed_losses": found["smoothed"],
+        "smoothed_losses": suggestion["smoothed"],
         "command": command,
         "config": task.written_settings(directory),
     }
     picture = directory.path / "loss.png"
-    figures.draw_range_test(picture, rates, losses, found)
+    figures.draw_range_test(picture, rates, losses, suggestion)
     writer = tf.summary.create_file_writer(str(directory.tensorboard))
     with writer.as_default(len(rates)):
         image = tf.io.decode_png(picture.read_bytes(), channels=3)
@@ -214,19 +208,19 @@ def _report(directory, task, measured, command):
     return results | {"report": str(directory.report)}
 
 
-def _sentence(found, recipe):
+def _sentence(suggestion, recipe):
     low, high = recipe.learning_rate / RANGE, recipe.learning_rate * RANGE
-    if found["suggested"] is None:
+    if suggestion["suggested"] is None:
         return (
             f"No suggestion: the loss did not fall at any rate from {low:g} to "
             f"{high:g} by more than it varies. Pass another --learning_rate to look "
             "around, or a larger --batch_size."
         )
     ended = f"The loss diverged at no rate up to {high:g}."
-    if found["diverged"] is not None:
-        ended = f"The loss diverged at {found['diverged']:.2g}."
+    if suggestion["diverged"] is not None:
+        ended = f"The loss diverged at {suggestion['diverged']:.2g}."
     return (
-        f"Suggested learning rate: {found['suggested']:g}, instead of "
+        f"Suggested learning rate: {suggestion['suggested']:g}, instead of "
         f"{recipe.learning_rate:g}. {ended}"
     )
 

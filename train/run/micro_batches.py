@@ -17,8 +17,9 @@ from keras import ops
 
 from train.common.errors import FullMemoryError, RunError, explaining_full_memory
 from train.common.files import read_json, write_json
+from train.common.setting import AUTO
 from train.data import pipeline
-from train.recipes.recipe import AUTO, divisors
+from train.recipes.recipe import divisors
 from train.run import building
 from zoo import machine
 
@@ -55,16 +56,16 @@ def number_of(task, devices, directory) -> int:
     file = directory.micro_batches
     if directory.is_begun() and file.is_file():
         remedy = "copy it from a backup, or pass --micro_batches as a number"
-        return read_json(file, remedy, lambda found: int(found["micro_batches"]))
+        return read_json(file, remedy, lambda chosen: int(chosen["micro_batches"]))
     print("finding out how many images fit in memory", flush=True)
     # It hides the notice about this run's first step too: the trials were meant.
     tf.get_logger().addFilter(_is_no_retracing)
-    found = _search(_Trials(task, devices))
+    chosen = _search(_Trials(task, devices))
     # The trainers of the trials, which compiled steps keep in circles.
     gc.collect()
-    write_json(file, found)
-    print(_announcement(found))
-    return found["micro_batches"]
+    write_json(file, chosen)
+    print(_announcement(chosen))
+    return chosen["micro_batches"]
 
 
 def _is_no_retracing(record):
@@ -80,11 +81,11 @@ def sizes(images) -> list:
         >>> sizes(24)
         [24, 12, 6, 3, 1]
     """
-    found = [images]
+    chosen = [images]
     for size in reversed(divisors(images)):
-        if size <= found[-1] // 2:
-            found.append(size)
-    return found
+        if size <= chosen[-1] // 2:
+            chosen.append(size)
+    return chosen
 
 
 def _search(trials):
@@ -107,11 +108,14 @@ def _search(trials):
     }
 
 
-def _announcement(found):
-    parts, size = found["micro_batches"], found["batch_size"] // found["micro_batches"]
+def _announcement(chosen):
+    parts, size = (
+        chosen["micro_batches"],
+        chosen["batch_size"] // chosen["micro_batches"],
+    )
     return (
         f"{parts} micro-batch{'es' * (parts > 1)} of {size} "
-        f"image{'s' * (size > 1)}{_memory(found)}"
+        f"image{'s' * (size > 1)}{_memory(chosen)}"
     )
 
 
@@ -147,21 +151,21 @@ def _measured(trials, candidates):
     facts = {"needed_bytes": needed, "available_bytes": available}
     if needed > most:
         return None, facts
-    found = _Peaks(before)
+    peaks = _Peaks(before)
     size = candidates[-1]
     while size:
-        found.add(size, trials.peak(size))
+        peaks.add(size, trials.peak(size))
         # Each size is compiled anew: few of them.
         larger = [
             one
             for one in candidates
-            if size < one <= 4 * size and found.expected(one) <= most
+            if size < one <= 4 * size and peaks.expected(one) <= most
         ]
-        size = larger[0] if larger and not found.is_conclusive else None
-    fitting = [size for size in candidates if found.expected(size) <= most]
+        size = larger[0] if larger and not peaks.is_conclusive else None
+    fitting = [size for size in candidates if peaks.expected(size) <= most]
     if not fitting:
-        return None, facts | {"needed_bytes": found.expected(candidates[-1])}
-    return fitting[0], facts | {"needed_bytes": found.expected(fitting[0])}
+        return None, facts | {"needed_bytes": peaks.expected(candidates[-1])}
+    return fitting[0], facts | {"needed_bytes": peaks.expected(fitting[0])}
 
 
 class _Peaks:

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from train.recipes.recipe import AUTO
+from train.common.setting import AUTO
 
 
 def settle(task, directory, devices, **changes) -> None:

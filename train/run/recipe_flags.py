@@ -154,8 +154,8 @@ def perform(argv, command, recipes, packages, task, next_steps) -> None:
 
         if flags.FLAGS.find_learning_rate:
             refuse("extend", "--find_learning_rate leaves no run")
-            if found := learning_rate.find(task(recipe), **keywords):
-                print(learning_rate.summary(found))
+            if tested := learning_rate.find(task(recipe), **keywords):
+                print(learning_rate.summary(tested))
             return
         results = training.run(task(recipe), extend=flags.FLAGS.extend, **keywords)
         # The first worker prints for all.
@@ -174,8 +174,8 @@ def to_fine_tune(recipe, results) -> list:
     """Returns the next step after training weights: to fine-tune them."""
     if results["weights"] is None:
         return []
-    given = {"weights": results["weights"], "model": recipe.model}
-    words = [f"--{name}={value}" for name, value in given.items()]
+    values = {"weights": results["weights"], "model": recipe.model}
+    words = [f"--{name}={value}" for name, value in values.items()]
     return [("finetune", "--dataset=photos/", *words)]
 
 
@@ -209,41 +209,41 @@ def read(
     several, and not looked for. `check` refuses recipes of no use to the command. With
     `--print_config` it prints the settings, and ends the command.
     """
-    given = flags.FLAGS.flag_values_dict()
+    values = flags.FLAGS.flag_values_dict()
     names = ("dataset", "recipe", "config", "smoke")
     try:
-        found = settings.settle(
+        settled = settings.settle(
             find_recipe,
-            flags=functools.partial(overrides, given),
-            **{name: given[name] for name in names},
+            flags=functools.partial(overrides, values),
+            **{name: values[name] for name in names},
         )
-        found.recipe.check()
-        check(found.recipe)
+        settled.recipe.check()
+        check(settled.recipe)
     except ValueError as error:
         sys.exit(f"error: {error}")
-    recipe = found.recipe
+    recipe = settled.recipe
     # Another directory for every kind of run.
-    parts = ["" if command == "finetune" else f"-{command}", given["smoke"] * "-smoke"]
+    parts = ["" if command == "finetune" else f"-{command}", values["smoke"] * "-smoke"]
     parts.append(kind and f"-{kind}")
-    run_dir = given["run_dir"] or f"runs/{found.run_name}{''.join(parts)}"
-    if given["print_config"]:
+    run_dir = values["run_dir"] or f"runs/{settled.run_name}{''.join(parts)}"
+    if values["print_config"]:
         others = {
-            name: (given[name], _origin(name))
+            name: (values[name], _origin(name))
             for name in ("data_dir", "skip_corrupt", "strategy", "extend")
         }
         others["run_dir"] = (run_dir, _origin("run_dir"))
-        print(settings.page(found, others))
+        print(settings.page(settled, others))
         sys.exit()
     command_line.need_packages(command, registry.kind_of(recipe.dataset).packages)
     if is_dataset:
-        check_data(recipe.dataset, given["data_dir"])
+        check_data(recipe.dataset, values["data_dir"])
     from train.engine import devices
 
     return recipe, {
         "run_dir": run_dir,
-        "data_dir": given["data_dir"],
-        "skip_corrupt": given["skip_corrupt"],
-        "devices": devices.start(given["strategy"]),
+        "data_dir": values["data_dir"],
+        "skip_corrupt": values["skip_corrupt"],
+        "devices": devices.start(values["strategy"]),
         "command": command_line.as_typed(command),
     }
 
@@ -252,16 +252,16 @@ def _origin(name):
     return settings.OF_FLAG if flags.FLAGS[name].present else settings.DEFAULT
 
 
-def overrides(given, recipe_class) -> dict:
+def overrides(flag_values, recipe_class) -> dict:
     """Returns the settings of a recipe that the flags give, a dict.
 
     A `ValueError` names a flag whose value is not written as it should be.
     """
     fields = {field.name: field for field in dataclasses.fields(recipe_class)}
     values = {
-        name: given[name]
+        name: flag_values[name]
         for name in fields
-        if name != "dataset" and given.get(name) is not None
+        if name != "dataset" and flag_values.get(name) is not None
     }
     for name, value in values.items():
         try:

@@ -38,16 +38,17 @@ def settle(find_recipe, *, dataset, recipe, config, smoke, flags) -> Settings:
 
     Raises a `ValueError` or `RunError` where values do not fit.
     """
-    found = config_file.read(config) if config else {}
+    content = config_file.read(config) if config else {}
     named = {
-        name: config_file.text_of(found, name, config) for name in ("dataset", "recipe")
+        name: config_file.text_of(content, name, config)
+        for name in ("dataset", "recipe")
     }
     if dataset is None and named["dataset"] is None:
         raise ValueError(f"--config={config} has no dataset: pass --dataset.")
     base = find_recipe(
         named["dataset"] if dataset is None else dataset, recipe or named["recipe"]
     )
-    of_file = config_file.values(found, type(base), config)
+    of_file = config_file.values(content, type(base), config)
     of_flags = flags(type(base))
     origins = {
         field.name: DEFAULT if getattr(base, field.name) == field.default else OF_RECIPE

@@ -91,11 +91,11 @@ class Task:
         """Writes the model and its pictures into a `RunDirectory`."""
         raise NotImplementedError
 
-    def report(self, directory, found, command) -> dict:
+    def report(self, directory, measured, command) -> dict:
         """Writes the report into a `train.models.run_directory.RunDirectory`.
 
-        `found` has what `evaluate` returned for each name in `evaluated` that the data
-        has. Returns the results, as in `report.json`, and the paths of the files.
+        `measured` has what `evaluate` returned for each name in `evaluated` that the
+        data has. Returns the results, as in `report.json`, and the paths of the files.
         """
         raise NotImplementedError
 

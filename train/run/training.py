@@ -65,11 +65,11 @@ def run(
             directory.extend(task.deciding)
         TrainingLoop(this).train()
         with this.trainer.averaged():
-            found = this.evaluate_at_the_end()
+            measured = this.evaluate_at_the_end()
             if not devices.is_chief:
                 return None
             task.save(directory)
-        return task.report(directory, found, command)
+        return task.report(directory, measured, command)
 
 
 class Run:
@@ -118,8 +118,8 @@ class Run:
         """Returns `val_loss` and `val_accuracy` of batches, or None."""
         if batches is None:
             return None
-        found = self.task.evaluate(self.trainer, batches)
-        return {"val_loss": found["loss"], "val_accuracy": found["accuracy"]}
+        measured = self.task.evaluate(self.trainer, batches)
+        return {"val_loss": measured["loss"], "val_accuracy": measured["accuracy"]}
 
     def pictures(self, step) -> dict:
         """Returns what the model attends to, pictures by name."""
@@ -139,16 +139,16 @@ class Run:
             desc="testing",
             disable=not self.devices.is_chief,
         )
-        found = {}
+        measured = {}
         with bar, explained_device_errors(self.devices):
             for name, split in splits.items():
-                found[name] = self.task.evaluate(
+                measured[name] = self.task.evaluate(
                     self.trainer,
                     self._tested(split),
                     lambda done, start=bar.n: bar.update(start + done - bar.n),
                 )
-                check_finite(f"The {name} loss", found[name]["loss"])
-        return found
+                check_finite(f"The {name} loss", measured[name]["loss"])
+        return measured
 
     def _tested(self, split):
         # The images that a device holds at once in training fit in its memory.

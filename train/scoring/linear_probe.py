@@ -58,14 +58,16 @@ def run(
         >>> run("vit-b16/imagenet21k", dataset="cifar100")  # doctest: +SKIP
     """
     loaded = loaded_model.load(model, image_size=image_size, features=True)
-    bits, notes = finding.bits_of(model, bits_of(loaded.model), bits)
+    bits, notes = finding.bits_of(loaded.source, bits_of(loaded.model), bits)
     for note in notes:
         print(note)
     image_size = loaded_model.image_shape_of(loaded)[:2]
     source = sources.load(dataset, data_dir, skip_corrupt=skip_corrupt, bits=bits)
     name = f"{loaded.name}-{short_name(source.name)}-few-shot"
     name += predictors.suffix(engine, precision)
-    directory, model_source = report_folder(model, out_dir, name, "few_shot.json")
+    directory, model_source = report_folder(
+        loaded.source, out_dir, name, "few_shot.json"
+    )
 
     predictor = predictors.predictor(loaded.model, batch_size, engine, precision)
     train_labels = source.train.labels()
@@ -189,8 +191,8 @@ def features_of(predictor, split) -> tuple:
     if preparation == RELEASED:
         crop = tf.image.resize_with_crop_or_pad
         batches = batches.map(lambda images, labels: (crop(images, *size), labels))
-    found = zip(*running.predictions(predictor, batches, split), strict=True)
-    return tuple(map(np.concatenate, found))
+    columns = zip(*running.predictions(predictor, batches, split), strict=True)
+    return tuple(map(np.concatenate, columns))
 
 
 def table(results) -> str:

@@ -34,8 +34,8 @@ def match_classes(outputs, head_names, data_names, numbers=False) -> tuple:
         for place, names in enumerate(aliases):
             for key in {spelling(name) for name in names}:
                 table[key].append(place)
-    found = [_find(name, tables) for name in data_names]
-    if numbers and not any(found) and all(map(_is_number, data_names)):
+    matches = [_find(name, tables) for name in data_names]
+    if numbers and not any(matches) and all(map(_is_number, data_names)):
         if (most := max(map(int, data_names))) < outputs:
             return shown, np.array([int(name) for name in data_names], dtype="int32")
         raise RunError(
@@ -43,9 +43,11 @@ def match_classes(outputs, head_names, data_names, numbers=False) -> tuple:
             f"the model's {outputs} classes count from 0 to {outputs - 1}: rename "
             "them, or call them by the names of the model's classes."
         )
-    twice = [name for name, own in zip(data_names, found, strict=True) if len(own) > 1]
+    twice = [
+        name for name, own in zip(data_names, matches, strict=True) if len(own) > 1
+    ]
     if twice:
-        places = found[data_names.index(twice[0])]
+        places = matches[data_names.index(twice[0])]
         raise RunError(
             f"{len(twice)} of the data set's {len(data_names)} classes are names of "
             f"several of the model's: {named(twice)}. "
@@ -57,7 +59,7 @@ def match_classes(outputs, head_names, data_names, numbers=False) -> tuple:
             f"set has {len(data_names)}: {how_to_name(outputs)}, or pass a run's "
             "directory or a published model."
         )
-    unknown = [name for name, own in zip(data_names, found, strict=True) if not own]
+    unknown = [name for name, own in zip(data_names, matches, strict=True) if not own]
     if unknown:
         raise RunError(
             f"{len(unknown)} of the data set's {len(data_names)} classes are not "
@@ -65,7 +67,7 @@ def match_classes(outputs, head_names, data_names, numbers=False) -> tuple:
             f"{named(shown)}. Rename the data set's, give a model that was trained on "
             "them, or write the right names to class_names.txt beside the model."
         )
-    return shown, np.array([own[0] for own in found], dtype="int32")
+    return shown, np.array([own[0] for own in matches], dtype="int32")
 
 
 def by_number(class_names, places, data_names) -> bool:
@@ -97,10 +99,12 @@ def _aliases(outputs, head_names, data_names):
         partners[number] = name
         # If two classes have one name, neither is matched.
         partners[plain(name)] = None if plain(name) in partners else number
-    found = [partners.get(name) or partners.get(plain(name)) for name in head_names]
+    counterparts = [
+        partners.get(name) or partners.get(plain(name)) for name in head_names
+    ]
     return head_names, [
         (name, partner) if partner else (name,)
-        for name, partner in zip(head_names, found, strict=True)
+        for name, partner in zip(head_names, counterparts, strict=True)
     ]
 
 

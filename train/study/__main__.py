@@ -46,9 +46,9 @@ recipe_flags.define_settings(dataclasses.fields(Options), has_defaults=True)
 def main(argv) -> None:
     """Makes the runs of the study that the command line describes."""
     recipe_flags.check(argv, "study", PACKAGES)
-    given = flags.FLAGS
+    values = flags.FLAGS
     with command_line.exit_on_errors(recipe_flags.INTERRUPTED):
-        if given.find_learning_rate:
+        if values.find_learning_rate:
             raise RunError(
                 "--find_learning_rate is of single runs, such as keras-vit finetune: "
                 "leave it out, or compare rates with --study=learning_rates."
@@ -63,21 +63,21 @@ def main(argv) -> None:
             raise RunError(str(error)) from error
         recipe, settings = recipe_flags.read(
             "study",
-            functools.partial(kinds.recipe_for, given.study),
-            given.study,
-            is_dataset=given.study not in kinds.OF_DATASETS,
+            functools.partial(kinds.recipe_for, values.study),
+            values.study,
+            is_dataset=values.study not in kinds.OF_DATASETS,
             check=functools.partial(
                 kinds.check,
-                given.study,
+                values.study,
                 options=options,
-                models=given.models,
-                smoke=given.smoke,
+                models=values.models,
+                smoke=values.smoke,
             ),
         )
         from train.study import studies
 
-        results = studies.run(given.study, recipe, options, **settings)
-        tables = kinds.named(given.study).tables(results)
+        results = studies.run(values.study, recipe, options, **settings)
+        tables = kinds.named(values.study).tables(results)
         print("\n\n".join([*tables, f"page {results['page']}"]))
 
 

@@ -13,10 +13,10 @@ MEASURES = ("test_accuracy", "few_shot_accuracy")
 COLORS = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9", "black")
 
 
-def table(found, header, cells) -> Any:
+def table(results, header, cells) -> Any:
     """Returns a table with `cells(row)`, the parameters and the accuracies of rows."""
-    names = _measured(found)
-    titles = ("Test accuracy", f"{found['shots']}-shot accuracy")[: len(names)]
+    names = _measured(results)
+    titles = ("Test accuracy", f"{results['shots']}-shot accuracy")[: len(names)]
     return markdown.table(
         (*header, "Parameters", *titles),
         [
@@ -25,14 +25,14 @@ def table(found, header, cells) -> Any:
                 f"{row['parameters']:,}",
                 *(as_text(row[name]) for name in names),
             )
-            for row in found["rows"]
+            for row in results["rows"]
         ],
     )
 
 
-def _measured(found):
+def _measured(results):
     """Returns the names of the accuracies that all rows have."""
-    return [name for name in MEASURES if found["rows"][0][name]]
+    return [name for name in MEASURES if results["rows"][0][name]]
 
 
 def as_text(accuracy) -> str:
@@ -43,21 +43,23 @@ def as_text(accuracy) -> str:
     return text
 
 
-def panels(figure, found) -> Iterator:
+def panels(figure, results) -> Iterator:
     """Yields the axes of one panel per measured accuracy, and the accuracy's name."""
-    names = _measured(found)
+    names = _measured(results)
     axes = figure.subplots(1, len(names), squeeze=False)[0]
     for cell, name in zip(axes, names, strict=True):
-        label = "Test" if name == MEASURES[0] else f"{found['shots']}-shot linear"
+        label = "Test" if name == MEASURES[0] else f"{results['shots']}-shot linear"
         cell.set_ylabel(f"{label} accuracy")
         in_percent(cell.yaxis)
         yield cell, name
 
 
-def lines(axes, found, name, across) -> None:
+def lines(axes, results, name, across) -> None:
     """Plots an accuracy over `across(row)` on a logarithmic axis, a line per model."""
-    for place, model in enumerate(dict.fromkeys(row["model"] for row in found["rows"])):
-        rows = [row for row in found["rows"] if row["model"] == model]
+    for place, model in enumerate(
+        dict.fromkeys(row["model"] for row in results["rows"])
+    ):
+        rows = [row for row in results["rows"] if row["model"] == model]
         rows.sort(key=across)
         color = COLORS[place % len(COLORS)]
         accuracies = [row[name] for row in rows]

@@ -36,14 +36,14 @@ class Point(typing.NamedTuple):
 def models_of(recipe, options) -> list:
     """Returns pairs of name and recipe, of --models or of the recipe's own model."""
     check_known("model", "--models", options.models, NETWORKS)
-    found = []
+    models = []
     for name in dict.fromkeys(options.models):
         one = recipe.override(model=name)
         if options.smoke:
             small = one.smoke()
             one = recipe.override(model=small.model, image_size=small.image_size)
-        found.append((name, one))
-    return found or [(model_name(recipe), recipe)]
+        models.append((name, one))
+    return models or [(model_name(recipe), recipe)]
 
 
 def model_name(recipe) -> str:
@@ -89,7 +89,7 @@ class Runs:
             # TFDS tries for minutes to download, once is enough.
             if recipe.dataset in self._missing:
                 raise self._missing[recipe.dataset]
-            found = self._result(self.path / label, recipe)
+            result = self._result(self.path / label, recipe)
         except Stopped:
             # A user who stops a run does not want another to begin.
             raise
@@ -103,7 +103,7 @@ class Runs:
             print(f"{label} failed: {error}", file=sys.stderr, flush=True)
             return None
         self._finished += 1
-        return {"run": label, **found}
+        return {"run": label, **result}
 
     def _result(self, path, recipe):
         devices = self.settings.get("devices") or alone()
@@ -118,10 +118,10 @@ class Runs:
         # Fewer steps than the recipe's where the run stopped early.
         steps, _ = MetricLog(directory.metrics).series("loss")
         images = int(steps[-1]) * recipe.batch_size if len(steps) else 0
-        found = {**directory.read_results(), "images": images}
+        result = {**directory.read_results(), "images": images}
         if self.few_shot is not None:
-            found["few_shot_accuracy"] = self._few_shot_accuracy(path, is_new)
-        return found
+            result["few_shot_accuracy"] = self._few_shot_accuracy(path, is_new)
+        return result
 
     def _few_shot_accuracy(self, path, is_new):
         dataset, shots = self.few_shot
@@ -158,21 +158,21 @@ def measured(runs, points, seeds) -> list:
     for seed in range(seeds):
         for point in points:
             recipe = dataclasses.replace(point.recipe, seed=point.recipe.seed + seed)
-            if found := runs.result(f"{point.label}-seed{recipe.seed}", recipe):
-                results[point.label].append(found)
+            if finished := runs.result(f"{point.label}-seed{recipe.seed}", recipe):
+                results[point.label].append(finished)
     return [
         {
             "label": point.label,
             **point.facts,
-            "runs": [one["run"] for one in found],
-            "parameters": found[0]["parameters"],
-            "images": found[0]["images"],
-            "test_accuracy": spread([one["test_accuracy"] for one in found]),
+            "runs": [one["run"] for one in finished],
+            "parameters": finished[0]["parameters"],
+            "images": finished[0]["images"],
+            "test_accuracy": spread([one["test_accuracy"] for one in finished]),
             "few_shot_accuracy": runs.few_shot
-            and spread([one["few_shot_accuracy"] for one in found]),
+            and spread([one["few_shot_accuracy"] for one in finished]),
         }
         for point in points
-        if (found := results[point.label])
+        if (finished := results[point.label])
     ]
 
 

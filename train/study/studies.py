@@ -47,46 +47,46 @@ def run(study, recipe, options=None, *, run_dir, **settings) -> dict:
     with directory.locked(), reproducibility.preserved_state():
         _check(directory, study, recipe, options)
         settings["run_dir"] = directory.path
-        runs, found = kind.measure(recipe, options, settings)
-        found = {
+        runs, results = kind.measure(recipe, options, settings)
+        results = {
             "study": study,
             "dataset": recipe.dataset,
             "command": settings.get("command", ""),
             "shots": options.shots,
-            **found,
+            **results,
             "failed": runs.failed,
         }
         figure = figures.new_figure(8, 4.5)
-        kind.draw(figure, found)
+        kind.draw(figure, results)
         figures.style_axes(figure.axes, grid=True)
         figure.suptitle(f"{recipe.dataset}: {kind.TITLE}", parse_math=False)
         figures.save(figure, directory.path / "study.png")
-        rows = found.get("chosen") or found["rows"]
+        rows = results.get("chosen") or results["rows"]
         text = markdown.render(
             _TEMPLATE,
-            **found,
+            **results,
             title=kind.TITLE,
-            tables=list(kind.tables(found)),
+            tables=list(kind.tables(results)),
             seeds=max((len(row["runs"]) for row in rows), default=0),
             link=markdown.Block,
         )
         page = directory.path / "study.md"
         write_text(page, text)
-        write_json(directory.path / "study.json", found)
+        write_json(directory.path / "study.json", results)
     if runs.failed:
         label, message = next(iter(runs.failed.items()))
         raise RunError(
             f"{len(runs.failed)} of {runs.total} runs failed; {page} has the others. "
             f"The same command tries those again. {label}: {message}"
         )
-    return {**found, "page": str(page)}
+    return {**results, "page": str(page)}
 
 
 def _check(directory, study, recipe, options):
     written = directory.path / "study.json"
     if written.exists():
         remedy = "remove it, the runs beside it are kept"
-        other = read_json(written, remedy, lambda found: found["study"])
+        other = read_json(written, remedy, lambda content: content["study"])
         if other != study:
             raise RunError(
                 f"{directory.path} holds the study {other}: pass another --run_dir "

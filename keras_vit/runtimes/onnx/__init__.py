@@ -6,9 +6,11 @@ that runtimes optimize, and restricts half precision to where it is harmless.
 """
 
 import collections
+import contextlib
+import os
 import pathlib
-from typing import Any
 
+import keras
 import numpy as np
 
 from keras_vit.runtimes.onnx.graph import Graph
@@ -21,36 +23,31 @@ OPSET = 20
 LARGEST_FILE = 2**31 - 2**25
 
 
-def write(model, folder, precision="float32") -> pathlib.Path:
-    """Writes a model as `model.onnx` in a folder; returns its path.
+def write(
+    model: keras.Model,
+    path: str | os.PathLike,
+    *,
+    output: str = "outputs",
+    precision: str = "float32",
+    metadata: dict[str, str] | None = None,
+) -> pathlib.Path:
+    """Writes a model as an ONNX file, whose input is called `images`.
 
-    `precision` is `"float32"`, or `"int8"` of matrices with a scale per column.
-    Larger weights than one file holds are in a second one beside it.
-    """
-    steps = steps_of(model)
-    path = pathlib.Path(folder) / "model.onnx"
-    if size_of(model) <= LARGEST_FILE:
-        proto = proto_of(model, steps, precision=precision)
-    else:
-        with path.with_name(f"{path.name}.data").open("wb") as data:
-            proto = proto_of(model, steps, precision=precision, data=data)
-    path.write_bytes(proto.SerializeToString())
-    return path
+    Args:
+        model: a functional `keras.Model` of `keras_vit`.
+        path: of the file; larger weights than it can hold are beside it, in a file
+            with `.data` appended to its name.
+        output: name of the output.
+        precision: `"float32"`, `"float16"`, or `"int8"` of matrices with a scale per
+            column.
+        metadata: texts by name, which the file has beside the graph.
 
-
-def size_of(model, precision="float32") -> int:
-    """Returns the bytes of a model's weights."""
-    return model.count_params() * np.dtype(precision).itemsize
-
-
-def proto_of(model, steps, *, output="outputs", precision="float32", data=None) -> Any:
-    """Returns a model as an `onnx.ModelProto`, with its weights in `data` if given.
-
-    `steps` are those of `steps_of`, `output` the name of the output, and `data` an open
-    file. The input is `images`.
+    Returns:
+        The path.
     """
     import onnx
 
+    path = pathlib.Path(path)
     opsets = [onnx.helper.make_opsetid("", OPSET)]
     proto = onnx.ModelProto(
         ir_version=onnx.helper.find_min_ir_version_for(opsets),
@@ -58,8 +55,22 @@ def proto_of(model, steps, *, output="outputs", precision="float32", data=None) 
         producer_name="keras_vit",
         producer_version=__version__,
     )
-    _fill(Graph(onnx, proto.graph, precision, data), model, steps, output)
-    return proto
+    onnx.helper.set_model_props(proto, metadata or {})
+    steps = steps_of(model)
+    with contextlib.ExitStack() as stack:
+        data = None
+        kept = "float16" if precision == "float16" else "float32"
+        if size_of(model, kept) > LARGEST_FILE:
+            beside = path.with_name(f"{path.name}.data")
+            data = stack.enter_context(beside.open("wb"))
+        _fill(Graph(onnx, proto.graph, precision, data), model, steps, output)
+    path.write_bytes(proto.SerializeToString())
+    return path
+
+
+def size_of(model, precision="float32") -> int:
+    """Returns the bytes of a model's weights."""
+    return model.count_params() * np.dtype(precision).itemsize
 
 
 def steps_of(model) -> dict:

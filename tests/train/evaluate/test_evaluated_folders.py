@@ -204,7 +204,7 @@ def test_a_folder_of_the_same_name_is_not_that_of_the_training(
         assert evaluation_data.is_of_run(loaded, "photos") == is_same
         source, part = evaluation_data.load_split(loaded, "photos", None, False, "all")
         mask, warnings = training_images.in_training(
-            loaded, here, source, part, "all", None, False
+            loaded, source, part, "all", None, False
         )
         assert np.sum(mask) == 9 * is_same and warnings == []
     # A run that was moved with its photos has them where they were from it.

@@ -502,7 +502,7 @@ def test_the_function_has_the_defaults_of_the_flags(monkeypatch, tmp_path):
     given = {}
 
     def explain(model, images, out, command, **arguments):
-        given.update(arguments, positional=(model, images, out))
+        given.update(arguments, positional=(model.source, images, out))
         raise RunError("enough")
 
     monkeypatch.setattr("train.explain.report.explain", explain)

@@ -21,7 +21,6 @@ from train.common.errors import RunError
 from train.data import sources
 from train.data.transforms import served_files
 from train.export import (
-    ExportError,
     formats,
     onnx,
     parity,
@@ -31,6 +30,7 @@ from train.export import (
     sample_images,
     tflite,
 )
+from train.export.run import ExportError
 from train.models import loaded_model
 from train.models.exports import exported_model, saved_model, tensorflow
 from train.reports import markdown
@@ -695,14 +695,6 @@ def test_help_and_docs_have_every_format():
         share = f"{row.min_agreement:.1%}".replace(".0%", "%")
         assert f"| `{row.name}` | {row.help} | {share} |\n" in page
         assert callable(pkgutil.resolve_name(row.runtime.writer))
-
-
-def test_the_package_has_what_the_docs_name():
-    import train.export
-
-    assert train.export.export is run.export and train.export.ExportError is ExportError
-    with pytest.raises(AttributeError, match="no attribute 'exporting'"):
-        train.export.exporting  # noqa: B018
 
 
 def test_paths_below_the_home_folder(tmp_path, monkeypatch):

@@ -14,7 +14,6 @@ import keras_vit
 from keras_vit import preprocess_input
 from keras_vit.models.bit import BiTResNet
 from train.common.errors import RunError
-from train.export import onnx as exporter
 from train.export.onnx import OPSET, write_onnx
 from zoo.network import BiTConfig
 from zoo.position_embedding import METHODS
@@ -258,7 +257,7 @@ def test_each_weight_once_and_by_its_name(tmp_path):
 def test_large_models_have_their_weights_beside(
     plain, precision, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(exporter, "LARGEST_FILE", 10_000)
+    monkeypatch.setattr("keras_vit.runtimes.onnx.LARGEST_FILE", 10_000)
     folder = tmp_path / "here"
     folder.mkdir()
     model, path = plain, folder / "model.onnx"
@@ -278,7 +277,7 @@ def test_large_models_have_their_weights_beside(
 
 @pytest.mark.parametrize("largest", [10_000, 10**9])
 def test_a_failure_leaves_the_older_file(plain, largest, tmp_path, monkeypatch):
-    monkeypatch.setattr(exporter, "LARGEST_FILE", largest)
+    monkeypatch.setattr("keras_vit.runtimes.onnx.LARGEST_FILE", largest)
     path = tmp_path / "model.onnx"
     write_onnx(plain, path)
     before = {file: file.read_bytes() for file in tmp_path.iterdir()}

@@ -18,7 +18,7 @@ def asked(monkeypatch):
     asked = {}
 
     def run(model, **arguments):
-        asked.update(arguments, model=model)
+        asked.update(arguments, model=model.source)
         row = {"train_examples": 9, "accuracies": [0.5], "mean": 0.5, "deviation": None}
         rows = [row | {"shots": shots} for shots in arguments["shots"]]
         return {"rows": rows, "report": "few_shot.md"}

@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from train import recipes
 from train.common.errors import RunError
+from train.common.setting import AUTO
 from train.engine.tensorflow_backend import TensorFlowDevices, TensorFlowTrainer
-from train.recipes.recipe import AUTO
 from train.run import micro_batches, training
 from train.run.classification import FineTuning
 from zoo import machine

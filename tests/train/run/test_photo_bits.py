@@ -252,7 +252,7 @@ def test_a_run_remembers_its_bits_and_others_have_none(run):
     plain = recipe.Recipe("digits", "ViT-Ti_16", None, SIZE, 10, warmup_steps=0)
     assert plain.deciding["bits"] is None
     assert finding.bits_of("run", None) == (None, [])
-    assert finding.bits_of("run", 12, given=16) == (16, [])
+    assert finding.bits_of("run", 12, requested=16) == (16, [])
 
 
 def test_commands_see_photos_as_the_run_of_a_model_did(run, command):
@@ -434,7 +434,7 @@ def test_bits_of_python_are_checked(run, tmp_path):
         with pytest.raises(ValueError, match=BITS):
             of_recipe(bits)
         with pytest.raises(ValueError, match=BITS):
-            finding.bits_of("vit-b16/imagenet21k", None, given=bits)
+            finding.bits_of("vit-b16/imagenet21k", None, requested=bits)
     config = json.loads((run / "config.json").read_text()) | {"bits": 77}
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(RunError, match=r"config\.json is damaged \(bits .* got 77\)"):

@@ -7,9 +7,9 @@ from pathlib import Path
 from train.data.finding import DataError, check, heic_remedy
 from train.data.registry import kind_of
 from train.data.sources.corrupt import find_corrupt, without_corrupt
-from train.data.sources.splits import Source, Split, check_name, named
+from train.data.sources.splits import Source, Split, check_name
 from zoo.preparation import check_bits
-from zoo.text import counted
+from zoo.text import counted, named
 
 __all__ = ["DataError", "Source", "Split", "find_corrupt", "load"]
 

@@ -7,9 +7,10 @@ import tensorflow as tf
 
 from train.data.finding import DataError
 from train.data.registry import PARTS
-from train.data.sources.splits import CORES, Source, Split, named, pick, tf_options
+from train.data.sources.splits import CORES, Source, Split, pick, tf_options
 from zoo.preparation import MOST_BITS, ModelBits
 from zoo.store.progress import progress_bar
+from zoo.text import named
 
 # Fewer images are checked without a progress bar.
 _SHOWN_IMAGES = 5_000

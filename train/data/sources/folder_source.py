@@ -42,8 +42,8 @@ def load_folder(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
             _check_classes(parts, files)
         names = {part: str(path) for part, path in parts.items()}
     else:
-        found = _list_images(folder, ignored)
-        files = {"all": found} if is_whole else _held_out(folder, found)
+        by_class = _list_images(folder, ignored)
+        files = {"all": by_class} if is_whole else _held_out(folder, by_class)
         names = {"train": str(folder), "test": f"the test part of {folder}"}
     if is_whole:
         files, names = {"all": _joined(files.values())}, {"all": f"all of {folder}"}

@@ -71,9 +71,9 @@ def interleaved(counts, **order) -> np.ndarray:
     records = tf.data.Dataset.from_tensor_slices((ends - counts, ends)).interleave(
         tf.data.Dataset.range, **order
     )
-    found = np.concatenate(list(records.batch(4096).as_numpy_iterator()))
-    places = np.empty_like(found)
-    places[found] = np.arange(len(found))
+    sequence = np.concatenate(list(records.batch(4096).as_numpy_iterator()))
+    places = np.empty_like(sequence)
+    places[sequence] = np.arange(len(sequence))
     return places
 
 

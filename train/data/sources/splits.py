@@ -12,7 +12,6 @@ from train.data.finding import DataError
 from train.data.registry import PARTS
 from train.data.transforms.decoding import decode_image
 from zoo.text import is_safe, printable
-from zoo.text import named as named
 
 CORES = os.cpu_count()
 
@@ -55,8 +54,8 @@ class Split:
         """Returns the label of every example, in order; no image is decoded."""
         if self.known_labels is None:
             batches = self.records().map(lambda _, label: label).batch(4096)
-            found = [np.zeros(0, np.int64), *batches.as_numpy_iterator()]
-            object.__setattr__(self, "known_labels", np.concatenate(found))
+            parts = [np.zeros(0, np.int64), *batches.as_numpy_iterator()]
+            object.__setattr__(self, "known_labels", np.concatenate(parts))
         return self.known_labels
 
     def names(self) -> list[str]:
@@ -143,8 +142,8 @@ def pick(split: Split, indices) -> Split:
 
     def records() -> Any:
         numbered = split.records().enumerate()
-        found = numbered.filter(lambda index, _: tf.gather(picked, index))
-        return found.map(lambda _, example: example)
+        kept = numbered.filter(lambda index, _: tf.gather(picked, index))
+        return kept.map(lambda _, example: example)
 
     def ranges() -> tuple:
         count, read = split.ranges()
@@ -153,8 +152,8 @@ def pick(split: Split, indices) -> Split:
             index_of = tf.constant(np.cumsum(picked) - 1)
 
         def read_picked(number) -> Any:
-            found = read(number).filter(lambda index, _: tf.gather(is_picked, index))
-            return found.map(lambda index, one: (tf.gather(index_of, index), one))
+            kept = read(number).filter(lambda index, _: tf.gather(is_picked, index))
+            return kept.map(lambda index, one: (tf.gather(index_of, index), one))
 
         return count, read_picked
 

@@ -37,10 +37,10 @@ def load_tfds(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
     splits = builder.info.splits
     names = tuple(builder.info.features[label].names)
     if validation_fraction is None:
-        found = [part for part in splits if _is_labelled(split(part))]
-        if not found:
+        labelled = [part for part in splits if _is_labelled(split(part))]
+        if not labelled:
             raise DataError(f"{dataset} has no labels: choose a data set that has some")
-        whole = split("+".join(found))
+        whole = split("+".join(labelled))
         return Source(dataset, names, all=whole, total=whole.num_examples)
     if "train" not in splits:
         raise DataError(

@@ -101,8 +101,8 @@ def _read_file(path):
             lengths.append(sizes)
             if not has_image.all() or (numbers < 0).any():
                 raise DataError(_explained(path, records))
-            found = zip(numbers.tolist(), names, strict=True)
-            texts.update((label, text) for label, text in found if text)
+            pairs = zip(numbers.tolist(), names, strict=True)
+            texts.update((label, text) for label, text in pairs if text)
     # TensorFlow quotes a record that it cannot parse, and fails where that is no text.
     except (tf.errors.OpError, UnicodeDecodeError) as error:
         raise DataError(_explained(path, records, error)) from error
@@ -126,10 +126,10 @@ def _explained(path, records, error=None):
                 return f"{place} is no tf.train.Example: {LAYOUT}"
             present = example.features.feature
             for key, kind in kinds.items():
-                found = present.get(key)
-                if found is None and key == TEXT:
+                feature = present.get(key)
+                if feature is None and key == TEXT:
                     continue
-                if found is None or len(getattr(found, kind).value) != 1:
+                if feature is None or len(getattr(feature, kind).value) != 1:
                     return (
                         f"{place} has no {key} with one value of {kind}, only the "
                         f"features {sorted(present)}: {LAYOUT}"
@@ -167,10 +167,10 @@ def _class_names(file, contents):
             name = text.decode("utf-8", "surrogateescape")
             check_name(name, f"{path}: the {TEXT} {text!r} of label {label}")
             texts.setdefault(label, set()).add(name)
-    for label, found in sorted(texts.items()):
-        if len(found) > 1:
+    for label, spellings in sorted(texts.items()):
+        if len(spellings) > 1:
             raise DataError(
-                f"the label {label} has the names {sorted(found)} in {TEXT}: write "
+                f"the label {label} has the names {sorted(spellings)} in {TEXT}: write "
                 f"the name of each label to {file}, one per line"
             )
     most = max(content.labels.max(initial=0) for content in contents.values())

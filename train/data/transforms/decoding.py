@@ -196,10 +196,10 @@ def _starts_with(encoded, contents, most):
     }
     places = [*fixed, *most]
     start = tf.io.decode_raw(encoded, tf.uint8, fixed_length=max(places) + 1)
-    found = tf.gather(start, places)
+    values = tf.gather(start, places)
     least = tf.constant([*fixed.values(), *[0] * len(most)], tf.uint8)
     largest = tf.constant([*fixed.values(), *most.values()], tf.uint8)
-    return tf.reduce_all((found >= least) & (found <= largest))
+    return tf.reduce_all((values >= least) & (values <= largest))
 
 
 def _ends(encoded, end):

@@ -47,15 +47,15 @@ def _segments(jpeg):
     Such segments stand before the first scan.
     """
 
-    def passed(place, head, found) -> tuple:
+    def passed(place, head, joined) -> tuple:
         start = tf.minimum(place + 10, tf.strings.length(jpeg))
         size = tf.maximum(256 * head[2] + head[3] - 8, 0)
         content = tf.where(_is_exif(head), tf.strings.substr(jpeg, start, size), b"")
         place += _step(head)
-        return place, _head(jpeg, place), tf.strings.join([found, content])
+        return place, _head(jpeg, place), tf.strings.join([joined, content])
 
-    _, head, found = tf.while_loop(
-        lambda place, head, found: _step(head) > 0,
+    _, head, joined = tf.while_loop(
+        lambda place, head, joined: _step(head) > 0,
         passed,
         (tf.constant(2), _head(jpeg, 2), tf.constant(b"")),
         maximum_iterations=_SEGMENTS,
@@ -65,7 +65,7 @@ def _segments(jpeg):
         "scan. Save it again, without its metadata."
     )
     tf.debugging.Assert(_step(head) == 0, [message])
-    return found
+    return joined
 
 
 def _head(jpeg, place):

@@ -74,15 +74,15 @@ def traced(layer, image_size) -> Callable:
         ) from error
     made = graph.structured_outputs
     if not tf.is_tensor(made) or made.shape != (1, *shape):
-        found = getattr(made, "shape", type(made).__name__)
+        made_shape = getattr(made, "shape", type(made).__name__)
         raise RunError(
-            f"The augmentation layer {_name(layer)} makes {found} of images "
+            f"The augmentation layer {_name(layer)} makes {made_shape} of images "
             f"(1, {', '.join(map(str, shape))}): it must keep their shape."
         )
-    if found := _stateful(graph.graph):
+    if stateful := _stateful(graph.graph):
         warnings.warn(
             f"The augmentation layer {_name(layer)} may draw random numbers that do "
-            f"not follow the seed ({', '.join(found)}): runs do not exactly repeat.",
+            f"not follow the seed ({', '.join(stateful)}): runs do not exactly repeat.",
             stacklevel=2,
         )
 
@@ -136,8 +136,8 @@ def _check(layer):
 
 def _reason(error):
     """Returns what an error says, below the code that TensorFlow quotes before it."""
-    found = re.search(r"(?m)^ *\w+(Error|Exception): (.+)$", str(error))
-    return found[2] if found else first_line(error)
+    match = re.search(r"(?m)^ *\w+(Error|Exception): (.+)$", str(error))
+    return match[2] if match else first_line(error)
 
 
 def _name(layer):

@@ -45,8 +45,8 @@ def fitted(image: tf.Tensor, size: tuple[int, int], preparation: str) -> tf.Tens
     def fit(pixels) -> np.ndarray:
         return photos.fitted(pixels, size, preparation)
 
-    found = tf.numpy_function(fit, [image], tf.float32, stateful=False)
-    return tf.ensure_shape(found, (*size, image.shape[2]))
+    resized = tf.numpy_function(fit, [image], tf.float32, stateful=False)
+    return tf.ensure_shape(resized, (*size, image.shape[2]))
 
 
 def inception_window(shape: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:

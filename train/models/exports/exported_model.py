@@ -62,16 +62,16 @@ def find(source) -> pathlib.Path | None:
         raise RunError(str(two_kinds(path, held.weights, held.exports[0])))
     if held.weights:
         return None
-    found = [path / name for name in held.exports] + _newest_versions(path)
-    if len(found) > 1:
-        names = named(sorted(one.relative_to(path).as_posix() for one in found))
+    paths = [path / name for name in held.exports] + _newest_versions(path)
+    if len(paths) > 1:
+        names = named(sorted(one.relative_to(path).as_posix() for one in paths))
         raise RunError(f"{path} has several exports, {names}: give one of them.")
-    return _program(found[0]) if found else None
+    return _program(paths[0]) if paths else None
 
 
 def _newest_versions(path):
     """Returns the folders that TensorFlow Serving would load of a folder's models."""
-    found = []
+    newest = []
     for folder in (path, path / "saved_model"):
         # It takes the highest number.
         versions = [
@@ -79,8 +79,8 @@ def _newest_versions(path):
             for one in folder.glob(f"*/{SAVED_MODEL}")
             if one.parent.name.isdecimal()
         ]
-        found += sorted(versions, key=lambda version: int(version.name))[-1:]
-    return found
+        newest += sorted(versions, key=lambda version: int(version.name))[-1:]
+    return newest
 
 
 def _program(path):

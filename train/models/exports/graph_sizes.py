@@ -83,10 +83,10 @@ def check_size(sides) -> None:
         raise ValueError(f"it would compute {shape} numbers at once")
 
 
-def keep_larger(found, name, values) -> None:
+def keep_larger(known, name, values) -> None:
     """Adds values to a dict unless it has larger ones: branches may share names."""
-    if values is not None and _size(values) >= _size(found.get(name) or ()):
-        found[name] = values
+    if values is not None and _size(values) >= _size(known.get(name) or ()):
+        known[name] = values
 
 
 def _output_values(node, constants):

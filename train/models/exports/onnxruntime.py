@@ -89,12 +89,12 @@ def locations(path) -> set:
         ValueError: it is no ONNX file.
         OSError: it cannot be read.
     """
-    found = set()
+    places = set()
     for kind, fields in _messages(path):
         texts = {number: value for number, value in fields if _is_bytes(value)}
         if kind == "entry" and texts.get(_KEY) == b"location":
-            found.add(bytes(texts.get(_VALUE, b"")).decode("utf-8"))
-    return found - {""}
+            places.add(bytes(texts.get(_VALUE, b"")).decode("utf-8"))
+    return places - {""}
 
 
 def check_sizes(path) -> None:
@@ -168,18 +168,18 @@ def _values(fields):
     """Returns the numbers of a small tensor, None of a large one."""
     kind = _NUMBERS.get(next(iter(_integers(fields, 2)), None))
     kinds = {**_PACKED_FLOATS, 9: kind}
-    found, size = [], 0
+    numbers, size = [], 0
     for number, value in fields:
         size += len(value) if _is_bytes(value) and number != 8 else 1
         if size > 16 * _MOST_AXES:
             return None
         if number in _PACKED_INTEGERS:
-            found += _integers([(number, value)], number)
+            numbers += _integers([(number, value)], number)
         elif _is_bytes(value) and kinds.get(number):
             dtype = np.dtype(kinds[number])
             usable = len(value) // dtype.itemsize * dtype.itemsize
-            found += np.frombuffer(value[:usable], dtype).tolist()
-    return [0 if math.isnan(value) else value for value in found]
+            numbers += np.frombuffer(value[:usable], dtype).tolist()
+    return [0 if math.isnan(value) else value for value in numbers]
 
 
 def _texts(fields, wanted):
@@ -192,16 +192,16 @@ def _texts(fields, wanted):
 
 def _integers(fields, wanted):
     """Returns the signed numbers of a field, which has one each or all in a row."""
-    found = []
+    numbers = []
     for number, value in fields:
         if number == wanted and _is_bytes(value):
             at = 0
-            while at < len(value) and len(found) <= _MOST_AXES:
+            while at < len(value) and len(numbers) <= _MOST_AXES:
                 one, at = _number(value, at)
-                found.append(one)
+                numbers.append(one)
         elif number == wanted:
-            found.append(value)
-    return [one - 2**64 if one >= 2**63 else one for one in found]
+            numbers.append(value)
+    return [one - 2**64 if one >= 2**63 else one for one in numbers]
 
 
 def _is_bytes(value):
@@ -219,7 +219,7 @@ def files(path) -> list:
         ValueError: it is no ONNX file.
         OSError: one of the files cannot be read.
     """
-    folder, found = pathlib.Path(path).parent, []
+    folder, paths = pathlib.Path(path).parent, []
     for location in sorted(locations(path)):
         named, place = pathlib.PurePath(location), folder / location
         # By this name ONNX Runtime reads the memory of the process.
@@ -232,8 +232,8 @@ def files(path) -> list:
                 "file, or in files beside it."
             )
         check(place)
-        found.append(place)
-    return found
+        paths.append(place)
+    return paths
 
 
 def _messages(path):
@@ -278,13 +278,13 @@ def _fields(message):
 
 def _number(message, at):
     """Returns a number of variable length, and where it ends."""
-    found = 0
+    value = 0
     for shift in range(0, 70, 7):
         if at >= len(message):
             break
         byte = message[at]
         at += 1
-        found |= (byte & 127) << shift
+        value |= (byte & 127) << shift
         if byte < 128:
-            return found, at
+            return value, at
     raise ValueError("a number that does not end")

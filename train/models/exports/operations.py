@@ -68,22 +68,24 @@ def _parsed(folder):
 
 
 def _all_operations(model):
-    found = set()
+    operations = set()
     for meta_graph in model.meta_graphs:
         # Else, loading runs the graph and not the objects.
         has_objects = meta_graph.HasField("object_graph_def")
         is_run = has_objects and len(model.meta_graphs) == 1
-        found |= _operations(meta_graph, _idle_savers(meta_graph) if is_run else ())
-    return found
+        operations |= _operations(
+            meta_graph, _idle_savers(meta_graph) if is_run else ()
+        )
+    return operations
 
 
 def _operations(meta_graph, idle_savers):
     graph = meta_graph.graph_def
-    found = {node.op for node in graph.node}
+    operations = {node.op for node in graph.node}
     for function in graph.library.function:
         own = {node.op for node in function.node_def}
-        found |= own - _SAVING if function.signature.name in idle_savers else own
-    return found
+        operations |= own - _SAVING if function.signature.name in idle_savers else own
+    return operations
 
 
 def _idle_savers(meta_graph):
@@ -93,16 +95,16 @@ def _idle_savers(meta_graph):
     else that could call them, objects, signatures, gradients, collections, attributes
     of any depth, has their names, which are runs of bytes in a serialized message.
     """
-    rest = type(meta_graph)()
-    rest.CopyFrom(meta_graph)
-    saver, graph = rest.saver_def, rest.graph_def
+    stripped = type(meta_graph)()
+    stripped.CopyFrom(meta_graph)
+    saver, graph = stripped.saver_def, stripped.graph_def
     calls = {saver.save_tensor_name.partition(":")[0], saver.restore_op_name}
     nodes = [node for node in graph.node if node.name in calls and "f" in node.attr]
     names = {node.attr["f"].func.name for node in nodes}
     names = set(filter(_SAVER.fullmatch, names))
     _remove(graph.node, lambda node: node.name in calls)
     _remove(graph.library.function, lambda one: one.signature.name in names)
-    content = rest.SerializeToString()
+    content = stripped.SerializeToString()
     # Loading changes the numbers, and new ones could be guessed. Of two functions, one
     # could call the other.
     parts = {_SAVER.fullmatch(name)[1].encode() for name in names}

@@ -39,8 +39,8 @@ def load(path, threads=None) -> ExportedModel:
         [argument] = signature.structured_input_signature[1]
 
         def run(images) -> np.ndarray:
-            given = {argument: tensorflow.constant(images)}
-            [answers] = signature(**given).values()
+            inputs = {argument: tensorflow.constant(images)}
+            [answers] = signature(**inputs).values()
             return answers.numpy()
 
         # The signature alone does not keep it alive.
@@ -121,9 +121,9 @@ def _in_order(order, nodes, inputs, shapes, constants):
         node = nodes.get(name)
         if node is not None and (operation := _NAMES.get(node.op)):
             # The last one is the axis.
-            given = inputs[name][: -1 if node.op == "ConcatV2" else None]
+            tensors = inputs[name][: -1 if node.op == "ConcatV2" else None]
             yield graph_sizes.tensorflow_node(
-                operation, given, [name], shapes, constants
+                operation, tensors, [name], shapes, constants
             )
 
 

@@ -4,8 +4,8 @@ A module has `TITLE`, of the page, and three functions:
 
 - `measure(recipe, options, settings)` makes the runs. It returns `runs.Runs` and a dict
   for `study.json` with `rows`. `settings` are those of `train.study.studies.run`.
-- `tables(found)` yields the tables and paragraphs of `study.md`; `found` is that dict.
-- `draw(figure, found)` plots into a matplotlib figure.
+- `tables(results)` yields tables and paragraphs of `study.md`; `results` is that dict.
+- `draw(figure, results)` plots into a matplotlib figure.
 """
 
 import importlib
@@ -72,12 +72,12 @@ def check(study, recipe, options, models=(), smoke=False) -> None:
         check_known("task", "--tasks", options.tasks, tasks)
 
 
-def check_known(what, flag, names, known) -> None:
+def check_known(kind, flag, names, known) -> None:
     """Refuses names of models, position embeddings or tasks that there are not."""
     for name in names:
         if name not in known:
             raise RunError(
-                f"There is no {what} {name!r}: {flag} takes {', '.join(known)}."
+                f"There is no {kind} {name!r}: {flag} takes {', '.join(known)}."
             )
 
 

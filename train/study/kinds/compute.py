@@ -18,12 +18,12 @@ _PREFIXES = {10**18: "exa", 10**15: "peta", 10**12: "tera", 10**9: "giga"}
 def measure(recipe, options, settings) -> tuple:
     """Makes one run per model and number of steps, and counts their operations."""
     points = points_of(recipe, options)
-    runs, found = measured_from_scratch(points, recipe, options, settings)
-    for row in found["rows"]:
+    runs, results = measured_from_scratch(points, recipe, options, settings)
+    for row in results["rows"]:
         model = load_model(runs.path / row["runs"][0] / "model.keras")
         row["multiply_adds"] = multiply_adds(model)
         row["flops"] = training_flops(row["multiply_adds"], row["images"])
-    return runs, found
+    return runs, results
 
 
 def points_of(recipe, options) -> list:
@@ -67,11 +67,11 @@ def unit_of(flops) -> tuple:
     return unit, f"{_PREFIXES[unit]}FLOPs"
 
 
-def tables(found) -> Iterator:
+def tables(results) -> Iterator:
     """Yields the accuracies by model and number of operations."""
-    unit, name = unit_of([row["flops"] for row in found["rows"]])
+    unit, name = unit_of([row["flops"] for row in results["rows"]])
     yield accuracies.table(
-        found,
+        results,
         ("Model", "Multiply-adds per image", "Images in training", name),
         lambda row: (
             row["model"],
@@ -86,14 +86,14 @@ def tables(found) -> Iterator:
     )
 
 
-def draw(figure, found) -> None:
+def draw(figure, results) -> None:
     """Plots the accuracies over the number of operations, a line per model."""
     from matplotlib.ticker import LogLocator
 
-    unit, unit_name = unit_of([row["flops"] for row in found["rows"]])
+    unit, unit_name = unit_of([row["flops"] for row in results["rows"]])
 
-    for axes, name in accuracies.panels(figure, found):
-        accuracies.lines(axes, found, name, lambda row: row["flops"] / unit)
+    for axes, name in accuracies.panels(figure, results):
+        accuracies.lines(axes, results, name, lambda row: row["flops"] / unit)
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_major_formatter("{x:g}")
         axes.set_xlabel(f"Compute of training, {unit_name}")

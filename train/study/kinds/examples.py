@@ -44,19 +44,19 @@ def _subset_size(text, total):
     return size
 
 
-def tables(found) -> Iterator:
+def tables(results) -> Iterator:
     """Yields the accuracies by model and number of images."""
     yield accuracies.table(
-        found,
+        results,
         ("Model", "Training images"),
         lambda row: (row["model"], f"{row['examples']:,}"),
     )
 
 
-def draw(figure, found) -> None:
+def draw(figure, results) -> None:
     """Plots the accuracies over the number of images, a line per model."""
-    for axes, name in accuracies.panels(figure, found):
-        accuracies.lines(axes, found, name, lambda row: row["examples"])
-        sizes = sorted({row["examples"] for row in found["rows"]})
+    for axes, name in accuracies.panels(figure, results):
+        accuracies.lines(axes, results, name, lambda row: row["examples"])
+        sizes = sorted({row["examples"] for row in results["rows"]})
         axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
         axes.set_xlabel("Training images")

@@ -49,9 +49,9 @@ def best_rate(rows) -> float:
     return best["learning_rate"]
 
 
-def tables(found) -> Iterator:
+def tables(results) -> Iterator:
     """Yields the rates with their validations, and the tests of the chosen one."""
-    rows, rate = found["rows"], found["learning_rate"]
+    rows, rate = results["rows"], results["learning_rate"]
     yield markdown.table(
         ("Learning rate", "Validation accuracy", "Validation loss", ""),
         [
@@ -75,7 +75,7 @@ def tables(found) -> Iterator:
         "train that were held out; the test images had no part in it. Then with the "
         "chosen rate, on all of train unless the runs stop early:"
     )
-    tests = [row["test_accuracy"] for row in found["chosen"]]
+    tests = [row["test_accuracy"] for row in results["chosen"]]
     yield markdown.table(
         ("Learning rate", "Test accuracy", "Each run"),
         [
@@ -89,17 +89,17 @@ def tables(found) -> Iterator:
     )
 
 
-def draw(figure, found) -> None:
+def draw(figure, results) -> None:
     """Plots the accuracies over the rate."""
     axes = figure.subplots()
-    rows = sorted(found["rows"], key=lambda row: row["learning_rate"])
+    rows = sorted(results["rows"], key=lambda row: row["learning_rate"])
     rates = [row["learning_rate"] for row in rows]
     values = [row["validation_accuracy"] for row in rows]
     axes.semilogx(rates, values, "o-", color=ORANGE, label="validation, each rate")
-    for row in found["chosen"]:
+    for row in results["chosen"]:
         accuracies.points(
             axes,
-            [found["learning_rate"]],
+            [results["learning_rate"]],
             [row["test_accuracy"]],
             color=BLUE,
             label="test, the chosen rate",

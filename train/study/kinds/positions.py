@@ -32,18 +32,18 @@ def points_of(recipe, options) -> list:
     return points
 
 
-def tables(found) -> Iterator:
+def tables(results) -> Iterator:
     """Yields the accuracies by position embedding."""
     yield accuracies.table(
-        found, ("Position embedding",), lambda row: (row["positions"],)
+        results, ("Position embedding",), lambda row: (row["positions"],)
     )
 
 
-def draw(figure, found) -> None:
+def draw(figure, results) -> None:
     """Plots the accuracies by position embedding."""
-    labels = [row["positions"] for row in found["rows"]]
-    for axes, name in accuracies.panels(figure, found):
-        values = [row[name] for row in found["rows"]]
+    labels = [row["positions"] for row in results["rows"]]
+    for axes, name in accuracies.panels(figure, results):
+        values = [row[name] for row in results["rows"]]
         accuracies.points(axes, range(len(labels)), values, color=BLUE)
         rotation = 30 if len(labels) > 4 else 0
         axes.set_xticks(range(len(labels)), labels, rotation=rotation)

@@ -59,13 +59,13 @@ def points_of(recipe, options) -> list:
     return points
 
 
-def tables(found) -> Iterator:
+def tables(results) -> Iterator:
     """Yields the accuracies by task and the means by group."""
     yield markdown.table(
         ("Task", "Group", "Test accuracy"),
         [
             (row["task"], row["group"], accuracies.as_text(row["test_accuracy"]))
-            for row in found["rows"]
+            for row in results["rows"]
         ],
     )
     yield markdown.table(
@@ -73,22 +73,22 @@ def tables(found) -> Iterator:
         [
             (
                 "all tasks" if group == "mean" else group,
-                found["tasks"][group],
+                results["tasks"][group],
                 f"{mean:.2%}",
             )
-            for group, mean in found["means"].items()
+            for group, mean in results["means"].items()
         ],
     )
-    if not found["is_benchmark"]:
+    if not results["is_benchmark"]:
         yield markdown.Block(
             "**This is not the benchmark's mean**, which is of all its 19 tasks, each "
             "learned from its 1,000 examples and tested on all test images."
         )
 
 
-def draw(figure, found) -> None:
+def draw(figure, results) -> None:
     """Plots the accuracies by task, with a color per group."""
-    rows = found["rows"]
+    rows = results["rows"]
     figure.set_figheight(2 + 0.3 * len(rows))
     axes = figure.subplots()
     groups = list(dict.fromkeys(row["group"] for row in rows))
@@ -103,5 +103,5 @@ def draw(figure, found) -> None:
     axes.invert_yaxis()
     axes.set(xlim=(0, 1), xlabel="Test accuracy")
     accuracies.in_percent(axes.xaxis)
-    means = (f"{group} {mean:.1%}" for group, mean in found["means"].items())
+    means = (f"{group} {mean:.1%}" for group, mean in results["means"].items())
     axes.set_title(", ".join(means), fontsize=10)
