@@ -162,7 +162,9 @@ def test_offline_the_last_download_is_taken(
     server, serve, model, home, go_offline, monkeypatch
 ):
     serve(model)
+    assert hub.cached(HANDLE) is None
     folder = hub.fetch(HANDLE)
+    assert hub.cached(HANDLE) == folder
     # Of a home called otherwise, the library remembers nothing but what is on the disk.
     moved = home.rename(home.with_name("moved"))
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(moved))
