@@ -272,25 +272,30 @@ def get(handle: str) -> ModelCard | HubModel | PublishedModel:
     folder = expand_home(handle, "handle")
     if (folder / registry.CARD).exists():
         return registry.read(folder)
-    slug = handle.partition("/")[0]
-    near = families.similar(handle)
-    near = near or [name for name in CARDS if slug in _slugs(CARDS[name])]
-    near = near or [name for name in CARDS if CARDS[name].release == handle][:3]
-    if not near and (variants := similar_variants(handle, _VARIANTS)[:1]):
-        of_variant = [name for name in CARDS if CARDS[name].variant in variants]
-        releases_of = {CARDS[name].release: name for name in reversed(of_variant)}
-        same = similar_releases(handle, releases_of)
-        near = [releases_of[release] for release in same] or of_variant
-    if not near:
-        names = [*CARDS, *families.MODELS, *published]
-        names = {name.lower(): name for name in names}
-        found = difflib.get_close_matches(handle.lower(), names, n=3, cutoff=0.5)
-        near = [names[name] for name in found]
+    near = _similar_handles(handle, published)
     hint = f" Did you mean {either(near)}?" if near else ""
     raise CatalogError(
         f"No model is called {handle!r}.{hint} zoo.list_models() lists every handle, "
         f"those in {registry.VARIABLE} too."
     )
+
+
+def _similar_handles(handle, published):
+    slug = handle.partition("/")[0]
+    if near := families.similar(handle):
+        return near
+    if near := [name for name in CARDS if slug in _slugs(CARDS[name])]:
+        return near
+    if near := [name for name in CARDS if CARDS[name].release == handle]:
+        return near[:3]
+    if variants := similar_variants(handle, _VARIANTS)[:1]:
+        of_variant = [name for name in CARDS if CARDS[name].variant in variants]
+        releases_of = {CARDS[name].release: name for name in reversed(of_variant)}
+        same = similar_releases(handle, releases_of)
+        return [releases_of[release] for release in same] or of_variant
+    names = {name.lower(): name for name in (*CARDS, *families.MODELS, *published)}
+    near = difflib.get_close_matches(handle.lower(), names, n=3, cutoff=0.5)
+    return [names[name] for name in near]
 
 
 def published(source: str | os.PathLike) -> PublishedModel | None:

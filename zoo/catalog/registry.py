@@ -94,32 +94,29 @@ class PublishedModel:
                 raise ValueError(f"its {name} is not a list")
             object.__setattr__(self, name, tuple(getattr(self, name)))
         counts = (self.channels, self.classes, self.parameters, self.file_size)
-        for count in (*self.image_size, *counts):
-            if type(count) is not int or not 0 <= count < 2**63:
-                raise ValueError("its sizes are not all integers from 0 on")
-        if not all(isinstance(v, dict) for v in (self.architecture, self.metrics)):
-            raise ValueError("its architecture and metrics are not both tables")
+        are_counts = map(_is_count, (*self.image_size, *counts))
+        _require(all(are_counts), "its sizes are not all integers from 0 on")
+        for table in (self.architecture, self.metrics):
+            is_table = isinstance(table, dict)
+            _require(is_table, "its architecture and metrics are not both tables")
         texts = [self.name, self.weights, self.sha256, self.data_set, self.licence]
         texts += [*self.class_names, *self.architecture, *self.metrics]
         texts += [text for text in (self.base, self.variant) if text is not None]
         for text in texts:
-            if not isinstance(text, str):
-                raise ValueError(f"{brief(text)} is not text")
-            if not is_safe(text):
-                raise ValueError(f"{brief(text)} has control characters")
-        if not is_name(self.name):
-            raise ValueError(f"{brief(self.name)} is not a valid name of a model")
-        if self.weights not in WEIGHTS:
-            raise ValueError(f"its weights are called {brief(self.weights)}")
-        if not re.fullmatch("[0-9a-f]{64}", self.sha256):
-            raise ValueError(f"{brief(self.sha256)} is not a SHA-256 checksum")
-        if len(self.class_names) != self.classes or len(self.image_size) != 2:
-            raise ValueError("it has another number of classes or of sides")
-        for number in self.metrics.values():
-            # Larger integers do not fit in a float.
-            huge = isinstance(number, int) and abs(number) >= 2**63
-            if huge or not isinstance(number, (int, float)):
-                raise ValueError("its metrics are not numbers")
+            _require(isinstance(text, str), f"{brief(text)} is not text")
+            _require(is_safe(text), f"{brief(text)} has control characters")
+        name, weights, checksum = map(brief, (self.name, self.weights, self.sha256))
+        _require(is_name(self.name), f"{name} is not a valid name of a model")
+        _require(self.weights in WEIGHTS, f"its weights are called {weights}")
+        is_checksum = re.fullmatch("[0-9a-f]{64}", self.sha256)
+        _require(is_checksum, f"{checksum} is not a SHA-256 checksum")
+        lengths = len(self.class_names), len(self.image_size)
+        _require(
+            lengths == (self.classes, 2), "it has another number of classes or of sides"
+        )
+        _require(
+            all(map(_is_metric, self.metrics.values())), "its metrics are not numbers"
+        )
 
     @property
     def handle(self) -> str:
@@ -225,6 +222,20 @@ def write_index(folder: str | os.PathLike) -> None:
         part = os.path.join(beside, INDEX)
         pathlib.Path(part).write_text(text + "\n", encoding="utf-8")
         os.replace(part, os.path.join(folder, INDEX))
+
+
+def _require(holds, problem):
+    if not holds:
+        raise ValueError(problem)
+
+
+def _is_count(value):
+    return type(value) is int and 0 <= value < 2**63
+
+
+def _is_metric(value):
+    # Larger integers do not fit in a float.
+    return isinstance(value, float) or isinstance(value, int) and abs(value) < 2**63
 
 
 def _local(place):

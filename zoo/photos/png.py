@@ -124,11 +124,8 @@ def _parts(encoded):
     stream = []
     for kind, start, end in _chunks(encoded):
         content = encoded[start + 8 : end - 4]
-        is_critical = kind[:1].isupper()
-        if is_critical and _checksum(kind, content) != encoded[end - 4 : end]:
-            raise DamageError(f"wrong checksum of {kind.decode()}")
-        if is_critical and kind not in _CRITICAL:
-            raise DamageError(f"unknown chunk {kind.decode()}")
+        if kind[:1].isupper():
+            _check_critical(kind, content, encoded[end - 4 : end])
         if (header is None) != (kind == b"IHDR"):
             raise DamageError("IHDR is not the only first chunk")
         if kind == b"IHDR":
@@ -153,6 +150,13 @@ def _parts(encoded):
     palette = palette if header.colour == _PALETTE else b""
     file = _unpacked(header, palette, stream)
     return Parts(header, file, significant, turn or 1)
+
+
+def _check_critical(kind, content, checksum):
+    if _checksum(kind, content) != checksum:
+        raise DamageError(f"wrong checksum of {kind.decode()}")
+    if kind not in _CRITICAL:
+        raise DamageError(f"unknown chunk {kind.decode()}")
 
 
 def _chunks(encoded):
