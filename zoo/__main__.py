@@ -38,16 +38,16 @@ _ENVIRONMENT = (
 
 def _list(pattern, as_json):
     """List the released and published models."""
-    found = [zoo.get(handle) for handle in zoo.list_models(pattern)]
-    if not found:
+    cards = [zoo.get(handle) for handle in zoo.list_models(pattern)]
+    if not cards:
         raise zoo.CatalogError(
             f"No handle matches {pattern!r}: {typed('zoo')} list shows every one."
         )
-    files = _local_files(found)
+    files = _local_files(cards)
     if as_json:
-        return _print_json([*map(_document, found, files)])
+        return _print_json([*map(_document, cards, files)])
     rows = []
-    for card, file in zip(found, files, strict=True):
+    for card, file in zip(cards, files, strict=True):
         top1 = "" if card.top1 is None else f"{card.top1:.2f}"
         side = "x".join(dict.fromkeys(map(str, _sides(card))))
         here = "yes" if file else ""
@@ -156,8 +156,8 @@ def _where(as_json):
     cache = str(store.cache_dir())
     environment = {n: os.environ[n] for n in _ENVIRONMENT if n in os.environ}
     if as_json:
-        found = {"cache": cache, "files": len(files), "size": size}
-        return _print_json(found | {"environment": environment})
+        summary = {"cache": cache, "files": len(files), "size": size}
+        return _print_json(summary | {"environment": environment})
     rows = [("cache", cache), ("files", str(len(files))), ("size", _mib(size))]
     rows += [(name, environment.get(name, "not set")) for name in _ENVIRONMENT]
     return _print_table(rows)
@@ -237,24 +237,24 @@ def _published(card):
 
 def _document(card, file):
     """Returns all of a card as plain data for JSON."""
-    found = dataclasses.asdict(card)
+    document = dataclasses.asdict(card)
     names = ["handle", "parameters", "url", "top1"]
     if isinstance(card, zoo.ModelCard):
         names += ["input_range", "file", "pooling", "top1_source"]
-        found |= {
+        document |= {
             "semantics": card.semantics.computed,
             "inferred": {note.field: note.reason for note in card.inferred},
         }
     if not isinstance(card, zoo.PublishedModel):
         paper = card.citation
-        found |= {
+        document |= {
             "citation": paper and {**paper._asdict(), "url": paper.url},
             "accuracies": [accuracy._asdict() for accuracy in card.accuracies],
         }
-    found |= {name: getattr(card, name) for name in names}
+    document |= {name: getattr(card, name) for name in names}
     cached = str(file.path) if file else None
     architecture = card.architecture if isinstance(card, zoo.HubModel) else _sizes(card)
-    return found | {"architecture": architecture, "cached": cached}
+    return document | {"architecture": architecture, "cached": cached}
 
 
 def _sides(card):
@@ -278,17 +278,17 @@ def _complain(problem):
     print(printable(text), file=sys.stderr)
 
 
-def _local_files(found):
+def _local_files(cards):
     """Returns for each card the file on this machine, or None."""
     cached = {file.url: file for file in store.cached()}
     # Models of a folder are used where they are.
-    for card in (card for card in found if os.path.isfile(card.url)):
+    for card in (card for card in cards if os.path.isfile(card.url)):
         file = (pathlib.Path(card.url), card.url, card.file_size, card.sha256)
         cached.setdefault(card.url, store.CachedFile(*file))
-    for card in (card for card in found if isinstance(card, zoo.HubModel)):
+    for card in (card for card in cards if isinstance(card, zoo.HubModel)):
         if (folder := hub.cached(card.url)) is not None:
             cached[card.url] = store.CachedFile(folder, card.url, None, None)
-    return [cached.get(card.url) for card in found]
+    return [cached.get(card.url) for card in cards]
 
 
 def _handle(url):
@@ -309,8 +309,8 @@ def _check(file):
         zoo.fetch(file.path, sha256=file.sha256)
     except zoo.StoreError as problem:
         error = str(problem)
-    found = {"handle": _handle(file.url), **dataclasses.asdict(file)}
-    return found | {"path": str(file.path), "ok": error is None, "error": error}
+    document = {"handle": _handle(file.url), **dataclasses.asdict(file)}
+    return document | {"path": str(file.path), "ok": error is None, "error": error}
 
 
 def _print_json(document):

@@ -39,8 +39,8 @@ def threads() -> int:
 def peak_bytes() -> int:
     """Returns the largest memory that this process ever had, in bytes."""
     # On Linux ru_maxrss starts at what the parent held when it forked.
-    if found := _kilobytes("/proc/self/status", "VmHWM"):
-        return found
+    if peak := _kilobytes("/proc/self/status", "VmHWM"):
+        return peak
     import resource  # which Windows lacks
 
     unit = 1 if sys.platform == "darwin" else 1024

@@ -287,8 +287,8 @@ class ViTConfig:
                     f"{name} must be one float per channel, got {brief(values)}."
                 )
             is_std = name == "input_std"
-            found = (finite_float(value, name, positive=is_std) for value in values)
-            self._set(name, tuple(found))
+            numbers = (finite_float(value, name, positive=is_std) for value in values)
+            self._set(name, tuple(numbers))
         if mean is not None and std is not None and len(mean) != len(std):
             raise ValueError(
                 f"input_mean has {len(mean)} channels and input_std has {len(std)}: "
@@ -408,16 +408,21 @@ class ViTConfig:
             'gelu_tanh'
         """
         known = ViTConfig(**RELEASED, **FAMILIES) if of_file is None else of_file
-        found = self.with_defaults(known)
-        if missing := [name for name in SIZES[:5] if getattr(found, name) is None]:
+        completed_config = self.with_defaults(known)
+        if missing := [
+            name for name in SIZES[:5] if getattr(completed_config, name) is None
+        ]:
             raise ValueError(
                 f"The ViTConfig has no {', '.join(missing)}: pass all sizes, or the "
                 "weights of a file that has them."
             )
         differences = [
             f"{name} {theirs!r} (the ViTConfig has {ours!r})"
-            for name, (ours, theirs) in found.differences(known).items()
-            if (name in RELEASED and (found.is_hybrid or "resnet" not in name))
+            for name, (ours, theirs) in completed_config.differences(known).items()
+            if (
+                name in RELEASED
+                and (completed_config.is_hybrid or "resnet" not in name)
+            )
             # Factors are learned whatever they start with, and resizing is a choice.
             or (name == "layer_scale" and bool(ours) != bool(theirs))
             or (name in FAMILIES and name not in ("layer_scale", *RESIZING))
@@ -429,7 +434,7 @@ class ViTConfig:
                 "file's, or pass zoo.read(path, semantics=...) as the weights for "
                 "others."
             )
-        return found
+        return completed_config
 
     def grid_size(self, image_size, name: str = "This model") -> tuple[int, int]:
         """Returns the (rows, columns) of patches of an image.

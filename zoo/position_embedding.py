@@ -281,15 +281,17 @@ def offset_places(grid_size, num_prefix_tokens: int, xp=np) -> Any:
     )
     order = vertical * (2.0 * columns - 1.0) + horizontal
     middle = (rows - 1.0) * (2.0 * columns - 1.0) + columns - 1.0
-    found = order[:, None] - order[None, :] + middle
+    places_of_pairs = order[:, None] - order[None, :] + middle
     if not num_prefix_tokens:
-        return found
+        return places_of_pairs
     is_patch = xp.pad(0.0 * order + 1.0, ((num_prefix_tokens, 0),))
     query, key = is_patch[:, None], is_patch[None, :]
     others = (2.0 * rows - 1.0) * (2.0 * columns - 1.0)
-    found = xp.pad(found, ((num_prefix_tokens, 0), (num_prefix_tokens, 0)))
+    places_of_pairs = xp.pad(
+        places_of_pairs, ((num_prefix_tokens, 0), (num_prefix_tokens, 0))
+    )
     return (
-        found
+        places_of_pairs
         + (1.0 - query * key) * others
         + query * (1.0 - key)
         + 2.0 * (1.0 - query) * (1.0 - key)

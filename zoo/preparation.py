@@ -49,10 +49,10 @@ class Preparation(NamedTuple):
             >>> Preparation.of("timm crop bicubic 0.9").share
             0.9
         """
-        found = _FORM.fullmatch(preparation or "")
-        if found is None:
+        parts = _FORM.fullmatch(preparation or "")
+        if parts is None:
             return None
-        library, fit, interpolation, share = found.groups()
+        library, fit, interpolation, share = parts.groups()
         return cls(library, fit, interpolation, float(share or 1))
 
     @classmethod

@@ -97,10 +97,10 @@ def with_text(error: OSError, text: str) -> OSError:
         >>> found, found.errno, found.filename
         (FileNotFoundError('no a.jpg'), 2, 'a.jpg')
     """
-    found = _kind_with_text(type(error))(text)  # type: ignore[arg-type]
-    found.errno, found.strerror = error.errno, error.strerror
-    found.filename, found.original = error.filename, error
-    return found
+    renamed_error = _kind_with_text(type(error))(text)  # type: ignore[arg-type]
+    renamed_error.errno, renamed_error.strerror = error.errno, error.strerror
+    renamed_error.filename, renamed_error.original = error.filename, error
+    return renamed_error
 
 
 @functools.cache
@@ -151,8 +151,8 @@ def similar_path(path: str | os.PathLike) -> pathlib.Path | None:
     for part in wanted.parts:
         if not os.path.lexists(near / part):
             names = []
-            with contextlib.suppress(OSError), os.scandir(near) as found:
-                names = [one.name for one in itertools.islice(found, _MOST_COMPARED)]
+            with contextlib.suppress(OSError), os.scandir(near) as entries:
+                names = [one.name for one in itertools.islice(entries, _MOST_COMPARED)]
             names = [one for one in names if one[0] != "." or part[0] == "."]
             [part] = difflib.get_close_matches(part, names, n=1, cutoff=0.7) or [""]
         if not part:
@@ -219,9 +219,9 @@ def open_regular(
         descriptor = os.open(path, flags, 0o666)
         try:
             # Another process may have replaced it.
-            found = os.fstat(descriptor)
-            _check_mode(path, found.st_mode)
-            _check_size(path, found.st_size, most)
+            status = os.fstat(descriptor)
+            _check_mode(path, status.st_mode)
+            _check_size(path, status.st_size, most)
         except BaseException:
             os.close(descriptor)
             raise

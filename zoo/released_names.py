@@ -150,9 +150,9 @@ def is_group_norm(name: str) -> bool:
 
 def count_blocks(names) -> int:
     """Returns how many encoder blocks a set of released names has."""
-    found = {int(m[1]) for m in map(_BLOCK_NAME.match, names) if m}
-    _refuse_gaps(found, 0, BLOCK)
-    return len(found)
+    blocks = {int(m[1]) for m in map(_BLOCK_NAME.match, names) if m}
+    _refuse_gaps(blocks, 0, BLOCK)
+    return len(blocks)
 
 
 def count_units(names) -> tuple[int, ...] | None:
@@ -176,7 +176,7 @@ def features(shapes) -> set[str]:
     """Returns the features of `OPTIONAL_ARRAYS` that arrays of these shapes show."""
     in_blocks = {match[2] for match in map(_BLOCK_NAME.match, shapes) if match}
     tables = ((OPTIONAL_ARRAYS, shapes.keys()), (OPTIONAL_BLOCK_ARRAYS, in_blocks))
-    found = {
+    shown = {
         feature
         for table, names in tables
         for feature, rows in table.items()
@@ -188,25 +188,25 @@ def features(shapes) -> set[str]:
 
     expanded = shapes.get(f"{BLOCK}_0/{_DENSE_0}/bias", (0,))
     if expanded == (2 * rows_of(f"{BLOCK}_0/MlpBlock_3/Dense_1/kernel"),) != (0,):
-        found.add(SWIGLU)
-    if "pre_logits" not in found and shapes.get("embedding/bias", ()) != ():
+        shown.add(SWIGLU)
+    if "pre_logits" not in shown and shapes.get("embedding/bias", ()) != ():
         hidden_size = rows_of("embedding/bias")
         if rows_of("head/kernel") == 2 * hidden_size > 0:
-            found.add(TWO_VECTORS)
-    return found
+            shown.add(TWO_VECTORS)
+    return shown
 
 
 def families(shapes) -> dict[str, Any]:
     """Returns what `zoo.network.FAMILIES` has and arrays of these shapes show."""
-    found = features(shapes)
+    shown = features(shapes)
     names = (*OPTIONAL_ARRAYS, *OPTIONAL_BLOCK_ARRAYS)
-    values = {name: name in found for name in names if "norm" in name}
-    biases = {_QUERY_VALUE, _KEY} & found
+    values = {name: name in shown for name in names if "norm" in name}
+    biases = {_QUERY_VALUE, _KEY} & shown
     return values | {
-        "layer_scale": "layer_scale" in found,
-        "num_registers": shapes[REGISTERS][1] if REGISTERS in found else 0,
-        "distillation_token": "distillation_token" in found,
-        "relative_position_bias": "relative_position_bias" in found,
+        "layer_scale": "layer_scale" in shown,
+        "num_registers": shapes[REGISTERS][1] if REGISTERS in shown else 0,
+        "distillation_token": "distillation_token" in shown,
+        "relative_position_bias": "relative_position_bias" in shown,
         "qkv_bias": next(
             (key for key, value in _BIASES.items() if value == biases), True
         ),
@@ -215,17 +215,17 @@ def families(shapes) -> dict[str, Any]:
 
 def required(qkv_bias, tokens_with_positions, final_norm=True) -> set[str]:
     """Returns the features that a `ViTConfig` of these values means."""
-    found = set() if tokens_with_positions == "none" else {"positions"}
+    needed = set() if tokens_with_positions == "none" else {"positions"}
     if final_norm is False:
-        found.add(NO_FINAL_NORM)
-    return found | _BIASES[True if qkv_bias is None else qkv_bias]
+        needed.add(NO_FINAL_NORM)
+    return needed | _BIASES[True if qkv_bias is None else qkv_bias]
 
 
 def num_prefix_tokens(shapes) -> int:
     """Returns how many tokens come before those of the patches."""
-    found = {"class_token", "distillation_token"} & features(shapes)
+    tokens = {"class_token", "distillation_token"} & features(shapes)
     registers = (*shapes.get(REGISTERS, ()), 0, 0)[1]
-    return len(found) + registers
+    return len(tokens) + registers
 
 
 def layout(num_layers: int, resnet_stages=None, optional=()) -> dict[str, tuple]:
@@ -359,12 +359,12 @@ def _unit_arrays(stage, unit):
     return arrays
 
 
-def _refuse_gaps(found, first, label):
-    if len(found) > 1000:
-        raise ValueError(f"there are {len(found)} {label}s")
-    missing = sorted(set(range(first, first + len(found))) - set(found))
+def _refuse_gaps(numbers_there, first, label):
+    if len(numbers_there) > 1000:
+        raise ValueError(f"there are {len(numbers_there)} {label}s")
+    missing = sorted(set(range(first, first + len(numbers_there))) - set(numbers_there))
     if missing:
-        numbers = ", ".join(map(str, sorted(found)))
+        numbers = ", ".join(map(str, sorted(numbers_there)))
         raise ValueError(
             f"{label}s are numbered {numbers}: {label.split('/')[-1]} {missing[0]} is "
             "missing"

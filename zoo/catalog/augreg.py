@@ -90,22 +90,22 @@ def rows(
     name = None if model is None else _paper_name(model)
     columns = ("name", "ds", "adapt_ds", "adapt_resolution")
     wanted = zip(columns, (name, pretrain, finetune, image_size), strict=True)
-    found, _ = index_file.read()
+    chosen_rows, _ = index_file.read()
     so_far = ""
     for column, value in wanted:
         if value is None:
             continue
-        chosen = [row for row in found if getattr(row, column) == value]
+        chosen = [row for row in chosen_rows if getattr(row, column) == value]
         if not chosen:
-            there = sorted({getattr(row, column) for row in found})
+            there = sorted({getattr(row, column) for row in chosen_rows})
             there = [f"{v:g}" if isinstance(v, float) else v for v in there]
             raise CatalogError(
                 f"No AugReg model{so_far} has {column} {value!r}: choose "
                 f"{either(there)}."
             )
-        found = chosen
+        chosen_rows = chosen
         so_far += f" of {column} {value}"
-    return list(found)
+    return list(chosen_rows)
 
 
 def file_names() -> list[str]:
@@ -222,9 +222,9 @@ def _paper_name(model):
     return cards.AUGREG_VARIANTS[name].replace("ViT-", "").replace("_", "/")
 
 
-def _highest(found, column):
+def _highest(rows, column):
     """Returns the row with the highest value in a column; the last of equal ones."""
-    measured = [row for row in found if getattr(row, column) is not None]
+    measured = [row for row in rows if getattr(row, column) is not None]
     if not measured:
         raise CatalogError(
             f"The AugReg index has no {column} of these files: pass another finetune "

@@ -111,14 +111,14 @@ def similar(name: str) -> list[str]:
         ['dinov2-s14/lvd142m']
     """
     name = name.rpartition("/")[2]
-    found = []
+    handles = []
     for model in MODELS.values():
         tag = model.repository.partition(".")[2]
         of_repository = _of_repository(model.repository)
         for architecture in {model.architecture, of_repository}:
             if name in (architecture, f"{architecture}.{tag}"):
-                found.append(model.handle)
-    return found
+                handles.append(model.handle)
+    return handles
 
 
 def _of_repository(repository):

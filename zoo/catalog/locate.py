@@ -428,13 +428,13 @@ def default_release(variant: str) -> str:
         >>> zoo.default_release("ViT-S_16")
         'augreg-imagenet21k'
     """
-    found = _first_of(("imagenet21k", "augreg-imagenet21k"), variant)
-    if found is None:
+    release = _first_of(("imagenet21k", "augreg-imagenet21k"), variant)
+    if release is None:
         raise CatalogError(
             f"{variant} was not pre-trained on ImageNet-21k: choose "
             f"{either(releases(variant))}."
         )
-    return found
+    return release
 
 
 def _first_of(wanted, variant):

@@ -189,13 +189,13 @@ def models() -> dict[str, PublishedModel]:
         >>> zoo.registry.models()  # doctest: +SKIP
         {'flowers-vit-ti16': PublishedModel(...)}
     """
-    found: dict[str, PublishedModel] = {}
+    published: dict[str, PublishedModel] = {}
     places = [place.strip() for place in os.environ.get(VARIABLE, "").split(",")]
     for place in filter(None, places):
         is_url = place.startswith(("http://", "https://"))
         for model in _served(place.rstrip("/")) if is_url else _local(place):
-            found.setdefault(model.name, model)
-    return found
+            published.setdefault(model.name, model)
+    return published
 
 
 def write_index(folder: str | os.PathLike) -> None:

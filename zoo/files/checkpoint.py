@@ -185,9 +185,9 @@ class Checkpoint:
         sizes = {name: getattr(self, name) for name in SIZES}
         if self.resnet_stages is None:
             del sizes["resnet_width"]
-        found = released_names.families(self.shapes)
+        families = released_names.families(self.shapes)
         try:
-            config = dataclasses.replace(self.semantics, **sizes, **found)
+            config = dataclasses.replace(self.semantics, **sizes, **families)
             return config.with_defaults(ViTConfig(**FAMILIES))
         except ValueError as error:
             raise CheckpointError(f"{self.path}: {error}") from error

@@ -96,10 +96,10 @@ class Shown:
         """Refuses arrays of another family where no settings name the network."""
         plain = {name: FAMILIES[name] for name in self.families}
         stated = {**plain, "attention_pooling": False}
-        if found := differences(stated, self.facts):
+        if contrary := differences(stated, self.facts):
             raise CheckpointError(
                 f"{folder} has no settings of {library} that name its network, and a "
-                f"plain ViT has {', '.join(found)}: which activation, epsilon and "
+                f"plain ViT has {', '.join(contrary)}: which activation, epsilon and "
                 "pooling does it compute? Keep its config.json beside it."
             )
 

@@ -149,8 +149,8 @@ def channels(file: object, names: tuple[str, ...], settings: dict) -> tuple[tupl
     Raises:
         CheckpointError: they are for different numbers of channels.
     """
-    found = [settings[name] for name in names]
-    counts = {len(value) for value in found if isinstance(value, (list, tuple))}
+    values = [settings[name] for name in names]
+    counts = {len(value) for value in values if isinstance(value, (list, tuple))}
     if len(counts) > 1:
         shown = " and ".join(f"{name}={brief(settings[name])}" for name in names)
         raise CheckpointError(
@@ -159,7 +159,7 @@ def channels(file: object, names: tuple[str, ...], settings: dict) -> tuple[tupl
     count = max(counts, default=3)
     return tuple(
         tuple(value) if isinstance(value, (list, tuple)) else (value,) * count
-        for value in found
+        for value in values
     )
 
 
@@ -242,14 +242,14 @@ def head_of_labels(file: object, config: dict, classes: int | None) -> Head:
 
 def _in_order(file, field, pairs, remedy):
     """Returns the names of (number, name) pairs in the order of their numbers."""
-    found = sorted((_number(number), at) for at, (number, _) in enumerate(pairs))
-    if [number for number, _ in found] != list(range(len(found))):
+    order = sorted((_number(number), at) for at, (number, _) in enumerate(pairs))
+    if [number for number, _ in order] != list(range(len(order))):
         raise CheckpointError(
-            f"{file} has a {field} with numbers that are not 0 to {len(found) - 1:,}, "
+            f"{file} has a {field} with numbers that are not 0 to {len(order) - 1:,}, "
             f"each once: {remedy}"
         )
     names = [name for _, name in pairs]
-    return [names[at] for _, at in found]
+    return [names[at] for _, at in order]
 
 
 def _check_label_numbers(file, names, numbers):

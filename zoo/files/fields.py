@@ -170,18 +170,18 @@ def name_of_network(
     Raises:
         CheckpointError: settings describe a network without its name.
     """
-    found = settings.get(name)
+    name_read = settings.get(name)
     of_network = [
         key
         for key, value in settings.items()
         if value is not None and key in fields and fields[key].is_computed
     ]
-    if found is None and of_network:
+    if name_read is None and of_network:
         raise CheckpointError(
             f"{file} has {named(of_network)} and no {name}, which says what they mean: "
             f"write {name} into it, or take the file out."
         )
-    return found
+    return name_read
 
 
 def check(file: object, settings: dict, fields: dict[str, Field]) -> None:

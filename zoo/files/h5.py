@@ -25,7 +25,7 @@ def arrays_of(file, title: str) -> dict:
     """
     import h5py
 
-    found = {}
+    datasets = {}
 
     def visit(name, item) -> None:
         if not isinstance(name, str):
@@ -38,7 +38,7 @@ def arrays_of(file, title: str) -> dict:
         elif isinstance(item, h5py.Dataset):
             if item.external or item.is_virtual:
                 refuse(name, "an array whose numbers lie in another file")
-            found[name] = item
+            datasets[name] = item
 
     def check_links(name, group) -> None:
         for key in group:
@@ -54,7 +54,7 @@ def arrays_of(file, title: str) -> dict:
     check_links("", file)
     # It visits what is in the file itself, each object once.
     file.visititems(visit)
-    return found
+    return datasets
 
 
 class H5(OpenFile):

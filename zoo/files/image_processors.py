@@ -90,12 +90,12 @@ def read(folder: pathlib.Path, defaults, name: str = "ViT") -> Inputs:
         CheckpointError: two files say different things, or a setting is not known.
     """
     said = {file: _complete(file, table, name) for file, table in _tables(folder)}
-    found = {file: _inputs(file, settings) for file, settings in said.items()}
-    if len({*found.values()}) > 1:
+    inputs = {file: _inputs(file, settings) for file, settings in said.items()}
+    if len({*inputs.values()}) > 1:
         _refuse_differences(said)
     # The last has priority, and is the one that transformers 5 writes.
     mean, std = defaults
-    return [Inputs(mean, std, None), *found.values()][-1]
+    return [Inputs(mean, std, None), *inputs.values()][-1]
 
 
 def write(checkpoint) -> dict:
@@ -104,7 +104,7 @@ def write(checkpoint) -> dict:
     said = Preparation.nearest(checkpoint.head.preparation, "transformers")
     height, width = checkpoint.image_size
     sides = {"height": height, "width": width}
-    found = {
+    settings = {
         "image_processor_type": "ViTImageProcessor",
         "do_resize": True,
         "size": sides,
@@ -117,14 +117,14 @@ def write(checkpoint) -> dict:
     }
     bigger = {name: math.floor(side / said.share) for name, side in sides.items()}
     if said.fit == "crop" or said.share != 1:
-        found |= {"do_center_crop": True, "crop_size": sides, "size": bigger}
+        settings |= {"do_center_crop": True, "crop_size": sides, "size": bigger}
     if said.fit == "crop":
         # It knows the shorter side alone, which decides for square images.
-        found["image_processor_type"] = "CLIPImageProcessor"
-        found["size"] = {"shortest_edge": min(bigger.values())}
+        settings["image_processor_type"] = "CLIPImageProcessor"
+        settings["size"] = {"shortest_edge": min(bigger.values())}
     elif said.share != 1:
-        found["image_processor_type"] = "DeiTImageProcessor"
-    return found
+        settings["image_processor_type"] = "DeiTImageProcessor"
+    return settings
 
 
 def _tables(folder):
@@ -135,19 +135,19 @@ def _tables(folder):
     most of these are right for; one with fields of photos is compared, or read.
     """
     own, both = (folder / name for name in FILES)
-    found = [(own, description.read_json(own))] if os.path.lexists(own) else []
+    tables = [(own, description.read_json(own))] if os.path.lexists(own) else []
     outer = description.read_json(both)
     nested = outer.get(_NESTED)
     if nested is None and not outer.keys().isdisjoint(_READ):
         nested = outer
     if nested is None:
-        return found
+        return tables
     if not isinstance(nested, dict):
         raise CheckpointError(
             f"{both} has an {_NESTED} of {brief(nested)}, which is no table: copy the "
             "file again."
         )
-    return [*found, (both, nested)]
+    return [*tables, (both, nested)]
 
 
 def _refuse_differences(said):
@@ -190,15 +190,15 @@ def _complete(file, settings, name):
             f"{file} has rescale_offset, which only an EfficientNetImageProcessor "
             "knows: correct its image_processor_type, or take the line out."
         )
-    found = {**_DEFAULTS, **_CLASSES[class_], **said, _NAMES[0]: class_}
-    found.pop(_NAMES[1], None)
-    mean, std = description.channels(file, ("image_mean", "image_std"), found)
-    square = found["default_to_square"]
+    complete = {**_DEFAULTS, **_CLASSES[class_], **said, _NAMES[0]: class_}
+    complete.pop(_NAMES[1], None)
+    mean, std = description.channels(file, ("image_mean", "image_std"), complete)
+    square = complete["default_to_square"]
     sizes = {
-        "size": _sides(found["size"], square),
-        "crop_size": _sides(found["crop_size"], True),
+        "size": _sides(complete["size"], square),
+        "crop_size": _sides(complete["crop_size"], True),
     }
-    return found | {"image_mean": mean, "image_std": std, **sizes}
+    return complete | {"image_mean": mean, "image_std": std, **sizes}
 
 
 def _class_of(name):

@@ -58,17 +58,17 @@ def _converter(folder):
 
     keras-hub writes it into both files. A preprocessor may be without one.
     """
-    found = []
+    converters = []
     for name in _CONVERTERS:
         file = folder / name
         settings = _inside(file, _settings(file), "config")
         settings |= _inside(file, settings, "image_converter", "config")
         fields.check(file, settings, _FIELDS)
-        if said := {key: settings[key] for key in _DEFAULTS if key in settings}:
-            found.append((file, said))
-    if len(found) == 2:
-        _check_same(*found)
-    return found[0] if found else (None, {})
+        if known := {key: settings[key] for key in _DEFAULTS if key in settings}:
+            converters.append((file, known))
+    if len(converters) == 2:
+        _check_same(*converters)
+    return converters[0] if converters else (None, {})
 
 
 def _check_same(first, second):

@@ -116,13 +116,13 @@ def arrays_of(checkpoint, column: str, library: Library, without=()) -> dict:
 
 
 def first_alike(
-    library: Library, found: dict[str, tuple[dict, dict]]
+    library: Library, candidates: dict[str, tuple[dict, dict]]
 ) -> tuple[str, dict]:
     """Returns the first name whose network is the wanted one, and its settings.
 
     Args:
         library: for the message.
-        found: {name: (settings, {field: (value of its network, value wanted)})}.
+        candidates: {name: (settings, {field: (value of its network, value wanted)})}.
 
     Raises:
         ValueError: there is none; it says what the nearest has.
@@ -133,12 +133,12 @@ def first_alike(
             for field, (has, needs) in fields.items()
             if has != needs
         ]
-        for name, (_, fields) in found.items()
+        for name, (_, fields) in candidates.items()
     }
-    nearest = min(found, key=lambda name: len(differences[name]))
+    nearest = min(candidates, key=lambda name: len(differences[name]))
     if differences[nearest]:
         raise ValueError(
             f"{library.name} has no network like this: its nearest one, {nearest}, has "
             f"{', '.join(differences[nearest])}"
         )
-    return nearest, found[nearest][0]
+    return nearest, candidates[nearest][0]

@@ -60,11 +60,11 @@ class Row(NamedTuple):
 
 
 def _renamed():
-    found: dict[str, tuple] = {}
+    renamed: dict[str, tuple] = {}
     for row in rows("renamed_parts.csv"):
         for dialect in row["dialects"].split():
-            found[dialect] = (*found.get(dialect, ()), (row["theirs"], row["ours"]))
-    return found
+            renamed[dialect] = (*renamed.get(dialect, ()), (row["theirs"], row["ours"]))
+    return renamed
 
 
 # The names of a released layer or array in each library, or None.
@@ -129,7 +129,7 @@ def to_released(
 
     An attention pooling has `pooling_heads`, by default those of the blocks.
     """
-    found, problems = {}, []
+    released, problems = {}, []
     for name, array in arrays.items():
         rows = list(_rows(column, name))
         if not rows:
@@ -149,8 +149,8 @@ def to_released(
             except ValueError as error:
                 problems.append(f"{name} has shape {tuple(array.shape)}: {error}")
                 continue
-            found[row.released.format(**_shifted(numbers, 1))] = own
-    return found, problems
+            released[row.released.format(**_shifted(numbers, 1))] = own
+    return released, problems
 
 
 def from_released(
@@ -160,7 +160,7 @@ def from_released(
 
     A part that is not there of an array, such as biases of keys, is zeros.
     """
-    found: dict[str, Any] = {}
+    renamed: dict[str, Any] = {}
     for released, array in arrays.items():
         name = foreign_name(column, released)
         if name is None:
@@ -173,13 +173,13 @@ def from_released(
             heads = (pooling and pooling_heads) or num_heads
             array = np.asarray(Rearranged(array, pattern, head=heads))
         if part is None:
-            found[name] = array
+            renamed[name] = array
         else:
             number, count = _numbers(part)
-            found.setdefault(name, [None] * count)[number] = array
+            renamed.setdefault(name, [None] * count)[number] = array
     return {
         name: _joined(array) if isinstance(array, list) else array
-        for name, array in found.items()
+        for name, array in renamed.items()
     }
 
 

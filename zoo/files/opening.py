@@ -77,8 +77,10 @@ def models_in(folder: str | os.PathLike) -> Models:
         names = []
 
     def first(*patterns):
-        found = (one for pattern in patterns for one in fnmatch.filter(names, pattern))
-        return next(found, None)
+        matches = (
+            one for pattern in patterns for one in fnmatch.filter(names, pattern)
+        )
+        return next(matches, None)
 
     run, card = first(RUN_MODEL, CHECKPOINTS), first(CARD)
     exports = [one for one in names if one.endswith(EXPORTS) or one == SAVED_MODEL]
@@ -105,17 +107,17 @@ def open_file(path: str | os.PathLike) -> arrays.OpenFile | Shards:
     if os.path.isdir(path):
         models_in(path)
         files = [os.path.join(path, name) for name in FILES_IN_FOLDERS]
-        found = [file for file in files if os.path.exists(file)]
-        if not found and os.path.exists(os.path.join(path, OPEN_CLIP)):
-            found = [os.path.join(path, OPEN_CLIP)]
-        if len(found) != 1:
+        present = [file for file in files if os.path.exists(file)]
+        if not present and os.path.exists(os.path.join(path, OPEN_CLIP)):
+            present = [os.path.join(path, OPEN_CLIP)]
+        if len(present) != 1:
             held = sorted(os.listdir(path))[: arrays.MOST_LISTED]
             raise arrays.CheckpointError(
                 f"There is no checkpoint file {path}: it is a folder with "
-                f"{len(found)} of {', '.join(FILES_IN_FOLDERS)}, pass the file. It "
+                f"{len(present)} of {', '.join(FILES_IN_FOLDERS)}, pass the file. It "
                 f"holds {', '.join(held) or 'nothing'}."
             )
-        (path,) = found
+        (path,) = present
     if os.path.isfile(path):
         with open_regular(path) as file:
             start = file.read(9)
@@ -147,13 +149,13 @@ def unwrapped(file) -> tuple[arrays.OpenFile | Shards | Unwrapped, list[str]]:
     Names are taken from before the keys only where every key begins with them.
     """
     names = {key: _MARKS.sub("", key) for key in file.keys}
-    found = sorted({mark for key in file.keys for mark in _MARKS.findall(key)})
+    marks = sorted({mark for key in file.keys for mark in _MARKS.findall(key)})
     while prefix := _common(names.values()):
-        found.append(prefix)
+        marks.append(prefix)
         names = {key: names[key].removeprefix(prefix) for key in names}
-    if not found or len(set(names.values())) < len(names):
+    if not marks or len(set(names.values())) < len(names):
         return file, []
-    return Unwrapped(file, {name: key for key, name in names.items()}), found
+    return Unwrapped(file, {name: key for key, name in names.items()}), marks
 
 
 def _common(names):

@@ -81,13 +81,13 @@ def kind(keys: Iterable[str]) -> str:
     return "clip" if any(map(_CLIP.match, keys)) else "dino"
 
 
-def _with_class_row(found):
+def _with_class_row(described):
     # In the authors' tables the class token has a row, whatever timm's have.
-    if found.config.tokens_with_positions != "patches":
-        return found
+    if described.config.tokens_with_positions != "patches":
+        return described
     covered = "class token and patches"
-    config = dataclasses.replace(found.config, tokens_with_positions=covered)
-    return found._replace(config=config)
+    config = dataclasses.replace(described.config, tokens_with_positions=covered)
+    return described._replace(config=config)
 
 
 def _dinov2(match):
@@ -235,22 +235,22 @@ class Original(timm.Timm):
         return {key: names[name] for key, name in chosen.items()}
 
     def joined(self, arrays: dict) -> tuple[dict, bool]:
-        found: dict[str, Any] = {}
+        joined: dict[str, Any] = {}
         for name, array in arrays.items():
             if name.endswith(_MASKED) and array.ndim == 1 and not array.shape[0] % 3:
                 # The bias of keys is masked.
                 query, _, value = np.split(np.asarray(array), 3)
                 stem = name.removesuffix(_MASKED)
-                found |= {f"{stem}.q_bias": query, f"{stem}.v_bias": value}
+                joined |= {f"{stem}.q_bias": query, f"{stem}.v_bias": value}
             else:
-                found[name] = array
-        head, kernel = found.get("head.weight"), found.get("patch_embed.proj.weight")
-        if head is not None and "head.bias" not in found and head.ndim == 2:
-            found["head.weight"] = Rearranged(head, "inputs outputs -> outputs inputs")
-            found["head.bias"] = np.zeros(head.shape[1], np.float32)
-        if kernel is not None and "patch_embed.proj.bias" not in found:
-            found["patch_embed.proj.bias"] = np.zeros(kernel.shape[0], np.float32)
-        return super().joined(found)
+                joined[name] = array
+        head, kernel = joined.get("head.weight"), joined.get("patch_embed.proj.weight")
+        if head is not None and "head.bias" not in joined and head.ndim == 2:
+            joined["head.weight"] = Rearranged(head, "inputs outputs -> outputs inputs")
+            joined["head.bias"] = np.zeros(head.shape[1], np.float32)
+        if kernel is not None and "patch_embed.proj.bias" not in joined:
+            joined["patch_embed.proj.bias"] = np.zeros(kernel.shape[0], np.float32)
+        return super().joined(joined)
 
     def describe(self, folder: pathlib.Path, shown: Shown) -> Description:
         file, beside = folder / _CONFIG, folder / _OPEN_CLIP
@@ -264,9 +264,9 @@ class Original(timm.Timm):
         for pattern, read in ((_DINOV2_FILE, _dinov2), (_DINOV3_FILE, _dinov3)):
             if names_of == "dino" and (match := pattern.fullmatch(name)):
                 said, changes = read(match)
-                found = _with_class_row(timm.described(folder / name, said, shown))
-                config = dataclasses.replace(found.config, **changes)
-                return found._replace(config=config, pooling="token")
+                described = _with_class_row(timm.described(folder / name, said, shown))
+                config = dataclasses.replace(described.config, **changes)
+                return described._replace(config=config, pooling="token")
         asked, example = {
             "clip": (
                 "whether it computes quick GELU or GELU, and its heads: keep its "

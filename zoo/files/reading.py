@@ -55,8 +55,8 @@ def recognise(file) -> Library | None:
         config = description.read_json(settings)
         for library in LIBRARIES.values():
             library.check_named(settings, config)
-    found = (one for one in LIBRARIES.values() if one.recognises(keys, folder))
-    return next(found, None)
+    matching = (one for one in LIBRARIES.values() if one.recognises(keys, folder))
+    return next(matching, None)
 
 
 def read(
@@ -117,12 +117,12 @@ def refuse(path, problems: list[str], library: Library | None = None) -> None:
 
 def _selected(file, holders, library):
     """Returns {name in `names.TABLE`: array} of a model, and a list of problems."""
-    found = (
+    reasons = (
         (reason, next(filter(re.compile(pattern).search, holders), None))
         for pattern, reason in library.reasons.items()
     )
     # Reason enough, whatever else is odd.
-    refuse(file.path, [f"{reason} ({key})" for reason, key in found if key], library)
+    refuse(file.path, [f"{reason} ({key})" for reason, key in reasons if key], library)
     arrays: dict[str, Any] = {}
     problems = []
     for key, name in library.select(holders).items():

@@ -87,13 +87,13 @@ _HYBRIDS = {
 
 def of_name(file: pathlib.Path, architecture: str) -> dict[str, Any]:
     """Returns what the name of an architecture implies, and refuses one not known."""
-    found = architectures.implied(architecture)
-    if found is None:
+    implied = architectures.implied(architecture)
+    if implied is None:
         raise CheckpointError(
             f"{file} describes timm's {architecture}, which is not read: only the "
             "Vision Transformers that docs/models.md names are."
         )
-    return found
+    return implied
 
 
 def described(
@@ -163,7 +163,7 @@ def _said(implied, own):
 
 def network_of(said: dict, class_token: bool) -> dict[str, Any]:
     """Returns the fields of `ViTConfig` that all of `ARGUMENTS` say together."""
-    found = {
+    fields = {
         argument.field: bool(said[name]) if argument.type == "flag" else said[name]
         for name, argument in ARGUMENTS.items()
         if argument.field
@@ -177,7 +177,7 @@ def network_of(said: dict, class_token: bool) -> dict[str, Any]:
     if biases is True and said["named_as"] in _BIASES_APART:
         biases = "query and value"
     final_norm, after_pooling = _norms(said)
-    return found | {
+    return fields | {
         "activation": "swiglu" if said["swiglu"] else _ACTIVATIONS[said["act_layer"]],
         "qkv_bias": biases,
         "final_norm": final_norm,
@@ -321,8 +321,8 @@ def _names(file, config, inputs, classes):
     about = config.get("label_descriptions") or inputs.get("label_descriptions") or {}
     # The descriptions are the names if labels are ids.
     if all(map(_LABEL_ID.fullmatch, names)) and about.keys() >= {*names}:
-        found = [about[name] for name in names]
-        names = description.names_of_outputs(file, "label_descriptions", found, classes)
+        texts = [about[name] for name in names]
+        names = description.names_of_outputs(file, "label_descriptions", texts, classes)
     return names
 
 
@@ -549,7 +549,7 @@ def _file_keys(arrays, named_as, checkpoint):
 
 def _flat(arrays, checkpoint):
     """Returns arrays as timm's NaFlex has them, undoing `select`."""
-    found = {}
+    renamed = {}
     for name, array in arrays.items():
         if name == "patch_embed.proj.weight":
             array = flat_patches(array)
@@ -557,8 +557,8 @@ def _flat(arrays, checkpoint):
             array = array.reshape((1, *checkpoint.grid_size, -1))
         of_embeds = name.startswith(("patch_embed.", "pos_embed", "reg_", "cls_"))
         name = name.removeprefix("patch_embed.")
-        found[f"embeds.{name}" if of_embeds else name] = array
-    return found
+        renamed[f"embeds.{name}" if of_embeds else name] = array
+    return renamed
 
 
 def _apart(arrays, named_as, checkpoint):
@@ -570,18 +570,18 @@ def _apart(arrays, named_as, checkpoint):
     is_packed = not config.mlp_norm_inside and config.rotary != "dinov3"
     if config.activation == "swiglu" and not is_packed:
         firsts += (".mlp.fc1_g.weight", ".mlp.fc1_g.bias")
-    wholes, found = dict(_APART[first] for first in firsts), {}
+    wholes, apart = dict(_APART[first] for first in firsts), {}
     for name, array in arrays.items():
         whole = next(filter(name.endswith, wholes), "")
         if whole:
             stem, parts = name.removesuffix(whole), wholes[whole]
             own = zip(parts, np.split(array, len(parts)), strict=True)
-            found |= {stem + part: array for part, array in own if part not in _NO_BIAS}
+            apart |= {stem + part: array for part, array in own if part not in _NO_BIAS}
             continue
         for theirs, ours in _EVA.items():
             name = name.replace(ours, theirs)
-        found[name] = array
-    return found
+        apart[name] = array
+    return apart
 
 
 class Timm(Library):
@@ -622,7 +622,7 @@ class Timm(Library):
         return chosen
 
     def joined(self, arrays: dict) -> tuple[dict, bool]:
-        found, key_biases = dict(arrays), True
+        fused, key_biases = dict(arrays), True
         for name, array in arrays.items():
             first = next(filter(name.endswith, _APART), None)
             if first is None:
@@ -635,9 +635,9 @@ class Timm(Library):
                 parts[1] = np.zeros(array.shape, np.float32)
             if stem + whole not in arrays and may_be_joined(parts):
                 for other in others:
-                    found.pop(stem + other, None)
-                found[stem + whole] = np.concatenate(list(map(np.asarray, parts)))
-        return found, key_biases
+                    fused.pop(stem + other, None)
+                fused[stem + whole] = np.concatenate(list(map(np.asarray, parts)))
+        return fused, key_biases
 
     def describe(self, folder: pathlib.Path, shown: Shown) -> Description:
         file = folder / CONFIG
@@ -657,8 +657,8 @@ class Timm(Library):
             raise ValueError("timm has no model with pre_logits: leave the arrays out")
         is_hybrid = checkpoint.resnet_stages is not None
         names = [_hybrid(checkpoint)] if is_hybrid else _WRITTEN
-        found = {name: _differences(name, checkpoint) for name in names}
-        architecture, arguments = first_alike(self, found)
+        differences = {name: _differences(name, checkpoint) for name in names}
+        architecture, arguments = first_alike(self, differences)
         table = _settings(checkpoint, architecture, arguments)
         without = self.without_biases if checkpoint.config.norm_before_blocks else ()
         arrays = arrays_of(checkpoint, COLUMN, self, without)

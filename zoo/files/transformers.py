@@ -113,8 +113,8 @@ def _is_gated(checkpoint):
 
 def _mlp_size(width, ratio, gated):
     """Returns the size of DINOv2's MLP, whose gates take a third of it."""
-    found = int(width * ratio)
-    return (int(found * 2 / 3) + 7) // 8 * 8 if gated else found
+    mlp_dim = int(width * ratio)
+    return (int(mlp_dim * 2 / 3) + 7) // 8 * 8 if gated else mlp_dim
 
 
 def _mlp_ratio(checkpoint, gated):
@@ -270,11 +270,13 @@ def network_of(file, kind: _Type, config: dict, keys) -> tuple[dict, str | None]
         config: what they say.
         keys: the names of the arrays, by which two of its classes differ.
     """
-    found = {name: getattr(kind, name) for name in _IMPLIED}
-    found |= {ours: config[name] for name, ours in _ARGUMENTS.items() if name in config}
-    if found["num_registers"] == 0 and kind.family != "dinov3":
-        found["tokens_with_positions"] = "all"
-    found |= {
+    network = {name: getattr(kind, name) for name in _IMPLIED}
+    network |= {
+        ours: config[name] for name, ours in _ARGUMENTS.items() if name in config
+    }
+    if network["num_registers"] == 0 and kind.family != "dinov3":
+        network["tokens_with_positions"] = "all"
+    network |= {
         "activation": _activation(file, kind, config),
         "qkv_bias": _biases(file, config)
         if kind.family == "dinov3"
@@ -289,10 +291,10 @@ def network_of(file, kind: _Type, config: dict, keys) -> tuple[dict, str | None]
     pooling = None
     if kind.family == "beit":
         own, pooling = _network_of_beit(file, config, keys)
-        found |= own
+        network |= own
     if kind.family == "clip" and "classifier.weight" in keys:
-        found["final_norm"], pooling = False, "gap"
-    return found, pooling
+        network["final_norm"], pooling = False, "gap"
+    return network, pooling
 
 
 def _activation(file, kind, config):
@@ -716,16 +718,16 @@ class Transformers(Library):
         return chosen
 
     def joined(self, arrays: dict) -> tuple[dict, bool]:
-        found = {}
+        joined_arrays = {}
         for name, array in arrays.items():
             gate = name.replace(_VALUES, _GATE) if _VALUES in name else None
             if gate in arrays and may_be_joined((arrays[gate], array)):
-                found[name] = np.concatenate(
+                joined_arrays[name] = np.concatenate(
                     [np.asarray(arrays[gate]), np.asarray(array)]
                 )
             elif _GATE not in name or name.replace(_GATE, _VALUES) not in arrays:
-                found[name] = array
-        return found, True
+                joined_arrays[name] = array
+        return joined_arrays, True
 
     def describe(self, folder: pathlib.Path, shown: Shown) -> Description:
         file = folder / _CONFIG
@@ -795,8 +797,8 @@ class Transformers(Library):
                 "transformers has no model with pre_logits before its head: leave the "
                 "arrays of one of them out"
             )
-        found = {name: _differences(name, checkpoint) for name in _WRITTEN_TYPES}
-        name, config = first_alike(self, found)
+        differences = {name: _differences(name, checkpoint) for name in _WRITTEN_TYPES}
+        name, config = first_alike(self, differences)
         kind, without = _TYPES[name], ()
         if kind.norm_before_blocks:
             # CLIP's classifiers have one, and its projection none.

@@ -107,8 +107,8 @@ def segments(jpeg: bytes) -> Iterator[tuple[int, bytes]]:
         yield marker, content
         place += 2 + length
         if marker == _SCAN:
-            found = _AFTER_CODES.search(jpeg, place)
-            place = found.end() - 2 if found else len(jpeg)
+            code_end = _AFTER_CODES.search(jpeg, place)
+            place = code_end.end() - 2 if code_end else len(jpeg)
 
 
 def _is_plain_frame(content):
@@ -132,13 +132,13 @@ def _loaded(image, file):
         encoded = file.read()
         if not _has_every_scan(encoded):
             raise
-        found = []
+        images = []
         for filler in _FILLERS:
             ended = io.BytesIO(encoded + filler + _END_MARKER)
-            found.append(Image.open(ended, formats=["JPEG"]))
-        if found[0].tobytes() != found[1].tobytes():
+            images.append(Image.open(ended, formats=["JPEG"]))
+        if images[0].tobytes() != images[1].tobytes():
             raise
-        return found[0]
+        return images[0]
 
 
 def _has_every_scan(jpeg):

@@ -194,9 +194,9 @@ def verify(path: str | os.PathLike) -> str:
             f"There is no record of a download of {path}: only files that zoo.fetch "
             "downloaded can be verified."
         )
-    found = digest(path, "sha256")
-    _check_digest(path, "sha256", found, record.sha256)
-    return found
+    sha256 = digest(path, "sha256")
+    _check_digest(path, "sha256", sha256, record.sha256)
+    return sha256
 
 
 def offline() -> bool:
@@ -273,17 +273,17 @@ def _download(url, path, file_size, sha256, most_bytes):
                 most_bytes = int((1 + _SIZE_TOLERANCE) * file_size)
             transport.download(part, path.name.partition("-")[2][:32], most_bytes)
             for md5 in part.md5s:
-                found = bytes.fromhex(digest(part.path, "md5"))
-                _check_digest(url, "md5", base64.b64encode(found).decode(), md5)
-            found = digest(part.path, "sha256")
-            _check_content(part.path, url, file_size, sha256, found)
-            if first is not None and found != first.sha256:
+                own_md5 = bytes.fromhex(digest(part.path, "md5"))
+                _check_digest(url, "md5", base64.b64encode(own_md5).decode(), md5)
+            content_hash = digest(part.path, "sha256")
+            _check_content(part.path, url, file_size, sha256, content_hash)
+            if first is not None and content_hash != first.sha256:
                 raise StoreError(
-                    f"{url} has sha256 {found}, but {first.sha256} when it was first "
-                    f"downloaded: someone replaced it. If that is right, delete "
+                    f"{url} has sha256 {content_hash}, but {first.sha256} when it was "
+                    f"first downloaded: someone replaced it. If that is right, delete "
                     f"{_record_path(path)} and fetch again."
                 )
-            record = {"url": url, "bytes": part.size, "sha256": found}
+            record = {"url": url, "bytes": part.size, "sha256": content_hash}
             with open_regular(part.record, "wb") as stream:
                 stream.write(json.dumps(record).encode())
             with open_regular(part.path, "rb+") as stream:
@@ -357,7 +357,7 @@ def _cache_explained(url, path, file_size=None, by_hand=""):
         raise StoreError(text) from error
 
 
-def _check_content(path, name, file_size, sha256, found=None):
+def _check_content(path, name, file_size, sha256, own=None):
     """Checks a file's size and, if it is expected, its SHA-256, which may be known."""
     size = path.stat().st_size
     if file_size is not None and abs(size - file_size) > _SIZE_TOLERANCE * file_size:
@@ -366,21 +366,21 @@ def _check_content(path, name, file_size, sha256, found=None):
             f"another file. If {path} exists, delete it and fetch again."
         )
     if sha256 is not None:
-        _check_digest(name, "sha256", found or digest(path, "sha256"), sha256.lower())
+        _check_digest(name, "sha256", own or digest(path, "sha256"), sha256.lower())
 
 
 def digest(path: str | os.PathLike, algorithm: str) -> str:
     """Returns the hexadecimal checksum of a file; `algorithm` as in `hashlib.new`."""
-    found = hashlib.new(algorithm, usedforsecurity=False)
+    hasher = hashlib.new(algorithm, usedforsecurity=False)
     with open_regular(path) as file:
         while block := file.read(2**20):
-            found.update(block)
-    return found.hexdigest()
+            hasher.update(block)
+    return hasher.hexdigest()
 
 
-def _check_digest(name, algorithm, found, expected):
-    if found != expected:
+def _check_digest(name, algorithm, own, expected):
+    if own != expected:
         raise StoreError(
-            f"{name} has {algorithm} {found}, expected {expected}: it was damaged or "
+            f"{name} has {algorithm} {own}, expected {expected}: it was damaged or "
             "replaced on the way. Delete it if it is a local file, and fetch again."
         )

@@ -330,11 +330,11 @@ def _reader(response):
 
         def read_two(size):
             # GzipFile takes its two first bytes in one piece.
-            found = more = read(size)
-            while more and len(found) < min(size, 2):
-                more = read(size - len(found))
-                found += more
-            return found
+            content = more = read(size)
+            while more and len(content) < min(size, 2):
+                more = read(size - len(content))
+                content += more
+            return content
 
         file = gzip.GzipFile(fileobj=types.SimpleNamespace(read=read_two), mode="rb")
         if not file.peek(1):
