@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import random
 import re
 import shutil
 import sys
@@ -11,6 +10,7 @@ import types
 import keras
 import numpy as np
 import pytest
+import same_runs
 import tensorflow as tf
 import two_devices
 
@@ -23,8 +23,7 @@ from train.masked_patches import evaluation as masked_evaluation
 from train.masked_patches import patches as masking
 from train.masked_patches import recipes
 from train.masked_patches.report import write_picture
-from train.masked_patches.task import MaskedPatches
-from train.run import building, training
+from train.run import building
 
 SMOKE = recipes.for_dataset("digits").smoke()
 
@@ -35,19 +34,9 @@ SMOKE = recipes.for_dataset("digits").smoke()
 def classes_by_hand(image, rows, columns):
     """In whole numbers: the sum over a patch tells its level without any rounding."""
     height, width = image.shape[0] // rows, image.shape[1] // columns
-    found = []
-    for row in range(rows):
-        for column in range(columns):
-            patch = image[
-                row * height : (row + 1) * height,
-                column * width : (column + 1) * width,
-            ]
-            red, green, blue = (
-                int(patch[..., channel].astype(int).sum()) * 8 // (256 * height * width)
-                for channel in range(3)
-            )
-            found.append(64 * red + 8 * green + blue)
-    return found
+    patches = image.astype(int).reshape(rows, height, columns, width, 3)
+    levels = patches.sum(axis=(1, 3)) * 8 // (256 * height * width)
+    return (levels @ [64, 8, 1]).ravel().tolist()
 
 
 def test_colours_are_those_of_whole_numbers():
@@ -96,30 +85,26 @@ def test_eight_in_ten_are_masked_one_swapped_and_one_kept():
         signature = (tf.int32, tf.int32)
         return tf.map_fn(corruption.draw, seeds, fn_output_signature=signature)
 
-    places, sources = draw_all()
-    places, sources = places.numpy(), sources.numpy()
+    places, sources = (array.numpy() for array in draw_all())
     own = np.arange(30)
     is_chosen = np.zeros(sources.shape, bool)
     np.put_along_axis(is_chosen, places, True, axis=1)
     assert (is_chosen.sum(axis=1) == 15).all()
     assert (sources == own)[~is_chosen].all()
+    is_swapped = (sources != 30) & (sources != own)
     # Five standard deviations: of a share p of n draws sqrt(p (1 - p) / n).
     total = is_chosen.sum()
-    for kind, share in (
-        (sources == 30, 0.8),
-        ((sources != 30) & (sources != own), 0.1),
-        (is_chosen & (sources == own), 0.1),
-    ):
+    is_kept = is_chosen & (sources == own)
+    for kind, share in ((sources == 30, 0.8), (is_swapped, 0.1), (is_kept, 0.1)):
         deviation = np.sqrt(share * (1 - share) / total)
         assert abs(kind.sum() / total - share) < 5 * deviation
     # Every patch is as often chosen, and every other as often in its place.
     chosen = is_chosen.mean(axis=0)
     assert np.abs(chosen - 0.5).max() < 5 * np.sqrt(0.25 / 4_000)
-    is_swapped = (sources != 30) & (sources != own)
     images, patches = np.nonzero(is_swapped)
     steps = np.bincount((sources[images, patches] - patches) % 30, minlength=30)
-    assert steps[0] == 0
     expected = len(images) / 29
+    assert steps[0] == 0
     assert np.abs(steps[1:] - expected).max() < 5 * np.sqrt(expected)
 
 
@@ -150,11 +135,10 @@ def test_layers_take_what_they_are_told():
     sources = np.array([[0, 1, 2, 3, 4], [5, 0, 2, 5, 1], [4, 4, 5, 0, 0]])
     layer = MaskPatches()
     found = keras.ops.convert_to_numpy(layer(tokens, sources))
-    mask = keras.ops.convert_to_numpy(layer.token)[0, 0]
-    for image, rows in enumerate(sources):
-        for place, source in enumerate(rows):
-            expected = mask if source == 5 else tokens[image, source]
-            np.testing.assert_array_equal(found[image, place], expected)
+    mask = np.broadcast_to(layer.token.numpy(), (3, 1, 4))
+    expected = np.concatenate([tokens, mask], axis=1)
+    expected = np.take_along_axis(expected, sources[..., None], axis=1)
+    np.testing.assert_array_equal(found, expected)
     taken = keras.ops.convert_to_numpy(TakeTokens()(tokens, sources[:, :2] % 5))
     expected = np.take_along_axis(tokens, sources[:, :2, None] % 5, axis=1)
     np.testing.assert_array_equal(taken, expected)
@@ -316,10 +300,16 @@ def test_a_picture_is_drawn(built, tmp_path):
 # Recipes, and what is refused.
 
 
-@pytest.mark.parametrize("name", ["paper", "imagenet2012", "own_data"])
-def test_a_recipe_opens_with_its_command(name):
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("paper", "NAME --recipe=paper"),
+        ("imagenet2012", "imagenet2012"),
+        ("own_data", "FOLDER"),
+    ],
+)
+def test_a_recipe_opens_with_its_command(name, shown):
     module = sys.modules[f"train.masked_patches.recipes.{name}"]
-    shown = {"paper": "NAME --recipe=paper", "own_data": "FOLDER"}.get(name, name)
     command = f"keras-vit masked_patches --dataset={shown}"
     assert re.match(rf"{re.escape(command)}[.,]", module.__doc__)
     json.dumps(dataclasses.asdict(module.RECIPE))
@@ -343,6 +333,9 @@ def test_the_papers_recipe_is_the_papers():
             paper.override(corrupted_fraction=fraction)
 
 
+ROTARY = dataclasses.replace(SMOKE.model, position_embedding="2d")
+
+
 @pytest.mark.parametrize(
     ("values", "told"),
     [
@@ -353,10 +346,7 @@ def test_the_papers_recipe_is_the_papers():
         ({"image_size": 40}, "multiples of the patch size 16, got 40x40"),
         ({"mixup": 0.2}, "no mixup: leave --mixup out"),
         ({"loss": "sigmoid"}, "no loss: leave --loss out"),
-        (
-            {"model": dataclasses.replace(SMOKE.model, position_embedding="2d")},
-            "no learned position embeddings",
-        ),
+        ({"model": ROTARY}, "no learned position embeddings"),
     ],
 )
 def test_what_cannot_be_is_refused(values, told):
@@ -372,91 +362,48 @@ def test_two_patches_are_enough():
 # Whole runs.
 
 
-def test_a_run_leaves_keras_as_it_was(tmp_path):
-    recipe = SMOKE.override(model="ViT-X", precision="mixed_bfloat16", seed=3)
-    policy = keras.config.dtype_policy()
-    states = random.getstate(), np.random.get_state()[1].tolist()
-    # Refused late, once all of it is set.
-    with pytest.raises(RunError, match="ViT-X"):
-        training.run(MaskedPatches(recipe), run_dir=tmp_path / "run")
-    assert keras.config.dtype_policy() == policy
-    assert (random.getstate(), np.random.get_state()[1].tolist()) == states
-
-
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory, forks):
     """The folder of a run, and of one that was killed."""
     folder = tmp_path_factory.mktemp("runs")
     whole, killed = folder / "whole", folder / "killed"
-    flags = ["--dataset=digits", "--smoke"]
 
     def finished(*more):
-        command = ["train.masked_patches", *flags, *more]
-        code, output = forks.run(command, folder, {})
+        words = ["train.masked_patches", "--dataset=digits", "--smoke", *more]
+        code, output = forks.run(words, folder, {})
         assert code == 0, output
         return output
 
-    output = finished(f"--run_dir={whole}", "--explained_images=1")
+    output = finished("--run_dir=whole", "--explained_images=1")
     # What a kill after step 6 leaves: the checkpoint of step 4, and a longer log.
     shutil.copytree(whole, killed)
-    for name in ("step-00000008.npz", "../weights.npz", "../report.json"):
-        (killed / "checkpoints" / name).unlink()
-    output += finished(f"--run_dir={killed}")
-    return folder, output
+    for name in ("checkpoints/step-00000008.npz", "weights.npz", "report.json"):
+        (killed / name).unlink()
+    return whole, killed, output + finished("--run_dir=killed")
 
 
 @pytest.mark.slow
-def test_a_run_its_resume_and_fine_tuning(runs):
-    folder, stdout = runs
+def test_a_run_its_resume_and_its_report(runs):
+    whole, killed, stdout = runs
     assert "corrupting 2 of 4 patches per image" in stdout
     assert "going on after step 4" in stdout
-    whole, killed = folder / "whole", folder / "killed"
-    report = json.loads((whole / "report.json").read_text())
+    same_runs.assert_same_bits(whole, killed)
+    records = same_runs.records(whole)
+    assert [line["step"] for line in records if "val_loss" in line] == [4, 8]
+
+    report = same_runs.report(whole)
     assert report["validation_examples"] == 72 and report["test_examples"] == 128
     # The head begins with zeros: chance, which even so short a run gets away from.
     assert abs(report["uniform_loss"] - np.log(512)) < 1e-12
     assert report["validation_loss"] < report["uniform_loss"]
     assert report["config"]["corrupted_fraction"] == 0.5
-    page = (whole / "report.md").read_text()
     assert report["loss_function"] == "softmax cross-entropy"
+    page = (whole / "report.md").read_text()
     assert "the one that was optimized, softmax cross-entropy," in page
     assert f"**Validation loss {report['validation_loss']:.3f}**" in page
     assert f"the {report['validation_constant_loss']:.3f} of chance" in page
     for name in ("predictions.png", "learning_curve.png"):
         assert (whole / name).is_file() and name in page
-
-    last = np.load(whole / "checkpoints" / "step-00000008.npz")
-    resumed = np.load(killed / "checkpoints" / "step-00000008.npz")
-    assert last.files == resumed.files and len(last.files) > 100
-    for key in last.files:
-        np.testing.assert_array_equal(last[key], resumed[key], key, strict=True)
-    for path in (whole, killed):
-        lines = (path / "metrics.jsonl").read_text().splitlines()
-        steps = [json.loads(line)["step"] for line in lines if "val_loss" in line]
-        assert steps == [4, 8]
-
-    # All that was trained but [mask] and the head of colours is in the weights.
-    trained = {key.partition("/")[2]: last[key] for key in last.files}
-    weights = whole / "weights.npz"
-    vit = keras_vit.VisionTransformer(SMOKE.model, weights, classes=10)
-    compared = 0
-    for variable in vit.variables:
-        if variable.path.startswith("head/"):
-            assert not np.any(variable.numpy())
-        elif "seed_generator" not in variable.path:
-            expected = trained[variable.path]
-            np.testing.assert_array_equal(variable.numpy(), expected, strict=True)
-            compared += 1
-    assert compared == len(np.load(weights).files)
-    # Fine-tuning begins with them, at another size too.
-    own_data = fine_tuning.for_dataset("digits", "own_data").smoke()
-    tuned = building.model(
-        own_data.override(weights=str(weights), image_size=48), classes=10
-    )
-    for variable in tuned.variables:
-        if "kernel" in variable.path and not variable.path.startswith("head/"):
-            np.testing.assert_array_equal(variable.numpy(), trained[variable.path])
-    assert tuned.input_shape == (None, 48, 48, 3)
     # Pictures of the attention, at both validations.
     shown = [
         (value.tag, event.step)
@@ -469,10 +416,36 @@ def test_a_run_its_resume_and_fine_tuning(runs):
     assert shown == [(name, step) for step in (4, 8) for name in names]
 
 
+@pytest.mark.slow
+def test_fine_tuning_begins_with_all_that_was_trained(runs):
+    # But with neither [mask] nor the head of colours, and at another size too.
+    trained = same_runs.trained(runs[0])
+    weights = runs[0] / "weights.npz"
+    vit = keras_vit.VisionTransformer(SMOKE.model, weights, classes=10)
+    assert not np.any(vit.get_layer("head").kernel)
+    body = [
+        variable
+        for variable in vit.variables
+        if not re.search("^head/|seed_generator", variable.path)
+    ]
+    assert len(body) == len(np.load(weights).files)
+    own_data = fine_tuning.for_dataset("digits", "own_data").smoke()
+    recipe = own_data.override(weights=str(weights), image_size=48)
+    tuned = building.model(recipe, classes=10)
+    assert tuned.input_shape == (None, 48, 48, 3)
+    body += [
+        variable
+        for variable in tuned.variables
+        if "kernel" in variable.path and not variable.path.startswith("head/")
+    ]
+    for variable in body:
+        expected = trained[variable.path]
+        np.testing.assert_array_equal(variable.numpy(), expected, strict=True)
+
+
 ON_TWO_DEVICES = """
 from train.engine import devices
 from train.masked_patches import recipes
-from train.masked_patches.task import MaskedPatches
 from train.run import training
 
 recipe = recipes.for_dataset("digits").smoke()
@@ -484,20 +457,9 @@ training.run(MaskedPatches(recipe), run_dir=sys.argv[1], devices=devices)
 @pytest.mark.soak
 def test_two_devices_do_what_one_does(runs, tmp_path):
     two_devices.run(ON_TWO_DEVICES, tmp_path / "two")
-    one, two = (
-        json.loads((run_dir / "report.json").read_text())
-        for run_dir in (runs[0] / "whole", tmp_path / "two")
-    )
+    one, two = same_runs.report(runs[0]), same_runs.report(tmp_path / "two")
     for name in one.keys() - {"seconds", "images_per_second", "config", "command"}:
         assert two[name] == pytest.approx(one[name], abs=1e-4), name
-
-
-def test_the_command_says_what_is_wrong(forks, tmp_path):
-    flags = ["--dataset=digits", "--corrupted_fraction=2", "--run_dir=run"]
-    code, output = forks.run(["train.masked_patches", *flags], tmp_path, {})
-    assert code == 1 and "Traceback" not in output, output
-    last = output.splitlines()[-1]
-    assert last.startswith("error: --corrupted_fraction must be above 0"), last
 
 
 def test_settings_in_a_file_and_in_help(forks, tmp_path):

@@ -13,6 +13,7 @@ import in_process
 import keras
 import numpy as np
 import pytest
+import same_runs
 import yaml
 
 import keras_vit
@@ -22,7 +23,6 @@ from train.common.errors import RunError
 from train.data.registry import short_name
 from train.publish import publishing
 from train.reports import figures
-from train.reports.model_page import model_page
 from train.run import training
 from zoo.__main__ import main as zoo_command
 
@@ -35,16 +35,9 @@ CONFIG = keras_vit.ViTConfig(
     hidden_size=16, num_layers=1, num_heads=2, mlp_dim=32, patch_size=8
 )
 FILES = {
-    "README.md",
-    "class_names.txt",
-    "confusion_matrix.png",
-    "learning_curve.png",
-    "model.json",
-    "model.keras",
-    "model.npz",
-    "predictions.png",
-    "report.json",
-    "saved_model",
+    *("README.md", "class_names.txt", "report.json", "predictions.png"),
+    *("confusion_matrix.png", "learning_curve.png", "model.json", "model.keras"),
+    *("model.npz", "saved_model"),
 }
 
 
@@ -100,6 +93,18 @@ def trained(run_dir):
     return keras.saving.load_model(run_dir / "model.keras")
 
 
+@pytest.fixture
+def other(run_dir, tmp_path):
+    """A copy of the run, to change."""
+    return shutil.copytree(run_dir, tmp_path / "other")
+
+
+@pytest.fixture
+def copy(registry, tmp_path):
+    """A copy of the registry, to change."""
+    return shutil.copytree(registry, tmp_path / "registry")
+
+
 IMAGES = np.random.default_rng(0).random((3, 32, 48, 3), "float32")
 
 
@@ -118,22 +123,18 @@ def test_what_is_in_the_folder(registry, run_dir):
     for name in ("model.keras", "class_names.txt"):
         published = (registry / "digits" / name).read_bytes()
         assert published == (run_dir / name).read_bytes()
-    report = json.loads((run_dir / "report.json").read_text())
+    report = same_runs.report(run_dir)
     assert report.pop("command") == "python -m train.finetune ..."
-    assert json.loads((registry / "digits" / "report.json").read_text()) == report
+    assert same_runs.report(registry / "digits") == report
 
 
 def test_paths_and_commands_of_the_machine_are_not_published(
-    no_saved_model, run_dir, tmp_path
+    no_saved_model, other, tmp_path
 ):
-    other = tmp_path / "private"
-    shutil.copytree(run_dir, other)
-    report = json.loads((run_dir / "report.json").read_text())
+    report = same_runs.report(other)
     report["command"] = "keras-vit finetune --dataset=/home/me/secret/photos"
-    report["config"] |= {
-        "dataset": "/home/me/secret/photos",
-        "weights": "~/secret/mine.npz",
-    }
+    paths = {"dataset": "/home/me/secret/photos", "weights": "~/secret/mine.npz"}
+    report["config"] |= paths
     (other / "report.json").write_text(json.dumps(report))
     folder = publishing.publish(other, tmp_path / "registry")
     for name in ("README.md", "report.json", "model.json"):
@@ -144,15 +145,11 @@ def test_paths_and_commands_of_the_machine_are_not_published(
 
 def test_the_card(registry, run_dir, trained):
     card = zoo.get(str(registry / "digits"))
-    report = json.loads((run_dir / "report.json").read_text())
+    report = same_runs.report(run_dir)
     assert (card.name, card.handle, card.data_set) == ("digits", "digits", "digits")
-    assert card.metrics["test_accuracy"] == report["test_accuracy"]
     others = {"test_examples", "test_suspected_label_errors"}
-    assert card.metrics == {
-        name: value
-        for name, value in report.items()
-        if name.startswith("test_") and name not in others
-    }
+    names = {name for name in report if name.startswith("test_")} - others
+    assert card.metrics == {name: report[name] for name in names}
     assert card.top1 == 100 * report["test_accuracy"]
     assert card.parameters == trained.count_params()
     assert (card.image_size, card.channels) == ((32, 48), 3)
@@ -162,13 +159,16 @@ def test_the_card(registry, run_dir, trained):
 
 
 def test_the_page_is_what_the_hub_reads(registry, run_dir):
+    page = registry / "digits" / "README.md"
+    report = same_runs.report(run_dir)
+    header = yaml.safe_load(page.read_text().split("---\n")[1])
+    assert header["datasets"] == ["digits"] and "base_model" not in header
+    loss = f"{report['test_loss']:.4g} |"
+    assert f"| test_loss (softmax cross-entropy) | {loss}" in page.read_text()
     hub = pytest.importorskip("huggingface_hub")
-    card = hub.ModelCard.load(registry / "digits" / "README.md")
-    report = json.loads((run_dir / "report.json").read_text())
+    card = hub.ModelCard.load(page)
     assert (card.data.license, card.data.pipeline_tag, card.data.library_name) == (
-        "apache-2.0",
-        "image-classification",
-        "keras_vit",
+        *("apache-2.0", "image-classification", "keras_vit"),
     )
     results = {result.metric_name: result for result in card.data.eval_results}
     assert results["Accuracy"].metric_value == report["test_accuracy"]
@@ -177,40 +177,24 @@ def test_the_page_is_what_the_hub_reads(registry, run_dir):
     assert f"{report['test_accuracy']:.2%} accuracy" in card.text
 
 
-def test_the_page_names_the_loss(registry, run_dir):
-    report = json.loads((run_dir / "report.json").read_text())
-    value = f"{report['test_loss']:.4g}"
-    page = (registry / "digits" / "README.md").read_text()
-    assert f"| test_loss (softmax cross-entropy) | {value} |" in page
-    del report["loss_function"]
-    older = model_page(zoo.get(str(registry / "digits")), report, [])
-    assert f"| test_loss | {value} |" in older
-
-
-def test_the_pages_header_is_yaml(registry):
-    text = (registry / "digits" / "README.md").read_text()
-    header = yaml.safe_load(text.split("---\n")[1])
-    assert header["datasets"] == ["digits"]
-    assert "base_model" not in header
-
-
 def test_loads_by_path_and_by_handle(registry, trained, monkeypatch):
-    assert_same(keras_vit.load_model(registry / "digits"), trained)
-    assert_same(keras_vit.load_model(str(registry / "digits" / "model.npz")), trained)
+    folder = registry / "digits"
     with pytest.raises(zoo.CatalogError, match="'digits'.*KERAS_VIT_REGISTRY"):
         keras_vit.load_model("digits")
     monkeypatch.setenv("KERAS_VIT_REGISTRY", str(registry))
-    assert_same(keras_vit.load_model("digits"), trained)
-    for source in ("digits", registry / "digits", str(registry / "digits")):
-        head = keras_vit.load_model(source).get_layer("head")
-        assert head.class_names == tuple("0123456789")
-    bigger = keras_vit.load_model("digits", image_size=64, classes=3)
-    assert bigger.get_layer("head").class_names is None
-    new = keras_vit.load_model("digits", new_head=True).get_layer("head")
-    assert new.class_names is None
-    renamed = keras_vit.load_model("digits", class_names=["a"] * 10)
-    assert renamed.get_layer("head").class_names == ("a",) * 10
-    assert bigger.output_shape == (None, 3)
+    for source in (folder, str(folder), "digits"):
+        model = keras_vit.load_model(source)
+        assert_same(model, trained)
+        assert model.get_layer("head").class_names == tuple("0123456789")
+    assert_same(keras_vit.load_model(str(folder / "model.npz")), trained)
+    for settings, names in (
+        ({"image_size": 64, "classes": 3}, None),
+        ({"new_head": True}, None),
+        ({"class_names": ["a"] * 10}, ("a",) * 10),
+    ):
+        model = keras_vit.load_model("digits", **settings)
+        assert model.get_layer("head").class_names == names
+        assert model.output_shape == (None, settings.get("classes", 10))
 
 
 def test_loads_from_a_server(served, trained, monkeypatch):
@@ -239,11 +223,7 @@ def test_the_commands_of_the_zoo(served, registry, monkeypatch, capsys):
         assert line.split()[0] == "digits" and " ok " in line
 
 
-def test_a_file_that_was_replaced_on_the_server_is_refused(
-    served, registry, tmp_path, monkeypatch
-):
-    copy = tmp_path / "registry"
-    shutil.copytree(registry, copy)
+def test_a_file_that_was_replaced_on_the_server_is_refused(copy, monkeypatch):
     arrays = dict(np.load(copy / "digits" / "model.npz"))
     arrays["head/bias"] = arrays["head/bias"] + 1
     np.savez(copy / "digits" / "model.npz", **arrays)
@@ -267,9 +247,7 @@ def test_the_saved_model_classifies_images_of_any_size(registry, trained):
     assert names.read_bytes() == (registry / "digits/class_names.txt").read_bytes()
 
 
-def test_a_name_is_taken_once(no_saved_model, registry, run_dir, tmp_path):
-    copy = tmp_path / "registry"
-    shutil.copytree(registry, copy)
+def test_a_name_is_taken_once(no_saved_model, copy, run_dir):
     with pytest.raises(RunError, match="'digits' already.*--name.*--replace"):
         publishing.publish(run_dir, copy)
     publishing.publish(run_dir, copy, name="other")
@@ -279,73 +257,73 @@ def test_a_name_is_taken_once(no_saved_model, registry, run_dir, tmp_path):
     assert zoo.get(str(copy / "digits")).licence == "mit"
 
 
-def test_a_failure_leaves_what_was_there(registry, run_dir, tmp_path, monkeypatch):
-    copy = tmp_path / "registry"
-    shutil.copytree(registry, copy)
-    before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
+def test_a_failure_leaves_what_was_there(copy, run_dir, monkeypatch):
+    def content():
+        return {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
 
     def full(*arguments, **_):
         raise OSError(28, "No space left on device")
 
+    before = content()
     monkeypatch.setattr(publishing, "write_saved_model", full)
     with pytest.raises(RunError, match="No space left"):
         publishing.publish(run_dir, copy, replace=True)
-    after = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
-    assert after == before
+    assert content() == before
 
 
-def test_runs_that_cannot_be_published(no_saved_model, run_dir, tmp_path):
-    with pytest.raises(RunError, match=r"no report\.json.*no finished run"):
-        publishing.publish(tmp_path, tmp_path / "registry")
-    with pytest.raises(RunError, match="no run directory .*nowhere"):
-        publishing.publish(tmp_path / "nowhere", tmp_path / "registry")
-    with pytest.raises(RunError, match="http://host.*pass a folder"):
-        publishing.publish(run_dir, "http://host")
-    for name in ("registry.json", "index.html"):
-        with pytest.raises(RunError, match="not a model name"):
-            publishing.publish(run_dir, tmp_path / "registry", name=name)
-    with pytest.raises(RunError, match="not a model name.*--name"):
-        publishing.publish(run_dir, tmp_path / "registry", name="../digits")
-    for name, text in (("report.json", "{"), ("model.keras", "PK"), ("c", "")):
-        broken = tmp_path / f"broken-{name}"
-        shutil.copytree(run_dir, broken)
-        if name == "c":
-            (broken / "class_names.txt").write_text("one\n")
-        else:
-            (broken / name).write_text(text)
-        with pytest.raises(RunError, match="broken-"):
-            publishing.publish(broken, tmp_path / "registry")
-    broken = shutil.copytree(run_dir, tmp_path / "broken-name")
-    names = (broken / "class_names.txt").read_text().replace("7", "sev\u202een")
-    (broken / "class_names.txt").write_text(names)
-    with pytest.raises(
-        RunError, match=r"class 'sev\\u202een' cannot .* in .*broken-name/class_names"
-    ):
-        publishing.publish(broken, tmp_path / "registry")
-    assert not list((tmp_path).glob("registry/*"))
-    with pytest.raises(RunError, match=r"cannot be published: 'm\\x07it' has control"):
-        publishing.publish(run_dir, tmp_path / "registry", licence="m\ait")
-    assert not (tmp_path / "registry" / "digits").exists()
+@pytest.mark.parametrize(
+    ("file", "text", "told"),
+    [
+        ("report.json", "{", "other"),
+        ("model.keras", "PK", "other"),
+        ("class_names.txt", "one\n", "other"),
+        (
+            "class_names.txt",
+            "\n".join("0123456") + "\nsev\u202een\n8\n9\n",
+            r"class 'sev\\u202een' cannot .* in .*other/class_names",
+        ),
+    ],
+)
+def test_damaged_runs_cannot_be_published(
+    no_saved_model, other, tmp_path, file, text, told
+):
+    (other / file).write_text(text)
+    with pytest.raises(RunError, match=told):
+        publishing.publish(other, tmp_path / "registry")
+    assert not list(tmp_path.glob("registry/*"))
 
 
-def test_what_npz_cannot_say_goes_into_safetensors(no_saved_model, run_dir, tmp_path):
-    other = tmp_path / "exact"
-    shutil.copytree(run_dir, other)
+@pytest.mark.parametrize(
+    ("to", "settings", "told"),
+    [
+        ("http://host", {}, "http://host.*pass a folder"),
+        ("new", {"name": "registry.json"}, "not a model name"),
+        ("new", {"name": "index.html"}, "not a model name"),
+        ("new", {"name": "../digits"}, "not a model name.*--name"),
+        ("new", {"licence": "m\ait"}, r"cannot be published: 'm\\x07it' has control"),
+    ],
+)
+def test_names_and_places_that_cannot_be(
+    no_saved_model, run_dir, tmp_path, monkeypatch, to, settings, told
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RunError, match=told):
+        publishing.publish(run_dir, to, **settings)
+    assert not (tmp_path / "new" / "digits").exists()
+
+
+def test_what_npz_cannot_say_goes_into_safetensors(no_saved_model, other, tmp_path):
     config = dataclasses.replace(CONFIG, activation="gelu", layer_norm_epsilon=1e-12)
-    model = keras_vit.VisionTransformer(config, image_size=32, classes=10)
+    model = keras_vit.VisionTransformer(config, image_size=(32, 48), classes=10)
     model.get_layer("head").kernel.assign(np.eye(config.hidden_size, 10))
     model.save(other / "model.keras")
     folder = publishing.publish(other, tmp_path / "registry")
     assert not (folder / "model.npz").exists()
     assert zoo.get(str(folder)).weights == "model.safetensors"
-    images = 2 * IMAGES[:, :, :32] - 1
-    loaded = keras_vit.load_model(folder)
-    np.testing.assert_array_equal(loaded(images).numpy(), model(images).numpy())
+    assert_same(keras_vit.load_model(folder), model)
 
 
-def test_bfloat16_runs_are_published_in_float32(no_saved_model, run_dir, tmp_path):
-    other = tmp_path / "half"
-    shutil.copytree(run_dir, other)
+def test_bfloat16_runs_are_published_in_float32(no_saved_model, other, tmp_path):
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
         model = keras_vit.VisionTransformer(CONFIG, image_size=32, classes=10)
@@ -353,8 +331,7 @@ def test_bfloat16_runs_are_published_in_float32(no_saved_model, run_dir, tmp_pat
         keras.config.set_dtype_policy("float32")
     model.get_layer("head").kernel.assign(np.eye(CONFIG.hidden_size, 10))
     model.save(other / "model.keras")
-    folder = publishing.publish(other, tmp_path / "registry")
-    loaded = keras_vit.load_model(folder)
+    loaded = keras_vit.load_model(publishing.publish(other, tmp_path / "registry"))
     assert loaded.get_layer("embedding").compute_dtype == "float32"
     kernel = model.get_layer("embedding").kernel.numpy()
     assert (loaded.get_layer("embedding").kernel.numpy() == kernel).all()
@@ -378,14 +355,8 @@ def test_the_command_and_its_mistakes(
 ):
     monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
     to = f"--to={tmp_path / 'new'}"
-    for arguments, message in (
-        ([run_dir], "--to"),
-        ([to], "one run directory"),
-        ([tmp_path, to], "no finished run"),
-        ([run_dir, to, "--push_to=me/digits"], "hf auth login"),
-    ):
-        with pytest.raises(SystemExit, match=message):
-            in_process.run_command("publish", *arguments)
+    with pytest.raises(SystemExit, match="hf auth login"):
+        in_process.run_command("publish", run_dir, to, "--push_to=me/digits")
     assert not (tmp_path / "new").exists()
     capsys.readouterr()
     in_process.run_command("publish", run_dir, to, "--name=from-command")
