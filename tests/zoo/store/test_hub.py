@@ -82,9 +82,8 @@ def serve(server):
     """Puts files into a repository, and returns it."""
 
     def put(files, **access):
-        made = server.repositories["somebody/vit"] = Repository({"main": files})
-        vars(made).update(access)
-        return made
+        server.repositories["somebody/vit"] = Repository({"main": files}, **access)
+        return server.repositories["somebody/vit"]
 
     return put
 
@@ -111,12 +110,12 @@ def test_only_what_is_read_comes_and_only_once(server, serve, model):
     assert names(folder) == sorted(model)
     assert_golden(folder)
     assert zoo.read(folder).semantics.input_mean == (0.1, 0.2, 0.3)
-    asked = [path for _, path in server.requests]
+    asked = server.requests
     assert not any(other in path for path in asked for other in OTHERS)
     # Again, it asks only whether there is something new.
     server.requests.clear()
     assert hub.fetch(HANDLE) == folder
-    assert not any("/resolve/" in path for _, path in server.requests)
+    assert not any("/resolve/" in path for path in server.requests)
 
 
 def test_what_we_publish_comes_as_an_npz_and_its_card(serve):
@@ -217,7 +216,7 @@ def test_nothing_that_is_read(files, message, server, serve):
     serve(dict.fromkeys(files, b"{}"))
     with pytest.raises(zoo.StoreError, match=message):
         hub.fetch(HANDLE)
-    assert not any(".bin" in path for _, path in server.requests)
+    assert not any(".bin" in path for path in server.requests)
 
 
 def test_refusals_of_the_hub_and_of_the_disk(server, serve, model, home):
@@ -265,44 +264,34 @@ def test_without_the_library(monkeypatch):
 
 
 @pytest.fixture
-def folder(tmp_path):
-    folder = tmp_path / "published"
-    (folder / "saved_model").mkdir(parents=True)
-    (folder / "model.npz").write_bytes(NPZ["token"])
-    (folder / "model.json").write_text("{}")
-    (folder / "README.md").write_text("---\nlicense: apache-2.0\n---\n# Vit\n")
-    (folder / "saved_model" / "a.pb").write_bytes(b"graph")
-    return folder
+def push(server, tmp_path, monkeypatch):
+    """Pushes a folder with a model; gives the URL and what the library was handed."""
+    (tmp_path / "published").mkdir()
+    (tmp_path / "published" / "model.npz").touch()
+    uploaded = {}
 
-
-@pytest.fixture
-def push(server, folder, monkeypatch):
-    def push(name="somebody/vit", token=TOKEN, folder=folder, **settings):
+    def push(name="somebody/vit", token=TOKEN, folder="published", **settings):
         monkeypatch.setenv("HF_TOKEN", token)
-        return hub.push(folder, name, **settings)
+        return hub.push(folder, name, **settings), uploaded
 
+    def upload(_, **arguments):
+        uploaded.update(arguments)
+
+    monkeypatch.setattr("huggingface_hub.HfApi.upload_folder", upload)
+    monkeypatch.chdir(tmp_path)
     return push
 
 
-def test_a_folder_is_pushed_whole_and_fetched_again(server, push):
-    assert push(message="The first") == f"{server.url}/somebody/vit"
-    repository = server.repositories["somebody/vit"]
-    assert not repository.private
-    assert server.messages == ["The first"]
-    files = ["README.md", "model.json", "model.npz", "saved_model/a.pb"]
-    assert sorted(repository.revisions["main"]) == files
-    assert ("POST", "/somebody/vit.git/info/lfs/objects/batch") in server.requests
-    assert_golden(hub.fetch(HANDLE))
-
-
-def test_a_second_push_replaces_the_files(server, push, folder):
-    push(private=True)
-    assert server.repositories["somebody/vit"].private
-    (folder / "model.json").write_text('{"new": 1}')
-    push()
-    repository = server.repositories["somebody/vit"]
-    assert repository.revisions["main"]["model.json"] == b'{"new": 1}'
-    assert len(server.messages) == 2
+@pytest.mark.parametrize("private", [False, True])
+def test_a_folder_is_pushed_to_a_repository_new_or_not(server, push, private):
+    url, uploaded = push(message="The first", private=private)
+    assert url == f"{server.url}/somebody/vit" == push(message="The first")[0]
+    assert server.repositories["somebody/vit"].private is private
+    assert uploaded == {
+        "repo_id": "somebody/vit",
+        "folder_path": pathlib.Path("published"),
+        "commit_message": "The first",
+    }
 
 
 @pytest.mark.parametrize(
@@ -315,8 +304,7 @@ def test_a_second_push_replaces_the_files(server, push, folder):
         ({"folder": "."}, "has none of model.safetensors"),
     ],
 )
-def test_a_push_that_is_refused(server, push, tmp_path, monkeypatch, settings, message):
-    monkeypatch.chdir(tmp_path)
+def test_a_push_that_is_refused(server, push, settings, message):
     with pytest.raises(zoo.StoreError, match=message):
         push(**settings)
     assert server.repositories == {}
