@@ -12,18 +12,13 @@ OURS = ("keras_vit", "zoo", "train")
 
 
 def imported():
-    """The first names of what the code imports, with a file of each."""
-    found = {}
+    """The first names of what the code imports."""
     for path in (path for name in OURS for path in (ROOT / name).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            names = []
             if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
+                yield from (alias.name.partition(".")[0] for alias in node.names)
             elif isinstance(node, ast.ImportFrom) and node.level == 0:
-                names = [node.module]
-            for name in names:
-                found[name.partition(".")[0]] = path.relative_to(ROOT)
-    return found
+                yield node.module.partition(".")[0]
 
 
 def normal(name):
@@ -35,11 +30,8 @@ def declared():
     """What setup.cfg asks for, for any of its extras."""
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg", encoding="utf-8")
-    lists = [
-        setup["options"]["install_requires"],
-        *(text for name, text in setup["options.extras_require"].items()),
-    ]
-    lines = [line for text in lists for line in text.splitlines()]
+    lists = setup["options.extras_require"].values()
+    lines = "\n".join([setup["options"]["install_requires"], *lists]).splitlines()
     return {normal(re.match(r"[\w.-]*", line)[0]) for line in lines} - {""}
 
 
@@ -47,12 +39,8 @@ def test_what_is_imported_is_declared():
     owners = metadata.packages_distributions()
     known = declared()
     assert {"scipy", "scikit-learn"} <= known
-    missing = {
-        name: str(path)
-        for name, path in imported().items()
-        if name not in sys.stdlib_module_names
-        and name not in OURS
-        # One that is not installed is imported where it is optional, by its own name.
-        and not known & set(map(normal, owners.get(name, [name])))
+    others = {*imported()} - {*sys.stdlib_module_names, *OURS}
+    # One that is not installed is imported where it is optional, by its own name.
+    assert not {
+        name for name in others if not known & {*map(normal, owners.get(name, [name]))}
     }
-    assert not missing

@@ -73,14 +73,9 @@ ERRORS = [
 ]
 
 
-@pytest.mark.parametrize("line", NOTICES)
-def test_notices_are_known(line):
-    assert NOISE.match(line.encode())
-
-
-@pytest.mark.parametrize("line", ERRORS)
-def test_errors_and_unknown_lines_are_no_noise(line):
-    assert not NOISE.match(line.encode())
+@pytest.mark.parametrize("line", NOTICES + ERRORS)
+def test_notices_are_known_and_errors_and_unknown_lines_are_no_noise(line):
+    assert bool(NOISE.match(line.encode())) == (line in NOTICES)
 
 
 PROGRAM = """
@@ -160,14 +155,19 @@ def test_a_crash_shows_what_was_hidden(end, number):
 
 
 @posix
-@pytest.mark.parametrize("end", ["sys.exit(3)", "sys.exit('error: no')", "os._exit(3)"])
-def test_exits(end):
+@pytest.mark.parametrize(
+    ("end", "status", "shown"),
+    [
+        ("sys.exit(3)", 3, ""),
+        ("sys.exit('error: no')", 1, "error: no\n"),
+        # No Python code runs any more.
+        ("os._exit(3)", 3, f"{NOTICES[1]}\n"),
+    ],
+)
+def test_exits(end, status, shown):
     done = run(end)
-    if "os._exit" in end:  # no Python code runs any more
-        assert NOTICES[1] in done.stderr
-    else:
-        assert done.stderr == ("error: no\n" if "error" in end else "")
-    assert done.returncode == (1 if "error" in end else 3)
+    assert done.returncode == status
+    assert done.stderr.endswith(shown) and bool(done.stderr) == bool(shown)
 
 
 @posix
@@ -213,17 +213,17 @@ def test_warnings_and_records_of_libraries():
     program = """
     import logging
     def warn_as(name):
-        exec("import warnings; warnings.warn('of ' + __name__)", {{"__name__": name}})
+        exec("import warnings; warnings.warn('of ' + __name__)", {"__name__": name})
     for name in ("keras.src.layers", "jax._src", "train.data.load", "absl.app"):
         warn_as(name)
     logging.getLogger("huggingface_hub").warning("unauthenticated")
     logging.getLogger("tensorflow").error("an error")
     """
-    done = run(program.format(), notice=NOTICES[0])
+    done = run(program, notice=NOTICES[0])
     assert (
         done.stderr == "warning: of train.data.load\nwarning: of absl.app\nan error\n"
     )
-    done = run(program.format(), notice=NOTICES[0], python=["-W", "always"])
+    done = run(program, notice=NOTICES[0], python=["-W", "always"])
     assert "UserWarning: of keras.src.layers" in done.stderr
 
 
@@ -235,14 +235,10 @@ def test_warnings_name_flags_and_of_one_place_ten_are_shown():
         warnings.simplefilter("always")
         warnings.warn(f"{number}.png is dark: say so with bits=12.")
     """
-    done = run(program)
-    assert done.returncode == 0, done.stderr
-    lines = [
-        f"warning: {number}.png is dark: say so with --bits=12." for number in range(10)
-    ]
-    assert done.stderr.splitlines() == [
-        *lines[:9],
-        f"{lines[9]} (more of these are not shown)",
+    said = "warning: {}.png is dark: say so with --bits=12."
+    assert run(program).stderr.splitlines() == [
+        *(said.format(number) for number in range(9)),
+        f"{said.format(9)} (more of these are not shown)",
     ]
 
 

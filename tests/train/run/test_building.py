@@ -10,8 +10,7 @@ import tensorflow as tf
 from keras_vit import ViTConfig
 from train import recipes
 from train.common.errors import RunError
-from train.data.sources import Source
-from train.data.sources.splits import Split
+from train.data.sources import Source, splits
 from train.engine.optimizers import Adam, MomentumSGD
 from train.engine.schedules import WarmupCosine, WarmupLinear
 from train.recipes import pretraining
@@ -24,13 +23,7 @@ LABELS = np.array([0, 0, 0, 0, 2, 2])
 
 
 def source():
-    split = Split(
-        name="made train",
-        num_examples=len(LABELS),
-        records=lambda: tf.data.Dataset.from_tensor_slices((LABELS, LABELS)),
-        read=lambda record: record,
-        locate=str,
-    )
+    split = splits.in_memory("made train", LABELS, LABELS, tf.identity, str)
     return Source("made", ("a", "b", "c"), split, None, split)
 
 

@@ -1,10 +1,9 @@
 """Pictures of the attention, on TensorBoard while a model is trained."""
 
-import json
-
 import keras
 import numpy as np
 import pytest
+import same_runs
 import tensorflow as tf
 
 from keras_vit import ViTConfig
@@ -13,7 +12,6 @@ from train.common.errors import RunError
 from train.run import explained_images, training
 
 RECIPE = recipes.for_dataset("digits").smoke()
-PICTURES = {"attention rollout", "figure 7"}
 # A grid of 2x2 patches, and as few filters as are not too few to be drawn.
 TINY = ViTConfig(hidden_size=8, num_layers=1, num_heads=2, mlp_dim=8, patch_size=4)
 
@@ -50,19 +48,14 @@ def test_pictures_come_with_the_validations_and_change_nothing(
     monkeypatch.setattr(explained_images, "pictures", pictures)
     # Without validation they are of test images.
     plain = RECIPE.override(
-        model=TINY,
-        image_size=8,
-        steps=3,
-        warmup_steps=1,
-        micro_batches=1,
-        average_decay=0.5,
-        validation_fraction=0.0,
+        **{"model": TINY, "image_size": 8, "steps": 3, "warmup_steps": 1},
+        **{"micro_batches": 1, "average_decay": 0.5, "validation_fraction": 0.0},
         eval_every=1,
     )
     with_pictures = plain.override(explained_images=3)
     assert training.run(with_pictures, run_dir=tmp_path / "shown")["steps"] == 3
     found = pictures_of(tmp_path / "shown")
-    assert found.keys() == PICTURES
+    assert found.keys() == {"attention rollout", "figure 7"}
     # What cannot be drawn does not end a run.
     assert "step 2: no pictures for TensorBoard: " in capsys.readouterr().out
     for shown in found.values():
@@ -74,11 +67,8 @@ def test_pictures_come_with_the_validations_and_change_nothing(
 
     training.run(plain, run_dir=tmp_path / "plain")
     assert pictures_of(tmp_path / "plain") == {}
-    reports = [
-        json.loads((tmp_path / name / "report.json").read_text())
-        for name in ("shown", "plain")
-    ]
-    assert reports[0]["test_loss"] == reports[1]["test_loss"]
+    shown, without = (same_runs.report(tmp_path / name) for name in ("shown", "plain"))
+    assert shown["test_loss"] == without["test_loss"]
     # The same run, which may go on without pictures.
     assert with_pictures.deciding == plain.deciding
 
