@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable
 from typing import Any
+from typing import Any
 
 import keras
 
@@ -23,9 +24,9 @@ class Architecture:
         make: function of a config, or the name of one in `zoo.network.NETWORKS`, and
             of weights or None, to a model. It takes `image_size` and `classes`, and
             those of the other settings of a recipe that it names as arguments.
-        files: None where its arrays have no released names, or an object with
-            `places`, a `ReleasedPlaces`, and the methods `load(model, source, **given)`
-            and `save(model, path, naming)`.
+        files: None where its arrays have no released names, or an object with the
+            methods `load(model, source, **options)`, `save(model, path, naming)` and
+            `weights_of(model)`, which gives weights for `make`.
         one_grid: bool, whether all its blocks have the same grid of patches, which
             attention maps, maps of features and other image sizes need.
         batch_norm: bool, whether it normalises by the statistics of batches, of which
@@ -77,16 +78,25 @@ def _with_config(config):
 
 
 def of_model(model: keras.Model) -> Architecture:
-    """Returns the architecture of a model, by its layers' names where it has no config.
+    """Returns the architecture of a model.
 
     A model that users compose of layers is taken for a Vision Transformer.
     """
-    if (own := _with_config(getattr(model, "config", None))) is not None:
-        return own
-    names = {layer.name for layer in model.layers}
-    with_files = (one for one in _ARCHITECTURES.values() if one.files is not None)
-    begun = [one for one in with_files if one.files.places.required[0] in names]
-    return begun[0] if begun else of_config(zoo.ViTConfig())
+    own = _with_config(getattr(model, "config", None))
+    return own or of_config(zoo.ViTConfig())
+
+
+def config_of(model: keras.Model) -> Any:
+    """Returns the config of a model that knows its network; a ValueError of others."""
+    config = getattr(model, "config", None)
+    if _with_config(config) is None:
+        raise ValueError(
+            f"Model {model.name!r} does not know which network it is, as clones, "
+            "models around others and graphs of their tensors do not: pass the model "
+            "itself, which model.rebuild(classes=K) gives another head, or keep this "
+            "one with Model.save."
+        )
+    return config
 
 
 def of_file(source) -> tuple[Architecture, object] | None:
@@ -107,7 +117,7 @@ def of_file(source) -> tuple[Architecture, object] | None:
 
 def files_of(model) -> Any:
     """Returns the `files` of a model's architecture; a ValueError where it has none."""
-    architecture = of_model(model)
+    architecture = of_config(config_of(model))
     if architecture.files is None:
         raise ValueError(
             f"Model {model.name!r} is a {architecture.name}, whose weights have no "

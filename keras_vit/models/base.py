@@ -6,7 +6,7 @@ from typing import Any
 import keras
 
 from keras_vit import architectures
-from keras_vit.layers import TransformerBlock
+from keras_vit.layers import ClassificationHead, TransformerBlock
 from keras_vit.layers.forward_pass import running
 
 
@@ -92,6 +92,46 @@ class Model(keras.Model):
             return None
         blocks = [one for one in self.layers if isinstance(one, TransformerBlock)]
         return blocks[-1] if blocks else None
+
+    def rebuild(self, **options) -> keras.Model:
+        """Returns the network built anew, with this model's weights.
+
+        It is a model of its own, which another head, pooling or dtype may be given;
+        weights that do not fit them are refused. What was changed in layers, such as
+        what is frozen, and rates of dropout are not carried over.
+
+        Args:
+            **options: of the function that makes such models, see
+                `keras_vit.VisionTransformer`; the image size, pooling, dtype, name and
+                the head are by default this model's.
+
+        Returns:
+            `Model`.
+
+        Raises:
+            ValueError: the model is a clone, or its weights have no released names; or
+                an option does not fit.
+
+        Example:
+            >>> model = VisionTransformer("ViT-Ti_16", image_size=32, classes=10)
+            >>> model.rebuild(classes=5, dtype="mixed_bfloat16").output_shape
+            (None, 5)
+        """
+        architecture = architectures.of_config(architectures.config_of(self))
+        weights = architectures.files_of(self).weights_of(self)
+        last = self.layers[-1]
+        head = last if isinstance(last, ClassificationHead) else None
+        own = {
+            "image_size": self.input_shape[1:3],
+            "channels": self.input_shape[3],
+            "pooling": self.description.pooling,
+            "include_top": head is not None or "classes" in options,
+            "classifier_activation": head and head.activation,
+            "dtype": next(one for one in self.layers if one.weights).dtype_policy,
+            "name": self.name,
+        }
+        own = {name: one for name, one in own.items() if architecture.takes(name)}
+        return architecture.make(self.config, weights, **(own | options))
 
     def get_config(self) -> dict:
         config = super().get_config()

@@ -60,12 +60,7 @@ def _config_of(shapes):
 
 
 FILES = NamedFiles(
-    ReleasedPlaces(
-        _LAYERS,
-        ("root_conv", "norm"),
-        "keras_vit.models.bit.BiTResNet",
-        _released_shape,
-    ),
+    ReleasedPlaces(_LAYERS, _released_shape),
     "BiT",
     head=(_HEAD_KERNEL, _HEAD_BIAS),
     mark=_ROOT,

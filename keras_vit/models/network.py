@@ -89,10 +89,7 @@ def build(
         )(tokens)
 
     # Equation 4: the norm and what it is the norm of; then the head.
-    if not config.final_norm:
-        # Marker: this complete model has no final norm.
-        tokens = keras.layers.Identity(name="no_encoder_norm")(tokens)
-    elif not config.norm_after_pooling:
+    if config.final_norm and not config.norm_after_pooling:
         tokens = _norm(config, "encoder_norm")(tokens)
     if pooling is not None:
         prefix = config.num_registers + config.distillation_token + class_token

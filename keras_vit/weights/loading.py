@@ -14,14 +14,13 @@ from keras_vit.structure import kind_of_pooling
 from keras_vit.weights.model_arrays import (
     PLACES,
     checkpoint_of,
-    computed,
-    families,
     grid_of,
     released_variables,
+    stated,
 )
 from zoo import released_names
 from zoo.catalog.locate import read_located, with_names
-from zoo.network import FAMILIES, RESIZING, SIZES
+from zoo.network import FAMILIES, RELEASED, RESIZING, SIZES
 from zoo.position_embedding import resize_relative
 from zoo.regular_files import expand_home
 
@@ -43,52 +42,27 @@ def read_weights(weights, variant=None, num_heads=None) -> zoo.Checkpoint:
 
 def assign(model, checkpoint, new_head, position_embedding_method) -> None:
     """Assigns a checkpoint's arrays to a model's variables, all of them or none."""
-    targets = released_variables(model)
+    variables = released_variables(model)
     PLACES.check_loadable(model)
-    own = _in_model(model, targets)
-    _check_same(checkpoint, own.config, computed(model))
-    names = set(checkpoint.arrays)
-
+    own = _in_model(model, variables)
+    _check_same(checkpoint, own.config, stated(model))
     if checkpoint.classes is None or own.classes != checkpoint.classes:
         new_head = True
-    two_heads = not new_head and names >= _SECOND_HEAD
-    names -= _SECOND_HEAD
-    if kind_of_pooling(model) != "map":
-        names -= released_names.OPTIONAL_ARRAYS["attention_pooling"].keys()
     if new_head:
-        names -= released_names.HEAD_ARRAYS.keys()
         for key in released_names.HEAD_ARRAYS:
-            targets.pop(key, None)
-        if not targets.keys() & released_names.PRE_LOGITS_ARRAYS.keys():
-            names -= released_names.PRE_LOGITS_ARRAYS.keys()
-    _check_keys(checkpoint, targets, names)
-    pooling = kind_of_pooling(model)
-    if pooling != checkpoint.pooling and released_names.HEADS & targets.keys():
-        what = "pre_logits were" if new_head else "head was"
-        theirs, ours = (POOLINGS[kind].reads for kind in (checkpoint.pooling, pooling))
-        raise zoo.CheckpointError(
-            f"The {what} trained on {theirs} in {checkpoint.path}, "
-            f"and the model takes {ours}: pass "
-            f'pooling="{checkpoint.pooling}" to keep what the file computes, '
-            "include_top=False for the model's pooling alone, or new_head=True and no "
-            "representation_size for a new head on that."
-        )
-
-    grid_size = grid_of(model)
-    fitted = _fitted(checkpoint, own.channels, grid_size, position_embedding_method)
-    if two_heads:
-        # As one of both tokens, which gives the mean of what the two give.
-        for key, name in zip(
-            released_names.HEAD_ARRAYS, released_names.SECOND_HEAD_ARRAYS, strict=True
-        ):
-            halves = checkpoint.arrays[key] / 2, checkpoint.arrays[name] / 2
-            is_kernel = halves[0].ndim == 2
-            fitted[key] = np.concatenate(halves) if is_kernel else sum(halves)
-    found = checkpoint.shapes | {key: array.shape for key, array in fitted.items()}
+            variables.pop(key, None)
+    _check_keys(checkpoint, variables, _names_to_load(model, checkpoint, variables))
+    _check_pooling(model, checkpoint, variables, new_head)
+    fitted = _fitted(
+        checkpoint, own.channels, grid_of(model), position_embedding_method
+    )
+    if released_names.HEADS & variables.keys() and not new_head:
+        fitted |= _one_head(checkpoint)
+    shapes = checkpoint.shapes | {key: array.shape for key, array in fitted.items()}
     wrong = [
-        f"{key} {found[key]} (the model has {shape})"
-        for key, (_, shape) in targets.items()
-        if found[key] != shape
+        f"{key} {shapes[key]} (the model has {shape})"
+        for key, (_, shape) in variables.items()
+        if shapes[key] != shape
     ]
     if wrong:
         raise zoo.CheckpointError(
@@ -97,18 +71,60 @@ def assign(model, checkpoint, new_head, position_embedding_method) -> None:
             "file."
         )
     # One by one from the file, the largest first: the memory of one serves the next.
-    for key in sorted(targets, key=lambda key: -math.prod(found[key])):
-        variable, _ = targets[key]
+    for key in sorted(variables, key=lambda key: -math.prod(shapes[key])):
+        variable, _ = variables[key]
         array = fitted[key] if key in fitted else checkpoint.arrays[key]
         variable.assign(array.reshape(variable.shape))
     if not new_head and checkpoint.zero_head:
         _warn_of_zeros(checkpoint)
 
 
+def _names_to_load(model, checkpoint, variables):
+    """Returns the names of a file's arrays but those that the model leaves out."""
+    names = checkpoint.arrays.keys() - _SECOND_HEAD
+    if kind_of_pooling(model) != "map":
+        names -= released_names.OPTIONAL_ARRAYS["attention_pooling"].keys()
+    if not variables.keys() & released_names.HEAD_ARRAYS.keys():
+        names -= released_names.HEAD_ARRAYS.keys()
+        if not variables.keys() & released_names.PRE_LOGITS_ARRAYS.keys():
+            names -= released_names.PRE_LOGITS_ARRAYS.keys()
+    return names
+
+
+def _check_pooling(model, checkpoint, variables, new_head):
+    """Makes sure that what is loaded of a head was trained on what the model pools."""
+    pooling = kind_of_pooling(model)
+    if pooling == checkpoint.pooling or not released_names.HEADS & variables.keys():
+        return
+    trained = "pre_logits were" if new_head else "head was"
+    theirs, ours = (POOLINGS[kind].reads for kind in (checkpoint.pooling, pooling))
+    raise zoo.CheckpointError(
+        f"The {trained} trained on {theirs} in {checkpoint.path}, "
+        f"and the model takes {ours}: pass "
+        f'pooling="{checkpoint.pooling}" to keep what the file computes, '
+        "include_top=False for the model's pooling alone, or new_head=True and no "
+        "representation_size for a new head on that."
+    )
+
+
+def _one_head(checkpoint):
+    """Returns the arrays of one head of both tokens, where a file has two.
+
+    It gives the mean of what the two give.
+    """
+    if not checkpoint.arrays.keys() >= _SECOND_HEAD:
+        return {}
+    head = {}
+    for key, name in zip(
+        released_names.HEAD_ARRAYS, released_names.SECOND_HEAD_ARRAYS, strict=True
+    ):
+        halves = checkpoint.arrays[key] / 2, checkpoint.arrays[name] / 2
+        head[key] = np.concatenate(halves) if halves[0].ndim == 2 else sum(halves)
+    return head
+
+
 class CheckpointFiles:
     """The files of Vision Transformers that `zoo.read` and `zoo.write` know."""
-
-    places = PLACES
 
     @staticmethod
     def load(
@@ -118,6 +134,11 @@ class CheckpointFiles:
         own = _in_model(model, released_variables(model)).config
         checkpoint = read_weights(source, variant or _variant(own), own.num_heads)
         assign(model, checkpoint, new_head, position_embedding_method)
+
+    @staticmethod
+    def weights_of(model) -> zoo.Checkpoint:
+        """Returns a model's weights as `VisionTransformer` takes them."""
+        return checkpoint_of(model, f"The model {model.name}")
 
     @staticmethod
     def save(model, path, naming="released") -> pathlib.Path:
@@ -153,8 +174,11 @@ def stacklevel() -> int:
     return level
 
 
-def _check_same(checkpoint, config, computed):
-    """Makes sure that a file and a model have the same sizes and compute the same."""
+def _check_same(checkpoint, config, own):
+    """Makes sure that a file and a model have the same sizes and compute the same.
+
+    `own` is what the model's arrays do not show.
+    """
     text = {
         name: f"{name} {theirs!r} (the model has {ours!r})"
         for name, (theirs, ours) in checkpoint.config.differences(config).items()
@@ -165,6 +189,7 @@ def _check_same(checkpoint, config, computed):
             f"{checkpoint.path} is another architecture than the model: "
             f"{', '.join(sizes)}. Choose the variant or the ViTConfig of the file."
         )
+    computed = (name for name in RELEASED if getattr(own, name) is not None)
     if others := [text[name] for name in computed if name in text]:
         raise zoo.CheckpointError(
             f"{checkpoint.path} computes other numbers than the model: "
@@ -179,8 +204,7 @@ def _in_model(model, targets):
         key: np.broadcast_to(np.float32(0), shape)
         for key, (_, shape) in targets.items()
     }
-    semantics = zoo.ViTConfig(**computed(model), **families(model))
-    return zoo.Checkpoint(model.name, arrays, grid_of(model), semantics)
+    return zoo.Checkpoint(model.name, arrays, grid_of(model), stated(model))
 
 
 def _variant(config):

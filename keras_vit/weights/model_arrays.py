@@ -1,7 +1,7 @@
 """The released arrays of a Vision Transformer: their places in a model."""
 
 import zoo
-from keras_vit.layers import PostNormBlock, RelativePositionBias, RotaryPositions
+from keras_vit import architectures
 from keras_vit.structure import (
     bits_of,
     check_model,
@@ -103,112 +103,68 @@ def _released_shape(key, shape, layer):
     return (*shape[:-1], heads, head_size)
 
 
-PLACES = ReleasedPlaces(
-    _LAYERS,
-    (
-        "embedding",
-        "encoder_block_0",
-        "encoder_norm or norm_after_pooling or no_encoder_norm",
-    ),
-    "keras_vit.VisionTransformer or one of the variants",
-    _released_shape,
-)
+PLACES = ReleasedPlaces(_LAYERS, _released_shape)
+# What arrays do not show of a `ViTConfig`.
+_NOT_SHOWN = (
+    "activation", "layer_norm_epsilon", "qkv_bias", "final_norm",
+    "norm_after_branches", "rotary", "rotary_grid", "rotary_base",
+    "position_resizing", "relative_position_bias", "relative_position_resizing",
+)  # fmt: skip
+_NOT_SHOWN_OF_HYBRIDS = ("resnet_padding", "resnet_epsilons")
 
 
 def released_variables(model) -> dict:
-    """Returns {released key: (variable, released shape)} of a whole model of ours."""
+    """Returns {released key: (variable, released shape)} of a model of ours."""
     check_model(model)
-    found = PLACES.variables(model)
-    if POSITION_EMBEDDING not in found and not _has_relative_alone(model):
+    config = architectures.config_of(model)
+    variables = PLACES.variables(model)
+    in_attention = config.rotary != "none" or config.relative_position_bias
+    if not config.has_released_positions or not (
+        POSITION_EMBEDDING in variables or in_attention
+    ):
         raise ValueError(
             f"Model {model.name!r} has no learned position embeddings added at the "
             "stem, and released files hold no others: build it with the "
             "position_embedding and position_embedding_at of ViTConfig at their "
             "defaults, or keep its weights with Model.save."
         )
-    return found
+    return variables
 
 
-def _has_relative_alone(model):
-    """Whether rotary positions or relative biases are all that a model has."""
-    names = {layer.name for layer in model.layers}
-    others = [name for name in names if "position_embedding" in name]
-    block = model.get_layer("encoder_block_0")
-    relative = isinstance(block.positions, (RotaryPositions, RelativePositionBias))
-    return relative and not others
+def stated(model) -> zoo.ViTConfig:
+    """Returns the `ViTConfig` of what arrays do not show of a model's network."""
+    config = model.config
+    names = _NOT_SHOWN + (_NOT_SHOWN_OF_HYBRIDS if config.is_hybrid else ())
+    return zoo.ViTConfig(
+        **{name: getattr(config, name) for name in names},
+        tokens_with_positions=_tokens_with_positions(model),
+    )
 
 
-def saved_variables(model) -> dict:
-    """Returns the `released_variables` of a model that has no weights besides."""
-    found = released_variables(model)
-    PLACES.check_accounted(model)
-    return found
-
-
-def computed(model) -> dict:
-    """Returns {name in `zoo.network.RELEASED`: value} of a `VisionTransformer`.
-
-    Inputs are not among them, and what a ResNet computes is in hybrids only.
-    """
-    values = {
-        "activation": model.get_layer("encoder_block_0").activation,
-        "layer_norm_epsilon": model.get_layer("encoder_block_0").layer_norm_epsilon,
-    }
-    stems = [layer for layer in model.layers if layer.name == "conv_root"]
-    for stem in stems:
-        values["resnet_padding"] = stem.get_config()["padding"]
-        values["resnet_epsilons"] = stem.epsilons
-    return values
-
-
-def families(model) -> dict:
-    """Returns {name in `zoo.network.FAMILIES`: value} of what arrays do not show."""
-    block = model.get_layer("encoder_block_0")
-    names = {layer.name for layer in model.layers}
-    found = {
-        "qkv_bias": block.qkv_bias,
-        "final_norm": "no_encoder_norm" not in names,
-        "norm_after_branches": isinstance(block, PostNormBlock),
-    }
-    if isinstance(block.positions, RotaryPositions):
-        found["rotary"] = block.positions.kind
-        found["rotary_grid"] = block.positions.stretched_to
-        found["rotary_base"] = block.positions.base
-    if isinstance(block.positions, RelativePositionBias):
-        found["relative_position_bias"] = True
-        found["relative_position_resizing"] = block.positions.resizing
-    if _has_relative_alone(model):
-        return found | {"tokens_with_positions": "none"}
-    positions = model.get_layer("position_embedding")
-    covered, prefix = positions.num_prefix_tokens or 0, num_prefix_tokens(model)
-    parts = {prefix: "all", 0: "patches"} if covered else {0: "patches", prefix: "all"}
-    return found | {
-        "tokens_with_positions": parts.get(covered, "class token and patches"),
-        "position_resizing": positions.resizing,
-    }
+def _tokens_with_positions(model):
+    """Returns the field of that name; `"all"` where another means the same."""
+    kind, prefix = model.config.tokens_with_positions, num_prefix_tokens(model)
+    class_token = int(model.description.class_token)
+    if kind == "class token and patches" and prefix > class_token == 0:
+        return "patches"
+    others = {"patches": prefix, "class token and patches": prefix - class_token}
+    return kind if kind == "none" or others.get(kind) else "all"
 
 
 def grid_of(model) -> tuple[int, int]:
     """Returns the (rows, columns) of patches that a model's positions are of."""
-    if _has_relative_alone(model):
-        return model.get_layer("encoder_block_0").positions.grid_size
-    return model.get_layer("position_embedding").grid_size
+    return model.config.grid_size(model.description.image_size)
 
 
 def checkpoint_of(model, path) -> zoo.Checkpoint:
     """Returns the `zoo.Checkpoint` of a model, to be written as a file."""
-    arrays = as_arrays(saved_variables(model))
+    arrays = as_arrays(released_variables(model))
     pooling = kind_of_pooling(model)
-    hidden_size = model.get_layer("embedding").hidden_size
+    hidden_size = model.config.hidden_size
     if pooling == "distilled" and len(arrays.get(_HEAD_KERNEL, ())) == 2 * hidden_size:
         _part_heads(arrays, hidden_size)
     return zoo.Checkpoint(
-        str(path),
-        arrays,
-        grid_of(model),
-        zoo.ViTConfig(**computed(model), **families(model)),
-        pooling,
-        _said_of_head(model),
+        str(path), arrays, grid_of(model), stated(model), pooling, _said_of_head(model)
     )
 
 

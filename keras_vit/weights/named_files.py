@@ -41,11 +41,20 @@ class NamedFiles:
         return self.config_of(arrays.shapes)
 
     def read(self, source) -> tuple:
-        """Returns the path of a file, and its arrays, which are read one by one."""
+        """Returns the path of a file, and its arrays, which are read one by one.
+
+        `source` may also be what `weights_of` gives.
+        """
+        if isinstance(source, StoredArrays):
+            return "the model", source
         file = Npz(zoo.locate(source))
         parts = {key: file.check(key) for key in file.keys}
         refuse(file.path, self._kind(), wrong_dtypes(parts))
         return file.path, StoredArrays(parts)
+
+    def weights_of(self, model) -> StoredArrays:
+        """Returns a model's weights as the function that makes it takes them."""
+        return StoredArrays(as_arrays(self.places.variables(model)))
 
     def classes(self, arrays) -> int:
         """Returns the number of classes of a file's arrays, None without a head."""
@@ -100,7 +109,6 @@ class NamedFiles:
         if path.suffix != ".npz":
             raise CheckpointError(f"Cannot write {path}: its name must end in .npz.")
         variables = self.places.variables(model)
-        self.places.check_accounted(model)
         arrays = as_arrays(variables)
         problems = [
             f"{key} holds NaN or infinity"

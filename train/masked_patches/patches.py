@@ -15,7 +15,7 @@ from keras import ops
 import keras_vit
 import zoo
 from keras_vit.layers.mask_patches import MaskPatches, TakeTokens
-from keras_vit.weights.model_arrays import saved_variables
+from keras_vit.weights.model_arrays import released_variables
 from train.common.errors import RunError
 from train.data.pipeline import NO_LABEL
 from train.run.building import config_of
@@ -123,7 +123,7 @@ def build(recipe) -> tuple:
             remat=recipe.remat,
         )
         # Weights without released names are refused before the run.
-        saved_variables(vit)
+        released_variables(vit)
     except (ValueError, zoo.StoreError) as error:
         raise RunError(str(error)) from error
     grid_size = config_of(recipe).grid_size(vit.input_shape[1:3])

@@ -21,7 +21,7 @@ from train.models.run_directory import RunDirectory
 from train.reports.model_page import PICTURES, model_page
 from zoo.catalog import registry
 from zoo.files.opening import EXTENSIONS
-from zoo.network import FAMILIES, SIZES
+from zoo.network import FAMILIES, RELEASED, SIZES
 from zoo.regular_files import file_lock, missing_remedy
 from zoo.store import digest
 from zoo.text import brief, is_safe
@@ -130,7 +130,7 @@ def _read_run(run):
             )
     model = load_model(run.model)
     try:
-        model_arrays.saved_variables(model)
+        model_arrays.released_variables(model)
     except (ValueError, OSError, KeyError) as error:
         raise RunError(f"{run.model} cannot be read ({error}): run again.") from error
     if model.output_shape[-1] != len(class_names):
@@ -143,15 +143,11 @@ def _read_run(run):
 
 def _write_model(folder, run, trained, *, report, name, licence, class_names):
     weights = registry.WEIGHTS[0]
-    families = model_arrays.families(trained)
-    plain = {name: FAMILIES[name] for name in families}
-    other = families != plain or kind_of_pooling(trained) not in ("token", "gap")
+    plain = zoo.ViTConfig(**RELEASED, **FAMILIES)
+    other = model_arrays.stated(trained).with_defaults(plain) != plain
+    other |= kind_of_pooling(trained) not in ("token", "gap")
     other |= bits_of(trained) is not None
-    if (
-        other
-        or zoo.ViTConfig.released(**model_arrays.computed(trained))
-        != zoo.ViTConfig.released()
-    ):
+    if other:
         # Its metadata describe the computation, and the bits of photos.
         weights = registry.WEIGHTS[1]
     keras_vit.save_released_weights(trained, folder / weights)

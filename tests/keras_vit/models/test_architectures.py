@@ -113,14 +113,6 @@ def test_every_network_of_a_name_has_an_architecture():
         assert architectures.named(architecture.name) is architecture, name
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"), [("root_conv", "BiT ResNet"), ("norm", "Vision Transformer")]
-)
-def test_a_model_without_config_is_known_by_its_first_layer(name, kind):
-    own = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3, name=name)])
-    assert architectures.of_model(own).name == kind
-
-
 def test_a_model_of_a_user_may_have_a_config_of_any_kind():
     own = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
     own.config = {"size": 3}

@@ -6,13 +6,15 @@ import keras
 import numpy as np
 import pytest
 import small_models
-from harness import gradients, normal, numpy
+from harness import gradients, normal, numpy, randomize
 
 import keras_vit
 import zoo
 from keras_vit import layers
 from keras_vit.layers.forward_pass import Watcher, running
 from keras_vit.models.base import Description, Model, of_features
+from keras_vit.models.bit import BiTResNet
+from zoo.network import BiTConfig
 
 NAMES = ["encoder_block_0", "encoder_block_1", "encoder_norm"]
 # All tokens go into what the others pool.
@@ -281,3 +283,43 @@ def test_variables_have_the_same_paths_whenever_a_model_is_made(kind):
     first, second = (small_models.made(**small_models.MODELS[kind]) for _ in range(2))
     paths = [[weight.path for weight in model.weights] for model in (first, second)]
     assert paths[0] == paths[1]
+
+
+@pytest.mark.parametrize("kind", ["plain", "hybrid", "registers", "relative biases"])
+def test_a_network_built_anew_computes_the_same(kind):
+    model = small_models.shared(kind)
+    again = model.rebuild()
+    images = images_of(model)
+    np.testing.assert_array_equal(numpy(again(images)), numpy(model(images)))
+    assert (again.name, again.description) == (model.name, model.description)
+    head = model.rebuild(classes=3, dtype="mixed_bfloat16")
+    assert head.output_shape == (None, 3)
+    assert head.get_layer("encoder_block_0").compute_dtype == "bfloat16"
+    for part in ("embedding", "encoder_block_1"):
+        for old, new in zip(
+            model.get_layer(part).weights, head.get_layer(part).weights, strict=True
+        ):
+            np.testing.assert_array_equal(numpy(old), numpy(new))
+
+
+def test_a_network_is_built_anew_with_another_pooling_and_size():
+    model = small_models.made(include_top=False, pooling="token")
+    mean = model.rebuild(pooling="gap", image_size=(None, None))
+    assert mean.description.class_token and mean.input_shape == (None, None, None, 3)
+    images = images_of(model)
+    tokens = model.rebuild(pooling=None)(images)
+    expected = numpy(tokens)[:, 1:].mean(axis=1)
+    np.testing.assert_allclose(numpy(mean(images)), expected, atol=1e-5)
+    with pytest.raises(zoo.CheckpointError, match="head was trained on.*new_head=True"):
+        small_models.shared().rebuild(pooling="gap")
+    with pytest.raises(ValueError, match="does not know which network"):
+        Model(model.input, model.output).rebuild()
+
+
+def test_other_architectures_are_built_anew():
+    model = BiTResNet(BiTConfig((1, 1)), image_size=32, classes=5)
+    randomize(model)
+    images = images_of(model)
+    again = model.rebuild(image_size=(32, 32))
+    np.testing.assert_array_equal(numpy(again(images)), numpy(model(images)))
+    assert model.rebuild(classes=3).output_shape == (None, 3)

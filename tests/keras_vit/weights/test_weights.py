@@ -514,14 +514,6 @@ def test_load_released_weights(load, goldens, expected):
     np.testing.assert_array_equal(numpy(model(values["images"])), 0)
 
 
-def test_models_that_are_not_ours(load, tmp_path):
-    inputs = keras.Input((32, 32, 3))
-    wrapped = keras.Model(inputs, load("token")(inputs))
-    with pytest.raises(ValueError, match="not a model that wraps one"):
-        keras_vit.save_released_weights(wrapped, tmp_path / "saved.npz")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_names_that_are_no_file(tmp_path, load):
     config = config_of_model(load("token"))
     with pytest.raises(
