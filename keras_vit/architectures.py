@@ -4,7 +4,6 @@ import dataclasses
 import inspect
 from collections.abc import Callable
 from typing import Any
-from typing import Any
 
 import keras
 
