@@ -4,19 +4,13 @@ import os
 import pathlib
 import re
 
-import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from scipy.spatial.distance import cosine
 
 from train.common.errors import RunError
 from train.export import parity, program
-from train.models.exports import tensorflow
-
-tf = pytest.importorskip("tensorflow")
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="an export needs TensorFlow"
-)
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.uniform(-1, 1, (11, 8, 8, 3)).astype("float32")
@@ -24,27 +18,20 @@ KERNEL = RNG.normal(size=(192, 5)).astype("float32")
 EXPECTED = IMAGES.reshape(11, -1) @ KERNEL
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    monkeypatch.setattr(parity, "_TIMED_SECONDS", 0.01)
-
-
 @pytest.fixture
-def images(tmp_path):
+def images(tmp_path, monkeypatch):
     """The images in a file, in batches of which the last is smaller."""
+    monkeypatch.setattr(parity, "_TIMED_SECONDS", 0.01)
     path = tmp_path / "images"
     assert program.write_images(path, np.split(IMAGES, [8])) == 11
     return path
 
 
-@tf.function
-def linear(images):
-    return tf.reshape(images, (-1, 192)) @ KERNEL
-
-
-def tflite(path, *, batch=1, uint8=False):
+def tflite(path, *, uint8=False):
     """Writes a linear model, with nothing but TensorFlow's own converter."""
-    signature = linear.get_concrete_function(tf.TensorSpec((batch, 8, 8, 3)))
+    pytest.importorskip("ai_edge_litert")
+    linear = tf.function(lambda images: tf.reshape(images, (-1, 192)) @ KERNEL)
+    signature = linear.get_concrete_function(tf.TensorSpec((1, 8, 8, 3)))
     converter = tf.lite.TFLiteConverter.from_concrete_functions([signature])
     if uint8:
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
@@ -62,7 +49,6 @@ def test_the_images_are_read_back(images):
 
 
 def test_tflite_in_a_process_of_its_own(images, tmp_path):
-    pytest.importorskip("ai_edge_litert")
     path = tflite(tmp_path / "model.tflite")
     found, facts = parity.run("tflite", path, images, threads=1)
     np.testing.assert_allclose(found, EXPECTED, rtol=1e-5, atol=1e-5)
@@ -71,25 +57,16 @@ def test_tflite_in_a_process_of_its_own(images, tmp_path):
     assert sorted(facts["latency"]) == ["1", "8"] and min(facts["latency"].values()) > 0
     # TensorFlow alone takes more: this process has not imported it.
     assert 10e6 < facts["peak_bytes"] < 200e6
-
-
-def test_tflite_of_any_batch_size(tmp_path):
-    pytest.importorskip("ai_edge_litert")
-    path = tflite(tmp_path / "model.tflite", batch=None)
-    run, facts = program.load(path, threads=1)
-    assert not facts["one_by_one"]
-    for count in (11, 3):
-        found = run(IMAGES[:count])
-        np.testing.assert_allclose(found, EXPECTED[:count], rtol=1e-5, atol=1e-5)
+    path.write_bytes(b"damaged " * 100)
+    with pytest.raises(RunError, match="tflite-int8 does not run.*: ValueError: .*"):
+        parity.run("tflite-int8", path, images, threads=1)
 
 
 def test_uint8_in_and_out(tmp_path):
     """Within what one step of 8 bits is, in and out."""
-    pytest.importorskip("ai_edge_litert")
     path = tflite(tmp_path / "model.tflite", uint8=True)
     found = program.load(path, threads=1)[0](IMAGES)
-    error = np.abs(found - EXPECTED).max()
-    assert 0 < error < 0.05 * np.abs(EXPECTED).max()
+    assert 0 < np.abs(found - EXPECTED).max() < 0.05 * np.abs(EXPECTED).max()
     # All that it can answer lies on one lattice.
     gaps = np.diff(np.unique(found))
     steps = gaps / gaps.min()
@@ -97,74 +74,50 @@ def test_uint8_in_and_out(tmp_path):
     np.testing.assert_allclose(steps, steps.round(), rtol=1e-3)
 
 
-def test_a_saved_model_and_its_signature(tmp_path, monkeypatch):
-    # Here it has begun, and its threads are set.
-    monkeypatch.setattr(tensorflow, "tensorflow_on", lambda threads: tf)
-    module = tf.Module()
-    module.kernel = tf.Variable(KERNEL)
-    module.serve = tf.function(
-        lambda images: {"logits": tf.reshape(images, (-1, 192)) @ module.kernel},
-        input_signature=[tf.TensorSpec((None, 8, 8, 3), name="images")],
-    )
-    path = str(tmp_path / "saved_model")
-    tf.saved_model.save(module, path, {"serving_default": module.serve})
-    run, facts = program.load(path, threads=1)
-    np.testing.assert_allclose(run(IMAGES), EXPECTED, rtol=1e-5, atol=1e-5)
-    assert facts["version"] == f"TensorFlow {tf.__version__}"
+@pytest.fixture
+def script(tmp_path, monkeypatch):
+    """A shell script in the place of Python."""
 
+    def replaced(text):
+        path = tmp_path / "python"
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o700)
+        monkeypatch.setattr("sys.executable", str(path))
 
-def test_onnx(tmp_path):
-    onnx = pytest.importorskip("onnx")
-    pytest.importorskip("onnxruntime")
-    kind = onnx.TensorProto.FLOAT
-    info, node = onnx.helper.make_tensor_value_info, onnx.helper.make_node
-    graph = onnx.helper.make_graph(
-        [node("Flatten", ["images"], ["rows"]), node("MatMul", ["rows", "k"], ["y"])],
-        "linear",
-        [info("images", kind, ("batch", 8, 8, 3))],
-        [info("y", kind, ("batch", 5))],
-        [onnx.numpy_helper.from_array(KERNEL, "k")],
-    )
-    opset = [onnx.helper.make_opsetid("", 17)]
-    model = onnx.helper.make_model(graph, opset_imports=opset, ir_version=8)
-    onnx.save(model, tmp_path / "model.onnx")
-    run, facts = program.load(tmp_path / "model.onnx", threads=1)
-    found = run(IMAGES)
-    assert found.dtype == np.float32 and not facts["one_by_one"]
-    np.testing.assert_allclose(found, EXPECTED, rtol=1e-5, atol=1e-5)
-    assert facts["version"].startswith("ONNX Runtime ")
-
-
-def test_a_file_that_does_not_run(images, tmp_path):
-    pytest.importorskip("ai_edge_litert")
-    path = tmp_path / "model.tflite"
-    path.write_bytes(b"damaged " * 100)
-    with pytest.raises(RunError, match="tflite-int8 does not run.*: ValueError: .*"):
-        parity.run("tflite-int8", path, images, threads=1)
+    return replaced
 
 
 @pytest.mark.parametrize(
-    ("script", "message"),
+    ("text", "message"),
     [
         ("kill -9 $$", "signal 9, perhaps for lack of memory"),
         ("echo first >&2; echo aborted >&2; exit 134", "status 134: first aborted"),
     ],
 )
-def test_a_process_that_dies(images, tmp_path, monkeypatch, script, message):
-    program = tmp_path / "python"
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o700)
-    monkeypatch.setattr("sys.executable", str(program))
+def test_a_process_that_dies_is_named_with_its_last_words(
+    text, message, images, script
+):
+    script(text)
     with pytest.raises(RunError, match=f"onnx does not run.*{message}"):
         parity.run("onnx", "model.onnx", images, threads=1)
+
+
+def test_nothing_is_left_running_where_this_process_is_stopped(
+    images, tmp_path, script
+):
+    pid = tmp_path / "pid"
+    script(f"echo $$ > {pid}\necho not JSON\nexec sleep 60")
+    with pytest.raises(ValueError):
+        parity.run("onnx", "model.onnx", images, threads=1)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pathlib.Path(pid).read_text()), 0)
 
 
 def test_top_1_and_accuracy_by_hand():
     expected = np.array([[3.0, 1, 2], [0, 5, 1], [1, 0, 4], [2, 1, 0]])
     found = expected + np.array([[0.0, 0, 0.5], [0, -4.5, 0], [0, 0, 0], [0, 0, 0]])
-    compared = parity.compare(
-        found, expected, top_1=True, labels=np.array([0, 1, 2, 1])
-    )
+    labels = np.array([0, 1, 2, 1])
+    compared = parity.compare(found, expected, top_1=True, labels=labels)
     assert compared["agreement"] == 3 / 4 and compared["accuracy"] == 2 / 4
     assert compared["largest_error"] == 4.5 and compared["not_finite"] == 0
     assert compared["accuracy_low"] < 1 / 2 < compared["accuracy_high"]
@@ -176,7 +129,7 @@ def test_top_1_and_accuracy_by_hand():
     assert compared["agreement_high"] == pytest.approx(middle + half, abs=1e-6)
 
 
-def test_features_by_their_cosine():
+def test_features_are_compared_by_their_cosine():
     expected, found = RNG.normal(size=(2, 6, 4, 3))
     compared = parity.compare(found, expected, top_1=False)
     rows = zip(found.reshape(6, -1), expected.reshape(6, -1), strict=True)
@@ -186,6 +139,8 @@ def test_features_by_their_cosine():
     zeros = np.zeros((2, 3))
     assert parity.compare(zeros, zeros, top_1=False)["agreement"] == 1
     assert parity.compare(zeros, zeros + 1, top_1=False)["agreement"] == 0
+    with pytest.raises(ValueError, match=r"\(2, 3\), the model's of \(2, 4\)"):
+        parity.compare(zeros, np.zeros((2, 4)), top_1=True)
 
 
 @pytest.mark.parametrize("top_1", [True, False])
@@ -198,21 +153,3 @@ def test_what_is_not_finite_agrees_with_nothing(top_1):
     assert compared["agreement"] == pytest.approx(2 / 4)
     assert compared["largest_error"] is None and compared["not_finite"] == 2
     assert compared.get("accuracy", 0.5) == 2 / 4
-
-
-def test_answers_of_another_shape():
-    with pytest.raises(ValueError, match=r"\(2, 3\), the model's of \(2, 4\)"):
-        parity.compare(np.zeros((2, 3)), np.zeros((2, 4)), top_1=True)
-
-
-def test_nothing_is_left_running(images, tmp_path, monkeypatch):
-    """Where this process is stopped, the other is too."""
-    program = tmp_path / "python"
-    pid = tmp_path / "pid"
-    program.write_text(f"#!/bin/sh\necho $$ > {pid}\necho not JSON\nexec sleep 60\n")
-    program.chmod(0o700)
-    monkeypatch.setattr("sys.executable", str(program))
-    with pytest.raises(ValueError):
-        parity.run("onnx", "model.onnx", images, threads=1)
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(pathlib.Path(pid).read_text()), 0)

@@ -1,24 +1,25 @@
+"""TFLite files in int8 and their metadata; see test_formats for float32."""
+
 import collections
 import dataclasses
-import importlib.util
 import json
 import re
 import zipfile
 
 import flatbuffers
-import keras
 import numpy as np
 import pytest
 from flatbuffers import number_types as N
-from harness import global_policy
 from scipy.stats import norm
-from small_models import HYBRID, PLAIN, SIZE, made, of, positions
+from small_models import HYBRID, PLAIN, SIZE, made
+from written_exports import expected
 
 from keras_vit import preprocess_input
 from train.common.errors import RunError
 from train.export import tflite
 from train.export.tflite import quantization, write_tflite
 from train.export.tflite.quantization import Product, products, quantize
+from train.models.exports import litert
 
 interpreter = pytest.importorskip(
     "ai_edge_litert.interpreter", reason="pip install '.[export]'"
@@ -30,34 +31,19 @@ ONE_BLOCK = dataclasses.replace(PLAIN, num_layers=1)
 PRODUCTS = 1 + 6 + 1
 
 
-def images(number=4, channels=3, seed=0):
-    pixels = np.random.default_rng(seed).integers(0, 256, (number, *SIZE, channels))
+def images(number=4, seed=0):
+    pixels = np.random.default_rng(seed).integers(0, 256, (number, *SIZE, 3))
     return preprocess_input(pixels)
 
 
-def expected(model, inputs):
-    head = model.layers[-1]
-    if head.name != "head":
-        return np.asarray(model(inputs))
-    features = np.asarray(keras.Model(model.input, head.input)(inputs), "float64")
-    return features @ np.asarray(head.kernel) + np.asarray(head.bias)
-
-
-def answers(path, inputs):
-    """What the file answers, one image at a time."""
-    run = interpreter.Interpreter(model_path=str(path))
-    run.allocate_tensors()
-    [given], [output] = run.get_input_details(), run.get_output_details()
-    results = []
-    for image in inputs:
-        run.set_tensor(given["index"], image[None])
-        run.invoke()
-        results.append(run.get_tensor(output["index"]))
-    return np.concatenate(results)
-
-
-def relative(found, right):
-    return np.abs(found - right).max() / np.abs(right).max()
+def error_of(content, model, path):
+    """How far a file's answers are from the model's, relative to the largest."""
+    path.write_bytes(content)
+    wanted = expected(model, images(), "logits")
+    return (
+        np.abs(litert.load(str(path)).run(images()) - wanted).max()
+        / np.abs(wanted).max()
+    )
 
 
 @pytest.fixture(scope="module")
@@ -70,10 +56,14 @@ def calibration():
     return images(8, seed=1)
 
 
+def float32(model):
+    """A model as the bytes of a float32 file, to quantize."""
+    return tflite._converted(model, "float32", dynamic_batch=False)
+
+
 @pytest.fixture(scope="module")
 def converted(model):
-    """The plain model as the bytes of a float32 file, to quantize."""
-    return tflite._converted(model, "float32", dynamic_batch=False)
+    return float32(model)
 
 
 def kinds(content):
@@ -81,72 +71,10 @@ def kinds(content):
     return collections.Counter(product.kind for product in products(content))
 
 
-# All that small models have, several at a time: conversion takes seconds.
-MODELS = {
-    "gray, softmax": {
-        **of(ONE_BLOCK, activation="gelu", patch_size=(8, 12)),
-        "channels": 1,
-        "classifier_activation": "softmax",
-        "representation_size": 16,
-    },
-    "a head for each token, 2d positions": {
-        **positions("2d", "every_layer"),
-        "pooling": None,
-    },
-    "all tokens, relative, remat and dropout": {
-        **of(ONE_BLOCK, position_embedding="relative"),
-        "pooling": None,
-        "include_top": False,
-        "remat": True,
-        "dropout_rate": 0.1,
-        "stochastic_depth_rate": 0.1,
-    },
-}
-
-
-@pytest.mark.parametrize("kind", MODELS)
-def test_logits_are_those_of_the_model(kind, tmp_path):
-    model = made(**MODELS[kind])
-    inputs = images(2, model.input_shape[-1])
-    any_number = kind == "gray, softmax"
-    computed = write_tflite(model, tmp_path / "model.tflite", dynamic_batch=any_number)
-    assert set(computed) == {"float32"}
-    found = answers(tmp_path / "model.tflite", inputs)
-    assert relative(found, expected(model, inputs)) < 1e-5
-    if any_number:
-        run = interpreter.Interpreter(model_path=str(tmp_path / "model.tflite"))
-        [given], [output] = run.get_input_details(), run.get_output_details()
-        run.resize_tensor_input(given["index"], inputs.shape)
-        run.allocate_tensors()
-        run.set_tensor(given["index"], inputs)
-        run.invoke()
-        np.testing.assert_allclose(run.get_tensor(output["index"]), found, rtol=1e-4)
-
-
-def test_a_model_in_half_precision_is_exported_in_float32(
-    model, converted, tmp_path, monkeypatch
-):
-    with global_policy("mixed_bfloat16"):
-        mixed = made(ONE_BLOCK)
-    mixed.set_weights(model.get_weights())
-    taken = []
-
-    def convert(model, *arguments):
-        taken.append(model)
-        return converted
-
-    monkeypatch.setattr(tflite, "_converted", convert)
-    write_tflite(mixed, tmp_path / "model.tflite")
-    [taken] = taken
-    assert all(layer.compute_dtype == "float32" for layer in taken.layers)
-    assert relative(np.asarray(taken(images())), expected(model, images())) < 1e-5
-
-
-def test_names_and_operations_and_logits(model, converted, tmp_path):
+def test_a_float32_file_has_built_in_operations_alone(model, converted, tmp_path):
     path = tmp_path / "model.tflite"
-    path.write_bytes(converted)
     assert kinds(converted) == {"float32": PRODUCTS}
-    assert relative(answers(path, images()), expected(model, images())) < 1e-5
+    assert error_of(converted, model, path) < 1e-5
     run = interpreter.Interpreter(model_path=str(path))
     assert run.get_signature_list() == {
         "serving_default": {"inputs": ["images"], "outputs": ["logits"]}
@@ -163,8 +91,7 @@ def test_dynamic_is_a_quarter_of_the_size(tmp_path):
     path = tmp_path / "model.tflite"
     computed = write_tflite(model, path, precision="dynamic")
     assert computed["dynamic"] >= PRODUCTS - 1  # the head of five classes is small
-    found = answers(path, images())
-    assert 0 < relative(found, expected(model, images())) < 0.05
+    assert 0 < error_of(path.read_bytes(), model, path) < 0.05
     matrices = sum(np.prod(v.shape) for v in model.variables if len(v.shape) > 1)
     assert path.stat().st_size < 1.1 * matrices + 60_000
 
@@ -176,27 +103,21 @@ def test_int8_products_are_static_but_for_the_head(
     path = tmp_path / "model.tflite"
     computed = write_tflite(model, path, precision="int8", calibration=calibration)
     assert computed == {"static": PRODUCTS - 1, "dynamic": 1}
-    found = answers(path, images())
-    assert 0 < relative(found, expected(model, images())) < 0.1
+    assert 0 < error_of(path.read_bytes(), model, path) < 0.1
 
 
-def test_a_hybrid_in_float32_and_int8(calibration, tmp_path):
+def test_convolutions_of_a_hybrid_are_quantized(calibration, tmp_path):
     config = dataclasses.replace(HYBRID, num_layers=1)
     model = made(config, pooling="gap", representation_size=16)
-    path = tmp_path / "model.tflite"
-    content = tflite._converted(model, "float32", dynamic_batch=False)
-    path.write_bytes(content)
-    assert relative(answers(path, images()), expected(model, images())) < 1e-5
-    for static in (False, True):
+    content, path = float32(model), tmp_path / "model.tflite"
+    assert error_of(content, model, path) < 1e-5
+    for static, kind in ((False, "dynamic"), (True, "static")):
         quantized = quantize(content, calibration, static=static)
-        path.write_bytes(quantized)
-        found = {
-            product.kind
-            for product in products(quantized)
-            if product.operation == "CONV_2D"
-        }
-        assert found == {"static" if static else "dynamic"}
-        assert relative(answers(path, images()), expected(model, images())) < 0.2
+        convolutions = [
+            one.kind for one in products(quantized) if one.operation == "CONV_2D"
+        ]
+        assert set(convolutions) == {kind}
+        assert error_of(quantized, model, path) < 0.2
 
 
 def test_an_mlp_with_one_huge_value_is_not_static(calibration):
@@ -211,17 +132,10 @@ def test_an_mlp_with_one_huge_value_is_not_static(calibration):
     kernel[:, 0], bias[0] = 1e3 * (np.arange(24) == 3), -4e3
     mlp.expand.kernel.assign(kernel)
     mlp.expand.bias.assign(bias)
-    content = tflite._converted(model, "float32", dynamic_batch=False)
-    dynamic = {
-        product.name
-        for product in products(quantize(content, calibration, static=True))
-        if product.kind == "dynamic"
-    }
+    quantized = products(quantize(float32(model), calibration, static=True))
+    dynamic = "".join(one.name for one in quantized if one.kind == "dynamic")
     # Keras before 3.16 counts the uses of a layer.
-    places = [
-        re.findall(r"block_(\d)(?:_1)?/mlp(?:_1)?/project", one) for one in dynamic
-    ]
-    assert {number for numbers in places for number in numbers} == {"0"}
+    assert {*re.findall(r"block_(\d)(?:_1)?/mlp(?:_1)?/project", dynamic)} == {"0"}
 
 
 def test_uint8_takes_pixels(model, converted, calibration, tmp_path):
@@ -232,29 +146,30 @@ def test_uint8_takes_pixels(model, converted, calibration, tmp_path):
     assert given["dtype"] == output["dtype"] == np.uint8
     scale, zero = given["quantization"]
     assert scale == pytest.approx(2 / 255) and zero in (127, 128)
-    pixels = np.random.default_rng(0).integers(0, 256, (4, *SIZE, 3), "uint8")
+    pixels = np.random.default_rng(0).integers(0, 256, (*SIZE, 3), "uint8")
     scale, zero = output["quantization"]
     # Half as far again as the logits of the calibration images.
-    logits = expected(model, calibration)
+    logits = expected(model, calibration, "logits")
     least, most = min(logits.min(), 0), max(logits.max(), 0)
     limits = scale * (0 - zero), scale * (255 - zero)
     assert limits == pytest.approx((1.5 * least, 1.5 * most), abs=2 * scale)
-    found = (answers(path, pixels).astype("float64") - zero) * scale
-    assert relative(found, expected(model, preprocess_input(pixels))) < 0.1
+    run.allocate_tensors()
+    wanted = expected(model, preprocess_input(pixels[None]), "logits")[0]
+    run.set_tensor(given["index"], pixels[None])
+    run.invoke()
+    [found] = run.get_tensor(output["index"]).astype("float64")
+    assert np.abs((found - zero) * scale - wanted).max() < 0.1 * np.abs(wanted).max()
 
 
 def test_more_agreement_keeps_more_in_float16(model, converted, calibration, tmp_path):
-    path = tmp_path / "model.tflite"
-    right = expected(model, images())
     kept, errors = [], []
     for agreement in (0.5, 1.0):
         content = quantize(
             converted, calibration, static=False, min_agreement=agreement
         )
-        path.write_bytes(content)
         assert sum(kinds(content).values()) == PRODUCTS
         kept.append(kinds(content)["float16"])
-        errors.append(relative(answers(path, images()), right))
+        errors.append(error_of(content, model, tmp_path / "model.tflite"))
     assert kept[0] < kept[1] and errors[1] < errors[0]
 
 
@@ -353,86 +268,9 @@ def test_metadata_name_the_classes_and_the_range(model, metadata):
     assert file.text(0) == "labels.txt" and file.number(2, N.Uint8Flags) == 2
 
 
-def test_metadata_by_the_standards_own_reader(model, metadata):
-    schema = pytest.importorskip(
-        "mediapipe.tasks.metadata.metadata_schema_py_generated",
-        reason="pip install mediapipe",
-    )
-    data = metadata
-    assert schema.ModelMetadata.ModelMetadataBufferHasIdentifier(data, 0)
-    found = schema.ModelMetadataT.InitFromObj(
-        schema.ModelMetadata.GetRootAsModelMetadata(data, 0)
-    )
-    assert found.name == model.name.encode()
-    [graph] = found.subgraphMetadata
-    [given], [output] = graph.inputTensorMetadata, graph.outputTensorMetadata
-    image = given.content.contentProperties
-    assert image.colorSpace == schema.ColorSpaceType.RGB
-    assert (image.defaultSize.height, image.defaultSize.width) == SIZE
-    [unit] = given.processUnits
-    assert list(unit.options.mean) == list(unit.options.std) == [127.5]
-    assert (list(given.stats.min), list(given.stats.max)) == ([-1], [1])
-    [file] = output.associatedFiles
-    assert file.name == b"labels.txt"
-    assert file.type == schema.AssociatedFileType.TENSOR_AXIS_LABELS
-
-
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        ({"precision": "int4"}, "one of float32, float16"),
-        ({"precision": "int8"}, "pass calibration"),
-        ({"precision": "int8", "calibration": images()[:, :8]}, "resize them"),
-        ({"precision": "int8", "calibration": images() * 127.5}, "preprocess_input"),
-        ({"precision": "dynamic", "uint8": True}, 'uint8 needs precision="int8"'),
-        ({"precision": "dynamic", "min_agreement": 0.9}, "pass calibration"),
-        ({"precision": "float16", "min_agreement": 0.9}, "to dynamic and int8"),
-        (
-            {"precision": "int8", "min_agreement": 99.5, "calibration": images()},
-            "between 0 and 1",
-        ),
-        ({"class_names": ["cat"]}, "1 names .* 5 classes"),
-    ],
-)
-def test_what_does_not_fit(model, arguments, message, tmp_path):
-    with pytest.raises(ValueError, match=message):
-        write_tflite(model, tmp_path / "model.tflite", **arguments)
-    assert not list(tmp_path.iterdir())
-
-
-def test_agreement_needs_classes(calibration, tmp_path):
-    with pytest.raises(ValueError, match="its features: leave it out"):
-        write_tflite(
-            made(include_top=False),
-            tmp_path / "model.tflite",
-            precision="dynamic",
-            min_agreement=0.9,
-            calibration=calibration,
-        )
-
-
-def test_a_model_too_large_for_the_format(model, tmp_path, monkeypatch):
+def test_a_model_too_large_for_the_format_is_refused(model, tmp_path, monkeypatch):
     monkeypatch.setattr(tflite, "_MOST_BYTES", 1000)
     with pytest.raises(RunError, match="choose tflite-dynamic"):
-        write_tflite(model, tmp_path / "model.tflite")
-
-
-@keras.saving.register_keras_serializable(package="test_tflite")
-class Odd(keras.layers.Layer):
-    def call(self, features):
-        return keras.ops.erfinv(keras.ops.tanh(features))
-
-
-def test_an_operation_that_the_format_lacks_is_named(tmp_path):
-    images = keras.Input((8, 8, 3))
-    model = keras.Model(images, Odd()(images), name="mine")
-    with pytest.raises(RunError, match="mine computes tf.Erfinv, .*SavedModel"):
-        write_tflite(model, tmp_path / "model.tflite")
-
-
-def test_a_missing_package_is_named(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(RunError, match=r"pip install '\.\[export\]'"):
         write_tflite(model, tmp_path / "model.tflite")
 
 

@@ -26,49 +26,25 @@ def begun(path, settings=SETTINGS):
     return directory
 
 
-def test_writes_the_settings_and_makes_parents(tmp_path):
-    directory = RunDirectory(tmp_path / "runs" / "one").claim(SETTINGS)
-    assert json.loads(directory.config.read_text()) == {
-        **SETTINGS,
-        "image_size": [32, 48],
-    }
-    assert [path.name for path in directory.path.iterdir()] == ["config.json"]
+def names_in(folder):
+    return {path.name for path in folder.iterdir()}
+
+
+def test_the_same_settings_go_on_and_nothing_is_written(tmp_path):
+    directory = begun(tmp_path / "runs" / "one")
+    text = directory.config.read_text()
+    assert json.loads(text) == {**SETTINGS, "image_size": [32, 48]}
+    assert names_in(directory.path) == {"config.json", "checkpoints"}
     assert directory.report.parent == directory.path
+    before = directory.config.stat().st_mtime_ns
+    RunDirectory(str(directory.path)).claim(dict(reversed(SETTINGS.items())))
+    assert directory.config.stat().st_mtime_ns == before
 
 
-def test_the_same_settings_go_on(tmp_path):
-    first = begun(tmp_path)
-    written = first.config.stat().st_mtime_ns
-    again = RunDirectory(str(tmp_path)).claim(dict(reversed(SETTINGS.items())))
-    assert again.config.stat().st_mtime_ns == written
-
-
-def test_data_are_the_same_however_their_path_is_written(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name in ("photos", "records", "other"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "records" / "train-0.tfrecord").touch()
-    (tmp_path / "photos.csv").touch()
-    for number, ways in enumerate(
-        (
-            (
-                "photos",
-                "photos/",
-                "./photos",
-                str(tmp_path / "photos"),
-                "other/../photos",
-            ),
-            ("records/", "records", "./records/"),
-            ("photos.csv", "./photos.csv", f"{tmp_path}/other/../photos.csv"),
-            ("records/*.tfrecord", "./records/*.tfrecord"),
-        )
-    ):
-        path = tmp_path / f"run{number}"
-        begun(path, {"dataset": ways[0]})
-        for way in ways:
-            RunDirectory(path).claim({"dataset": way})
-        with pytest.raises(RunError, match="holds a run with other settings: dataset"):
-            RunDirectory(path).claim({"dataset": "other"})
+def test_a_mistyped_run_does_not_occupy_the_directory(tmp_path):
+    RunDirectory(tmp_path).claim(SETTINGS | {"image_size": 225})
+    directory = RunDirectory(tmp_path).claim(SETTINGS)
+    assert json.loads(directory.config.read_text())["image_size"] == [32, 48]
 
 
 @pytest.mark.parametrize(
@@ -91,46 +67,113 @@ def test_other_settings_are_refused_and_named(tmp_path, changes, told):
 
 
 def test_a_finished_run_is_not_overwritten_either(tmp_path):
-    directory = RunDirectory(tmp_path).claim(SETTINGS)
-    directory.model.touch()
+    RunDirectory(tmp_path).claim(SETTINGS).model.touch()
     with pytest.raises(RunError, match="other settings"):
         RunDirectory(tmp_path).claim(SETTINGS | {"steps": 20})
 
 
+@pytest.mark.parametrize(
+    "ways",
+    [
+        ("photos", "photos/", "./photos", "{here}/photos", "other/../photos"),
+        ("records/", "records", "./records/"),
+        ("photos.csv", "./photos.csv", "{here}/other/../photos.csv"),
+        ("records/*.tfrecord", "./records/*.tfrecord"),
+    ],
+)
+def test_data_are_the_same_however_their_path_is_written(tmp_path, monkeypatch, ways):
+    monkeypatch.chdir(tmp_path)
+    for name in ("photos", "records", "other"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "records" / "train-0.tfrecord").touch()
+    (tmp_path / "photos.csv").touch()
+    begun(tmp_path / "run", {"dataset": ways[0]})
+    for way in ways:
+        RunDirectory("run").claim({"dataset": way.format(here=tmp_path)})
+    with pytest.raises(RunError, match="holds a run with other settings: dataset"):
+        RunDirectory("run").claim({"dataset": "other"})
+
+
 def test_a_run_does_not_go_on_with_other_data(tmp_path):
     data = {"training images": 36, "classes": ("ä", "b")}
-    RunDirectory(tmp_path).claim_data(data)
     directory = begun(tmp_path)
-    RunDirectory(tmp_path).claim_data(data)
+    with pytest.raises(RunError, match=r"without its data\.json, so its data are not"):
+        directory.claim_data(data)
+    assert not directory.data.exists()
+    directory.data.write_text(json.dumps(data))
+    directory.claim_data(data)
     with pytest.raises(RunError, match=r"other data: training images 36 \(now 180\)"):
-        RunDirectory(tmp_path).claim_data(data | {"training images": 180})
+        directory.claim_data(data | {"training images": 180})
     with pytest.raises(RunError, match="classes .*'c'.*another --run_dir"):
-        RunDirectory(tmp_path).claim_data(data | {"classes": ("ä", "b", "c")})
+        directory.claim_data(data | {"classes": ("ä", "b", "c")})
     assert json.loads(directory.data.read_text())["training images"] == 36
 
 
-def test_a_mistyped_run_does_not_occupy_the_directory(tmp_path):
-    RunDirectory(tmp_path).claim(SETTINGS | {"image_size": 225})
-    directory = RunDirectory(tmp_path).claim(SETTINGS)
-    assert json.loads(directory.config.read_text())["image_size"] == [32, 48]
+def test_photos_that_change_parts_are_other_data(tmp_path):
+    def check(folder):
+        source = sources.load(str(folder))
+        training.check_source(recipe, source, directory, alone(), is_decoded=True)
+
+    folder = tmp_path / "photos"
+    for name in ("daisy", "tulip"):
+        (folder / name).mkdir(parents=True)
+        for number in range(9):
+            (folder / name / f"{number}.jpg").touch()
+    recipe = recipes.for_dataset(str(folder))
+    directory = RunDirectory(tmp_path / "run").claim(SETTINGS)
+    check(folder)
+    directory.model.touch()
+    moved = folder.rename(tmp_path / "moved")
+    check(moved)
+    # As many of each class, but not the same ones.
+    (moved / "daisy" / "0.jpg").rename(moved / "daisy" / "95.jpg")
+    with pytest.raises(RunError, match="other data: files of t"):
+        check(moved)
 
 
 def test_checkpoints_without_settings_are_not_taken_for_a_new_run(tmp_path):
     directory = begun(tmp_path)
     directory.config.unlink()
-    with pytest.raises(RunError) as caught:
+    told = rf"{tmp_path} holds a run without its config\.json.*backup.*--run_dir"
+    with pytest.raises(RunError, match=told):
         RunDirectory(tmp_path).claim(SETTINGS)
-    message = str(caught.value)
-    assert f"{tmp_path} holds a run without its config.json" in message
-    assert "backup" in message and "--run_dir" in message
     assert not directory.config.exists()
 
 
-def test_checkpoints_without_notes_of_the_data_are_not_taken_for_others(tmp_path):
+@pytest.mark.parametrize(
+    "text", ["{", "[1]", "", '"text"', "7", "[" * 100_000, "\x00"], ids=repr
+)
+def test_damaged_settings_and_notes_of_the_data_are_named(tmp_path, text):
     directory = begun(tmp_path)
-    with pytest.raises(RunError, match=r"without its data\.json, so its data are not"):
+    directory.config.write_text(text)
+    directory.data.write_text(text)
+    with pytest.raises(RunError, match=r"config\.json is damaged .*--dataset"):
+        directory.read_config()
+    with pytest.raises(RunError, match=r"config\.json is damaged .*--run_dir"):
+        directory.claim(SETTINGS)
+    with pytest.raises(RunError, match=r"data\.json is damaged .*--run_dir"):
         directory.claim_data({"training images": 36})
-    assert not directory.data.exists()
+
+
+def test_settings_are_read(tmp_path):
+    directory = RunDirectory(tmp_path)
+    assert directory.read_config() == {}
+    directory.config.write_text('{"dataset": "digits"}')
+    with pytest.raises(RunError, match="it has no validation_fraction"):
+        directory.read_config()
+    settings = {"dataset": "digits", "validation_fraction": 0.1}
+    directory.config.write_text(json.dumps(settings))
+    assert directory.read_config() == settings
+
+
+def test_a_directory_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    for path in (tmp_path / "file", tmp_path / "file" / "run"):
+        with pytest.raises(RunError, match=f"{path}: .*--run_dir"):
+            RunDirectory(path).claim(SETTINGS)
+
+
+# Processes that are killed.
 
 
 def forked(function, path):
@@ -190,39 +233,34 @@ def put_folder_in_place(path, stop):
         pathlib.Path.rename = renamed
 
 
-def test_an_error_in_a_whole_folder_names_its_final_place(tmp_path):
-    out = tmp_path / "out"
-    with (
-        pytest.raises(RunError) as caught,
-        whole_folder(out) as folder,
-        whole_file(folder / "missing" / "report.md", "--out"),
-    ):
-        pass
-    assert str(caught.value).startswith(f"Cannot write {out}/missing/report.md: ")
-    assert not out.exists()
-
-
 def test_a_second_run_is_told_and_a_killed_one_leaves_no_lock(tmp_path):
-    process = forked(lock, tmp_path / "run")
+    path = tmp_path / "run"
+    process = forked(lock, path)
+    told = f"process {process} on .*{path}.*--run_dir"
     try:
         for _ in range(2):
-            with (
-                pytest.raises(RunError) as caught,
-                RunDirectory(tmp_path / "run").locked(),
-            ):
+            with pytest.raises(RunError, match=told), RunDirectory(path).locked():
                 pass
-            message = str(caught.value)
-            assert f"process {process} on " in message
-            assert str(tmp_path / "run") in message and "--run_dir" in message
         with RunDirectory(tmp_path / "other").locked():
             pass
     finally:
         killed(process)
-    directory = RunDirectory(tmp_path / "run")
-    other = RunDirectory(tmp_path / "run").locked()
-    with directory.locked(), pytest.raises(RunError, match="Another run"), other:
+    with (
+        RunDirectory(path).locked(),
+        pytest.raises(RunError, match="Another run"),
+        RunDirectory(path).locked(),
+    ):
         pass
-    assert not list(directory.path.iterdir()), "the lock is gone"
+    assert not list(path.iterdir()), "the lock is gone"
+
+
+def test_what_stands_in_a_foreign_lock_is_not_shown(tmp_path):
+    directory = RunDirectory(tmp_path)
+    told = f"^Another run is using {tmp_path}: "
+    with directory.locked():
+        directory.lock.write_text("\x1b[2J" * 10_000)
+        with pytest.raises(RunError, match=told), RunDirectory(tmp_path).locked():
+            pass
 
 
 def test_what_a_kill_left_half_written_goes_once_the_run_goes_on(tmp_path):
@@ -231,26 +269,21 @@ def test_what_a_kill_left_half_written_goes_once_the_run_goes_on(tmp_path):
     (tmp_path / ".notes-of-mine.md").touch()
     temporary = [path.name for path in tmp_path.rglob(".*.tmp.*")]
     assert len(temporary) == 2, "the kill came in the midst of the writes"
+    kept = {".run.lock", ".notes-of-mine.md", "config.json", "checkpoints"}
     with directory.locked():
-        left = {path.name for path in tmp_path.rglob("*")}
-    assert left == {
-        ".run.lock",
-        ".notes-of-mine.md",
-        "config.json",
-        "checkpoints",
-        "step-00000005.npz",
-    }
+        assert names_in(tmp_path) == kept
+        assert names_in(directory.checkpoints) == {"step-00000005.npz"}
 
 
 @pytest.mark.parametrize("write", [write_folder, put_folder_in_place])
 def test_what_a_killed_export_left_goes_with_the_next(tmp_path, write):
-    out = tmp_path / "exported [1]"
+    out, mine = tmp_path / "exported [1]", tmp_path / ".exported [1]-notesof7"
     with whole_folder(out) as folder:
         (folder / "model.onnx").write_text("old")
-    (tmp_path / ".exported [1]-notesof7").mkdir()
-    (tmp_path / ".exported [1]-notesof7" / "mine.md").touch()
+    mine.mkdir()
+    (mine / "mine.md").touch()
     process = forked(write, out)
-    [hidden] = set(tmp_path.glob(".*")) - {tmp_path / ".exported [1]-notesof7"}
+    [hidden] = {*tmp_path.glob(".*")} - {mine}
     assert out.exists() == (write is write_folder)
     try:
         # What another process is writing stays, even where it is the same.
@@ -266,8 +299,26 @@ def test_what_a_killed_export_left_goes_with_the_next(tmp_path, write):
         assert (out / "model.onnx").read_text() == "old"
         raise RuntimeError
     assert (out / "model.onnx").read_text() == "old"
-    left = {path.name for path in tmp_path.iterdir()}
-    assert left == {".exported [1]-notesof7", "exported [1]", "other"}
+    assert names_in(tmp_path) == {mine.name, out.name, "other"}
+
+
+def test_an_error_in_a_whole_folder_names_its_final_place(tmp_path):
+    out = tmp_path / "out"
+    with (
+        pytest.raises(RunError, match=f"^Cannot write {out}/missing/report.md: "),
+        whole_folder(out) as folder,
+        whole_file(folder / "missing" / "report.md", "--out"),
+    ):
+        pass
+    assert not out.exists()
+
+
+def test_a_link_to_a_folder_stays_one(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with whole_folder(tmp_path / "link") as temporary:
+        (temporary / "file").touch()
+    assert (tmp_path / "link").is_symlink() and names_in(tmp_path / "real") == {"file"}
 
 
 def test_a_temporary_file_goes_a_day_after_a_kill(tmp_path):
@@ -281,72 +332,3 @@ def test_a_temporary_file_goes_a_day_after_a_kill(tmp_path):
     with whole_file(page) as temporary:
         temporary.write_text("whole")
     assert set(tmp_path.iterdir()) == {page, left[1], *others}
-
-
-DAMAGED = ["{", "[1]", "", '"text"', "7", "[" * 100_000, "\x00"]
-
-
-@pytest.mark.parametrize("text", DAMAGED)
-def test_damaged_settings_are_named(tmp_path, text):
-    begun(tmp_path).config.write_text(text)
-    with pytest.raises(RunError, match=r"config\.json is damaged .*--dataset"):
-        RunDirectory(tmp_path).read_config()
-    with pytest.raises(RunError, match=r"config\.json is damaged .*--run_dir"):
-        RunDirectory(tmp_path).claim(SETTINGS)
-
-
-@pytest.mark.parametrize("text", DAMAGED)
-def test_damaged_notes_of_the_data_are_named(tmp_path, text):
-    directory = begun(tmp_path)
-    directory.data.write_text(text)
-    with pytest.raises(RunError, match=r"data\.json is damaged .*--run_dir"):
-        directory.claim_data({"training images": 36})
-
-
-def test_settings_are_read(tmp_path):
-    directory = RunDirectory(tmp_path)
-    assert directory.read_config() == {}
-    directory.config.write_text('{"dataset": "digits"}')
-    with pytest.raises(RunError, match="it has no validation_fraction"):
-        directory.read_config()
-    settings = {"dataset": "digits", "validation_fraction": 0.1}
-    directory.config.write_text(json.dumps(settings))
-    assert directory.read_config() == settings
-
-
-def test_a_directory_that_cannot_be_made_is_named(tmp_path):
-    (tmp_path / "file").write_text("in the way")
-    for path in (tmp_path / "file", tmp_path / "file" / "run"):
-        with pytest.raises(RunError) as caught:
-            RunDirectory(path).claim(SETTINGS)
-        assert f"{path}: " in str(caught.value) and "--run_dir" in str(caught.value)
-
-
-def test_what_stands_in_a_foreign_lock_is_not_shown(tmp_path):
-    directory = RunDirectory(tmp_path)
-    with directory.locked():
-        directory.lock.write_text("\x1b[2J" * 10_000)
-        with pytest.raises(RunError) as caught, RunDirectory(tmp_path).locked():
-            pass
-    assert str(caught.value).startswith(f"Another run is using {tmp_path}: ")
-
-
-def test_photos_that_change_parts_are_other_data(tmp_path):
-    def check(folder):
-        source = sources.load(str(folder))
-        training.check_source(recipe, source, directory, alone(), is_decoded=True)
-
-    folder = tmp_path / "photos"
-    for name in ("daisy", "tulip"):
-        (folder / name).mkdir(parents=True)
-        for number in range(9):
-            (folder / name / f"{number}.jpg").touch()
-    recipe = recipes.for_dataset(str(folder))
-    directory = RunDirectory(tmp_path / "run").claim(SETTINGS)
-    check(folder)
-    directory.model.touch()
-    check(folder.rename(tmp_path / "moved"))
-    # As many of each class, but not the same ones.
-    (tmp_path / "moved" / "daisy" / "0.jpg").rename(tmp_path / "moved/daisy/95.jpg")
-    with pytest.raises(RunError, match="other data: files of t"):
-        check(tmp_path / "moved")

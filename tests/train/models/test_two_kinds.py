@@ -15,7 +15,6 @@ from zoo.files import opening
 
 HEADER = b'{"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}'
 SHARD = "model-00001-of-00002.safetensors"
-# The least that such a file holds.
 CONTENTS = {
     ".safetensors": len(HEADER).to_bytes(8, "little") + HEADER + bytes(4),
     ".index.json": json.dumps({"weight_map": {"a": SHARD}}).encode(),
@@ -42,11 +41,19 @@ FOLDERS = {
 }
 
 
-def made(folder, names):
-    folder.mkdir()
-    for name in names:
-        (folder / name).touch()
-    return folder
+@pytest.fixture
+def made(tmp_path):
+    """Makes a folder of files of some names, with the least that such files hold."""
+
+    def make(*names, name="own"):
+        folder = tmp_path / name
+        for one in names:
+            (folder / one).parent.mkdir(parents=True, exist_ok=True)
+            endings = (ending for ending in CONTENTS if one.endswith(ending))
+            (folder / one).write_bytes(CONTENTS.get(next(endings, None), b""))
+        return folder
+
+    return make
 
 
 def opened(folder):
@@ -61,14 +68,25 @@ def opened(folder):
     }
 
 
-@pytest.mark.parametrize("kind", FOLDERS)
-def test_a_saved_model_in_the_folder_of_another_model_is_refused(kind, tmp_path):
-    folder = made(tmp_path / "own", FOLDERS[kind])
-    (folder / "saved_model.pb").touch()
-    said = f"two kinds, {FOLDERS[kind][0]} and saved_model.pb, and which one is meant"
+def refused(folder, told, ways=None):
     for way, find in opened(folder).items():
-        with pytest.raises((RunError, zoo.CheckpointError), match=said):
-            pytest.fail(f"{way}: {find()}")
+        if ways is None or way in ways:
+            with pytest.raises((RunError, zoo.CheckpointError), match=told):
+                pytest.fail(f"{way}: {find()}")
+
+
+COMMANDS = ("predict", "evaluate, explain, export, few_shot")
+
+
+@pytest.mark.parametrize("kind", FOLDERS)
+def test_a_saved_model_in_the_folder_of_another_model_is_refused(kind, made):
+    own = FOLDERS[kind]
+    folder = made(*own, "saved_model.pb")
+    refused(folder, f"two kinds, {own[0]} and saved_model.pb, and which one is meant")
+
+
+def test_weights_of_a_library_beside_the_model_of_a_run_are_refused(made):
+    refused(made("model.keras", "model.safetensors"), "two kinds, model.s")
 
 
 EXPORTS = ("model.onnx", "vit.tflite", "saved_model.pb")
@@ -79,40 +97,32 @@ EXPORTS = ("model.onnx", "vit.tflite", "saved_model.pb")
 )])  # fmt: skip
 @pytest.mark.parametrize("export", EXPORTS)
 def test_an_export_beside_weights_is_refused_where_either_could_be_meant(
-    weights, export, tmp_path
+    weights, export, made
 ):
-    folder = made(tmp_path / "own", [weights, export])
-    said = f"own has models of two kinds, {weights} and {export}, .* the file itself"
-    for way in ("predict", "evaluate, explain, export, few_shot"):
-        with pytest.raises(RunError, match=said):
-            pytest.fail(f"{way}: {opened(folder)[way]()}")
+    folder = made(weights, export)
+    told = f"own has models of two kinds, {weights} and {export}, .* the file itself"
+    refused(folder, told, COMMANDS)
     meant = exported_model.find(folder / export)
     assert meant == (folder if export == "saved_model.pb" else folder / export)
     assert exported_model.find(folder / weights) is None
 
 
-def test_weights_are_read_where_no_export_could_be_meant(tmp_path):
-    folder = made(tmp_path / "own", ["model.onnx"])
+def test_weights_are_read_where_no_export_could_be_meant(made):
+    folder = made("model.onnx")
     shutil.copy(GOLDENS / "token.npz", folder / "model.npz")
-    assert (
-        zoo.read(zoo.locate(folder)).classes == zoo.read(folder / "model.npz").classes
-    )
+    assert zoo.read(zoo.locate(folder)).classes == 10
 
 
 @pytest.mark.parametrize("first", EXPORTS)
 @pytest.mark.parametrize("second", [*EXPORTS, "x.onnx", "1/saved_model.pb"])
-def test_two_exports_in_a_folder_are_named(first, second, tmp_path):
-    folder = made(tmp_path / "own", [first])
-    (folder / "1").mkdir()
-    (folder / second).touch()
+def test_two_exports_in_a_folder_are_named(first, second, made):
+    folder = made(first, second)
     if first == second:
         assert exported_model.find(folder) is not None
         return
     names = sorted([first, second.removesuffix("/saved_model.pb")])
-    said = f"own has several exports, {', '.join(names)}: give one of them"
-    for way in ("predict", "evaluate, explain, export, few_shot"):
-        with pytest.raises(RunError, match=said):
-            pytest.fail(f"{way}: {opened(folder)[way]()}")
+    told = f"own has several exports, {', '.join(names)}: give one of them"
+    refused(folder, told, COMMANDS)
 
 
 @pytest.mark.parametrize(
@@ -133,12 +143,8 @@ def test_two_exports_in_a_folder_are_named(first, second, tmp_path):
         ["model.safetensors", "._model.onnx"],
     ],
 )  # fmt: skip
-def test_a_model_in_several_formats_is_one_model(names, tmp_path):
-    folder = tmp_path / "own"
-    for name in names:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        contents = (CONTENTS[ending] for ending in CONTENTS if name.endswith(ending))
-        (folder / name).write_bytes(next(contents, b""))
+def test_a_model_in_several_formats_is_one_model(names, made):
+    folder = made(*names)
     assert exported_model.find(folder) is None
     assert finding.find(str(folder)) == finding.FoundModel(str(folder))
     assert zoo.locate(folder) == folder
@@ -153,13 +159,13 @@ def test_a_model_in_several_formats_is_one_model(names, tmp_path):
         ["model.onnx", "._model.onnx", ".model.tflite"],
     ],
 )
-def test_an_export_with_what_belongs_to_it_is_found(names, tmp_path):
-    folder = made(tmp_path / "own", names)
+def test_an_export_with_what_belongs_to_it_is_found(names, made):
+    folder = made(*names)
     assert exported_model.find(folder) == folder / names[0]
 
 
-def test_the_model_of_a_run_is_meant_beside_its_exports(tmp_path):
-    folder = made(tmp_path / "own", ["model.keras", "model.onnx", "model.tflite"])
+def test_the_model_of_a_run_is_meant_beside_its_exports(made):
+    folder = made("model.keras", "model.onnx", "model.tflite")
     assert exported_model.find(folder) is None
     assert finding.find(str(folder)).keras_file == folder / "model.keras"
 
@@ -168,21 +174,16 @@ def test_every_ending_of_an_export_has_a_loader():
     assert {*opening.EXPORTS, ""} == exported_model.RUNTIMES.keys()
 
 
-def test_weights_of_a_library_beside_the_model_of_a_run_are_refused(tmp_path):
-    folder = made(tmp_path / "own", ["model.keras", "model.safetensors"])
-    for way, find in opened(folder).items():
-        with pytest.raises((RunError, zoo.CheckpointError), match="two kinds, model.s"):
-            pytest.fail(f"{way}: {find()}")
-
-
-def test_a_published_model_of_a_registry_is_refused_by_its_name(tmp_path, monkeypatch):
+def test_a_published_model_of_a_registry_is_refused_by_its_name(
+    made, tmp_path, monkeypatch
+):
     card = {
         "name": "flowers", "architecture": {}, "image_size": [32, 32], "channels": 3,
         "classes": 1, "class_names": ["rose"], "parameters": 1, "variant": None,
         "weights": "model.npz", "file_size": 1, "sha256": "0" * 64, "base": None,
         "data_set": "digits", "metrics": {}, "licence": "mit",
     }  # fmt: skip
-    folder = made(tmp_path / "flowers", ["model.keras", "model.npz"])
+    folder = made("model.keras", "model.npz", name="flowers")
     (folder / "model.json").write_text(json.dumps(card))
     monkeypatch.setenv("KERAS_VIT_REGISTRY", str(tmp_path))
     assert finding.find("flowers") == finding.FoundModel("flowers")

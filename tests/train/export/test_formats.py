@@ -1,0 +1,380 @@
+"""Each format of each kind of model answers as the Keras model does."""
+
+import dataclasses
+import importlib.util
+import os
+import pkgutil
+
+import keras
+import numpy as np
+import pytest
+import small_models
+from harness import global_policy, randomize
+from small_models import HYBRID, PLAIN, made, of, positions, shared
+from written_exports import check, images_for, write
+
+import keras_vit
+import zoo
+from keras_vit import VisionTransformer, ViTConfig
+from keras_vit.models.bit import BiTResNet
+from train.common.errors import RunError
+from train.export.formats import FORMATS
+from train.models.exports import exported_model
+from zoo.network import BiTConfig
+from zoo.position_embedding import METHODS
+
+onnx = pytest.importorskip("onnx", reason="pip install onnx")
+pytest.importorskip("onnxruntime")
+pytest.importorskip("ai_edge_quantizer", reason="pip install '.[export]'")
+
+ONE_BLOCK = dataclasses.replace(PLAIN, num_layers=1)
+ODD = dataclasses.replace(HYBRID, patch_size=(2, 1), resnet_stages=(1, 2))
+
+
+def map_of_features():
+    maps = keras_vit.features(shared("registers"), 0)
+    return keras.Model(maps.input, maps.output["layer_0"])
+
+
+def bit():
+    model = BiTResNet(BiTConfig((1, 1)), image_size=(39, 32), classes=5)
+    randomize(model)
+    return model
+
+
+def of_large_numbers():
+    """The squares of its positions are more than float16 holds."""
+    model = made()
+    table = model.get_layer("position_embedding").position_embedding
+    table.assign(keras.ops.concatenate([1e3 * table[..., :3], table[..., 3:]], -1))
+    assert np.abs(table).max() > 300
+    return model
+
+
+# Arguments of models, or functions that make them.
+ONNX = small_models.MODELS | {
+    "hybrid, odd sides": {"config": ODD, "image_size": (46, 41)},
+    "hybrid of timm": of(HYBRID, resnet_padding="symmetric", resnet_epsilons="timm"),
+    "hybrid without stages": of(HYBRID, resnet_stages=()),
+    "rows and columns": positions("2d"),
+    "rows and columns, no class token": {**positions("2d"), "pooling": "gap"},
+    "positions before every block": positions("learned", "every_layer"),
+    "one table before every block": positions("2d", "every_layer_shared"),
+    "relative, no class token": {**positions("relative"), "pooling": "gap"},
+    "no positions": positions("none"),
+    "class token and mean, registers behind": {
+        **of(PLAIN, num_registers=2, tokens_with_positions="class token and patches"),
+        "pooling": "token_and_gap",
+    },
+    "distilled": {**of(PLAIN, distillation_token=True), "pooling": "distilled"},
+    "rotary alone": of(PLAIN, rotary="dinov3", tokens_with_positions="none"),
+    "mean of patches beside a class token": small_models.patches_averaged,
+    "map of features": map_of_features,
+    "BiT": bit,
+    "int8 weights": lambda: keras_vit.quantize_weights(made(HYBRID)),
+}
+FLOAT16 = {name: ONNX[name] for name in ("plain", "exact GELU", "hybrid", "relative")}
+FLOAT16 |= {"BiT": bit, "large numbers": of_large_numbers}
+# Several at a time: conversion takes seconds.
+TFLITE = {
+    "gray, softmax": {
+        **of(ONE_BLOCK, activation="gelu", patch_size=(8, 12)),
+        "channels": 1,
+        "classifier_activation": "softmax",
+        "representation_size": 16,
+    },
+    "a head for each token, 2d positions": {
+        **positions("2d", "every_layer"),
+        "pooling": None,
+    },
+    "all tokens, relative, remat and dropout": {
+        **of(ONE_BLOCK, position_embedding="relative"),
+        "pooling": None,
+        "include_top": False,
+        "remat": True,
+        "dropout_rate": 0.1,
+        "stochastic_depth_rate": 0.1,
+    },
+}
+SAVED_MODEL = {
+    "features behind a norm": {
+        **of(PLAIN, num_layers=1, norm_after_pooling=True),
+        "include_top": False,
+        "pooling": "gap",
+    },
+}
+CASES = {
+    ("onnx", 1e-5): ONNX,
+    # Some roundings of 2^-11 after one another.
+    ("onnx-float16", 1e-2): FLOAT16,
+    ("tflite", 1e-5): TFLITE,
+    ("saved_model", 1e-5): SAVED_MODEL,
+}
+
+
+def built(arguments):
+    """A model, one of `small_models.MODELS` only once."""
+    if callable(arguments):
+        return arguments()
+    for name, known in small_models.MODELS.items():
+        if arguments is known:
+            return shared(name)
+    return made(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("format", "tolerance", "arguments"),
+    [
+        pytest.param(*case, arguments, id=f"{case[0]}, {name}")
+        for case, kinds in CASES.items()
+        for name, arguments in kinds.items()
+    ],
+)
+def test_a_file_answers_as_its_model(format, tolerance, arguments, tmp_path):
+    model = built(arguments)
+    path = write(format, model, tmp_path)
+    found = check(path, model, tolerance)
+    assert os.listdir(tmp_path) == [path.relative_to(tmp_path).parts[0]]
+    assert found.one_by_one == (format == "tflite")
+    if format == "onnx-float16":
+        check_precisions(onnx.load(path).graph)
+    if format == "onnx":
+        is_linear = getattr(model.layers[-1], "activation", None) in (
+            None,
+            keras.activations.linear,
+        )
+        head = "logits" if is_linear else "probabilities"
+        wanted = head if model.layers[-1].name == "head" else "features"
+        assert found.output == wanted
+
+
+def check_precisions(graph):
+    """Weights are float16, and what needs more is computed in float32."""
+    kernels = [one for one in graph.initializer if one.name.endswith("kernel")]
+    assert {one.data_type for one in kernels} == {onnx.TensorProto.FLOAT16}
+    widened = {
+        node.output[0]: node.attribute[0].i == onnx.TensorProto.FLOAT
+        for node in graph.node
+        if node.op_type == "Cast"
+    }
+    for node in graph.node:
+        if node.op_type in ("Softmax", "InstanceNormalization", "ReduceMean"):
+            assert widened[node.input[0]]
+
+
+@pytest.mark.parametrize("format", ["onnx", "tflite"])
+def test_a_model_in_half_precision_is_exported_in_float32(format, tmp_path):
+    model = made(ONE_BLOCK)
+    with global_policy("mixed_bfloat16"):
+        mixed = made(ONE_BLOCK)
+    mixed.set_weights(model.get_weights())
+    check(write(format, mixed, tmp_path), model, 1e-5)
+
+
+def test_tflite_files_may_take_batches(tmp_path):
+    path = write("tflite", shared(), tmp_path, dynamic_batch=True)
+    assert not check(path, shared(), 1e-5).one_by_one
+
+
+# Models of any size.
+
+HAVE_ONE_SIZE = ("relative", "relative, no class token", "hybrid, odd sides", "BiT")
+CHANGED = ("mean of patches beside a class token", "int8 weights")
+OF_ANY_SIZE = ONNX.keys() - {*HAVE_ONE_SIZE, *CHANGED, "map of features"}
+SIZES = (small_models.SIZE, (48, 24), (96, 144))
+ODD_SIZES = ((8, 8), (16, 80), (40, 24), (136, 120))
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "sizes"),
+    [(name, None, SIZES) for name in sorted(OF_ANY_SIZE)]
+    + [("plain", method, ODD_SIZES) for method in METHODS],
+)
+def test_onnx_files_take_images_of_any_size(name, method, sizes, tmp_path):
+    fixed, rule = built(ONNX[name]), () if method is None else (method,)
+    model = keras_vit.at_image_size(fixed, (None, None), *rule)
+    found = exported_model.in_its_runtime(write("onnx", model, tmp_path))
+    for size in sizes:
+        resized = keras_vit.at_image_size(fixed, size, *rule)
+        images = images_for(resized)
+        wanted = np.asarray(resized(images))
+        limit = 5e-6 * np.abs(wanted).max()
+        np.testing.assert_allclose(found.run(images), wanted, rtol=0, atol=limit)
+
+
+def test_onnx_files_give_a_map_of_features_of_images_of_any_size(tmp_path):
+    model = keras_vit.at_image_size(shared("registers"), (None, None))
+    maps = keras_vit.features(model, 0)
+    model = keras.Model(maps.input, maps.output["layer_0"])
+    found = exported_model.in_its_runtime(write("onnx", model, tmp_path))
+    images = images_for(keras_vit.at_image_size(model, (24, 64)))
+    wanted = np.asarray(model(images))
+    limit = 1e-5 * np.abs(wanted).max()
+    np.testing.assert_allclose(found.run(images), wanted, atol=limit)
+
+
+# Sizes that small models do not have.
+
+
+def smallest(config):
+    """The fewest pixels per side that make a patch."""
+    side = 1
+    while True:
+        try:
+            config.grid_size((side, side), name="")
+        except ValueError:
+            side += 1
+        else:
+            return side
+
+
+def check_variant(variant, folder, seen, **changes):
+    """Compares three files of a variant with one block with its model.
+
+    `seen` grows as `small_models.seen_by` says: no writer computes unused tokens.
+    """
+    sizes = dataclasses.asdict(zoo.VARIANTS[variant])
+    config = ViTConfig(**sizes | {"num_layers": 1} | changes)
+    model = VisionTransformer(config, image_size=smallest(config), classes=3)
+    randomize(model)
+    # The many convolutions of R50 add up more rounding.
+    tolerance = 1e-4 if config.is_hybrid else 2e-5
+    for format in ("saved_model", "onnx", "tflite"):
+        seen.clear()
+        path = write(format, model, folder)
+        assert all(seen) and bool(seen) == (format != "onnx")
+        check(path, model, tolerance)
+
+
+@pytest.mark.parametrize(
+    ("variant", "narrower"),
+    [
+        # Its odd patches and head size, in an eighth of the width.
+        ("ViT-H_14", {"hidden_size": 160, "num_heads": 2, "mlp_dim": 640}),
+        (
+            "R+ViT-Ti_16",
+            {"hidden_size": 24, "num_heads": 3, "mlp_dim": 40, "resnet_width": 32},
+        ),
+    ],
+)
+def test_every_writer_writes_a_variant(variant, narrower, tmp_path, monkeypatch):
+    check_variant(variant, tmp_path, small_models.seen_by(monkeypatch), **narrower)
+
+
+@pytest.mark.soak
+def test_every_variant_at_full_width(tmp_path, monkeypatch):
+    seen = small_models.seen_by(monkeypatch)
+    for variant in zoo.VARIANTS:
+        check_variant(variant, tmp_path, seen)
+
+
+# What writers refuse.
+
+
+def too_large():
+    model = made()
+    model.get_layer("head").bias.assign([0.0, 1e5, 0.0, 0.0, 0.0])
+    return model
+
+
+class Twice(keras_vit.layers.LayerNorm):
+    def call(self, tokens):
+        return 2.0 * super().call(tokens)
+
+
+@keras.saving.register_keras_serializable(package="test_formats")
+class Odd(keras.layers.Layer):
+    def call(self, features):
+        return keras.ops.erfinv(keras.ops.tanh(features))
+
+
+def more(layer, kind="plain"):
+    model = shared(kind)
+    return keras.Model(model.input, layer(model.output), name="mine")
+
+
+def two_outputs():
+    model = shared()
+    return keras.Model(model.input, [model.output, model.layers[-2].output])
+
+
+def by_keras():
+    model = made(ONE_BLOCK)
+    model.get_layer("head").quantize("int8")
+    return model
+
+
+class Own(keras.Model):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+
+SHAPE = (4, *small_models.SIZE, 3)
+CALIBRATION = np.random.default_rng(0).uniform(-1, 1, SHAPE)
+FEATURES = "without head"
+LAYER = keras.layers
+REFUSED = [
+    ("onnx", shared, {"precision": "int8"}, "one of float32, float16, got 'int8'"),
+    ("onnx", too_large, {"precision": "float16"}, 'head/bias .*precision="float32"'),
+    ("onnx", lambda: more(LAYER.LayerNormalization(name="last")), {},
+     "'last' is a LayerNormalization, which the ONNX exporter does not know"),
+    ("onnx", lambda: more(Twice(name="last")), {}, "'last' is a Twice, which"),
+    ("onnx", lambda: more(LAYER.Dense(2, activation="elu", name="last")), {},
+     "last has the activation 'elu', .*linear, relu"),
+    ("onnx", lambda: more(LAYER.ReLU(max_value=6.0, name="last")), {},
+     "last has a max_value, .*plain ReLU"),
+    ("onnx", by_keras, {}, "head/kernel has integers"),
+    ("onnx", two_outputs, {}, "not a functional model of one input and one output"),
+    ("onnx", lambda: Own(shared()), {}, "own.* is not a functional model"),
+    ("onnx", lambda: keras.Sequential([shared()]), {}, "sequential.* is not a functio"),
+    ("tflite", shared, {"precision": "int4"}, "one of float32, float16"),
+    ("tflite", shared, {"precision": "int8"}, "pass calibration"),
+    ("tflite", shared, {"precision": "int8", "calibration": CALIBRATION[:, :8]},
+     "resize them"),
+    ("tflite", shared, {"precision": "int8", "calibration": 127.5 * CALIBRATION},
+     "preprocess_input"),
+    ("tflite", shared, {"precision": "dynamic", "uint8": True}, 'precision="int8"'),
+    ("tflite", shared, {"precision": "dynamic", "min_agreement": 0.9},
+     "pass calibration"),
+    ("tflite", shared, {"precision": "float16", "min_agreement": 0.9},
+     "to dynamic and int8"),
+    ("tflite", shared, {"precision": "int8", "min_agreement": 99.5}, "between 0 and 1"),
+    ("tflite", lambda: shared(FEATURES), {"precision": "dynamic", "min_agreement": 0.9},
+     "its features: leave it out"),
+    ("tflite", lambda: more(Odd(), FEATURES), {}, "mine computes tf.Erfinv, .*SavedMo"),
+    ("saved_model", lambda: shared("all tokens"), {}, 'all tokens, .*"token" or "gap"'),
+    ("saved_model", lambda: shared("a head for each token"), {}, "all tokens"),
+    ("saved_model", lambda: more(LAYER.Softmax(name="shares")), {},
+     "ends in the layer 'shares': pass a model"),
+    ("saved_model", shared, {"class_names": [*"abcd", "two\nlines"]},
+     "two.nlines.*spans lines"),
+    *(
+        case
+        for format in ("onnx", "tflite", "saved_model")
+        for case in [
+            (format, shared, {"class_names": ["cat"]}, "1 names .* 5 classes"),
+            (format, lambda: shared(FEATURES), {"class_names": ["cat"]},
+             "no head .* leave out class_names"),
+            (format, lambda: keras_vit.features(shared(), (0, -1)), {},
+             r"a dict of layer_0, layer_1, .*: pass keras.Model.*\['layer_0'\]"),
+        ]
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("format", "make", "options", "named"), REFUSED)
+def test_models_and_arguments_that_a_writer_refuses(
+    format, make, options, named, tmp_path
+):
+    writer = pkgutil.resolve_name(FORMATS[format].runtime.writer)
+    with pytest.raises((ValueError, RunError), match=named):
+        writer(make(), tmp_path / "out", **options)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("format", ["onnx", "tflite"])
+def test_a_missing_package_is_named(format, tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(RunError, match=r"pip install"):
+        write(format, shared(), tmp_path)

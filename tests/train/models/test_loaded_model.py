@@ -1,0 +1,85 @@
+"""Models by all their names, with what lies beside them."""
+
+import dataclasses
+import shutil
+
+import keras
+import numpy as np
+import pytest
+from evaluated import COLOURS, CONFIG, tiny
+
+import keras_vit
+from train.common.errors import RunError
+from train.models import loaded_model
+from train.scoring.matching import match_classes
+
+
+def test_files_need_no_registry(goldens, tmp_path, monkeypatch):
+    shutil.copy(goldens / "token.npz", tmp_path / "best.npz")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("zoo.store.transport.BACKOFF_SECONDS", 0)
+    monkeypatch.setenv("KERAS_VIT_REGISTRY", "http://127.0.0.1:9/r")
+    for path in ("best.npz", "./best.npz", tmp_path / "best.npz"):
+        assert loaded_model.load(path).name == "best"
+
+
+def test_another_image_size_keeps_what_the_model_computes(tmp_path):
+    config = dataclasses.replace(CONFIG, activation="gelu")
+    exact = keras_vit.VisionTransformer(config, image_size=32, classes=3)
+    exact.get_layer("head").kernel.assign(np.eye(16, 3))
+    exact.save(tmp_path / "exact.keras")
+    weights = keras_vit.save_released_weights(exact, tmp_path / "exact.safetensors")
+    images = np.random.default_rng(0).normal(size=(2, 48, 48, 3)).astype("float32")
+    loaded = loaded_model.load(str(tmp_path / "exact.keras"), image_size=48)
+    expected = keras_vit.load_model(weights, image_size=48)(images)
+    np.testing.assert_allclose(loaded.model(images), expected, atol=1e-6)
+    assert loaded.model.get_layer("encoder_block_0").activation == "gelu"
+
+
+def test_class_names_beside_a_model_of_ones_own(tmp_path):
+    model = tiny(3)
+    paths = [tmp_path / f"own{suffix}" for suffix in (".keras", ".npz", ".safetensors")]
+    model.save(paths[0])
+    for path in paths[1:]:
+        keras_vit.save_released_weights(model, path)
+    assert all(loaded_model.load(str(path)).class_names is None for path in paths)
+    # As an editor leaves it, on Windows too: no line break at the end.
+    names = tmp_path / "class_names.txt"
+    names.write_bytes("\ufeffgreen\r\nred hot\r\nblue".encode())
+    for path in paths:
+        loaded = loaded_model.load(str(path))
+        assert loaded.class_names == ("green", "red hot", "blue")
+    shown, places = match_classes(3, loaded.class_names, list(COLOURS))
+    assert shown == loaded.class_names and places.tolist() == [2, 0, 1]
+    names.write_text("green\nblue\n")
+    for path in paths:
+        with pytest.raises(RunError, match="class_names.txt has 2 lines, but .* 3"):
+            loaded_model.load(str(path))
+        assert loaded_model.load(str(path), features=True).class_names is None
+
+
+def test_models_that_scale_pixels_themselves(tmp_path):
+    images = keras.Input((32, 32, 3))
+    for layer in (
+        keras.layers.Rescaling(1 / 255, name="own"),
+        keras.layers.Normalization(mean=120.0, variance=3000.0, name="own"),
+    ):
+        pixels = layer(images)
+        outputs = keras.layers.Dense(10)(keras.layers.Flatten()(pixels))
+        model = keras.Model(images, outputs)
+        loaded = loaded_model.LoadedModel("net", model)
+        with pytest.raises(RunError, match="layer own of the model net takes .* 255"):
+            loaded_model.image_shape_of(loaded)
+        whole = keras.Model(images, model(keras.layers.Rescaling(127.5, 127.5)(images)))
+        whole.save(tmp_path / "whole.keras")
+        loaded = loaded_model.load(str(tmp_path / "whole.keras"))
+        assert loaded_model.image_shape_of(loaded) == (32, 32, 3)
+    # The same in one model, as the message says.
+    layers = [keras.layers.Rescaling(127.5, 127.5), keras.layers.Rescaling(1 / 255)]
+    head = [keras.layers.Flatten(), keras.layers.Dense(10)]
+    flat = keras.Sequential([images, *layers, *head])
+    loaded = loaded_model.LoadedModel("net", flat)
+    assert loaded_model.image_shape_of(loaded) == (32, 32, 3)
+    bare = keras.Sequential([images, keras.layers.Rescaling(1 / 255), *head])
+    with pytest.raises(RunError, match="of the model net takes .* 255"):
+        loaded_model.image_shape_of(loaded_model.LoadedModel("net", bare))
