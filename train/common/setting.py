@@ -83,7 +83,7 @@ def check_limits(settings) -> None:
 def _is_finite(value):
     values = value if isinstance(value, (tuple, list)) else (value,)
     # Not a number compares as false.
-    return all(abs(one) <= FLOAT for one in values if isinstance(one, numbers.Real))
+    return all(abs(real) <= FLOAT for real in values if isinstance(real, numbers.Real))
 
 
 def each(limit) -> tuple:

@@ -106,10 +106,10 @@ def _check_same_test(reports):
                 "set."
             )
         both = itertools.zip_longest(_classes(expected), _classes(report))
-        for number, (one, other) in enumerate(both, start=1):
-            if one != other:
+        for number, (own, other) in enumerate(both, start=1):
+            if own != other:
                 raise RunError(
-                    f"{pair}class {number} of their tests is {_described(one)} and "
+                    f"{pair}class {number} of their tests is {_described(own)} and "
                     f"{_described(other)}. Give runs that were tested on the same "
                     "images."
                 )
@@ -121,8 +121,8 @@ def _classes(report):
     ]
 
 
-def _described(one):
-    return "none" if one is None else "{name!r} with {examples:,} images".format(**one)
+def _described(row):
+    return "none" if row is None else "{name!r} with {examples:,} images".format(**row)
 
 
 def _row(name, report, model):
@@ -152,11 +152,11 @@ def _page(results):
     rows = results["runs"]
     names = [row["run"] for row in rows]
     classes = [
-        (one["name"], [row["per_class_f1"][place] for row in rows], one["examples"])
-        for place, one in enumerate(results["classes"])
-        if one["examples"]
+        (each["name"], [row["per_class_f1"][place] for row in rows], each["examples"])
+        for place, each in enumerate(results["classes"])
+        if each["examples"]
     ]
-    classes.sort(key=lambda one: min(one[1]) - max(one[1]))
+    classes.sort(key=lambda row: min(row[1]) - max(row[1]))
     return markdown.render(
         _TEMPLATE,
         **results,

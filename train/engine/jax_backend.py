@@ -115,10 +115,10 @@ class JaxTrainer(Trainer):
         return [trained, fixed, kept, scale], metrics
 
     def _clip(self, gradients):
-        norm = ops.sqrt(sum(ops.sum(ops.square(one)) for one in gradients))
+        norm = ops.sqrt(sum(ops.sum(ops.square(gradient)) for gradient in gradients))
         if self.clip_norm is not None:
             factor = self.clip_norm / ops.maximum(norm, self.clip_norm)
-            gradients = [factor * one for one in gradients]
+            gradients = [factor * gradient for gradient in gradients]
         return gradients, norm
 
     def _update(self, gradients):

@@ -67,11 +67,11 @@ class TensorFlowTrainer(Trainer):
 
     def fetch(self, metrics) -> list:
         """Returns the dicts of several steps with floats, in one transfer."""
-        values = tf.stack([value for one in metrics for value in one.values()])
+        values = tf.stack([value for step in metrics for value in step.values()])
         rows = tf.reshape(values, (len(metrics), -1)).numpy().tolist()
         return [
-            dict(zip(one, row, strict=True))
-            for one, row in zip(metrics, rows, strict=True)
+            dict(zip(step, row, strict=True))
+            for step, row in zip(metrics, rows, strict=True)
         ]
 
     def first_device(self, values) -> Any:
@@ -111,9 +111,9 @@ class TensorFlowTrainer(Trainer):
                 variable.value, self._update_one, arguments, group=False
             )
         if self.loss_scale:
-            one = strategy.experimental_local_results(is_finite)[0]
-            self.loss_scale.update(one)
-            self.optimizer.iterations.assign_add(tf.cast(one, "int32"))
+            finite = strategy.experimental_local_results(is_finite)[0]
+            self.loss_scale.update(finite)
+            self.optimizer.iterations.assign_add(tf.cast(finite, "int32"))
         else:
             self.optimizer.iterations.assign_add(1)
 

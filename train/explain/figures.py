@@ -185,9 +185,9 @@ def answers(inspected) -> tuple:
     Each photo with its most likely class, and over it the attention for the class: what
     the attention to each patch adds to the class's output. Each map has its own scale.
     """
-    maps = np.stack([one.class_map for one in inspected])
+    maps = np.stack([photo.class_map for photo in inspected])
     figure, numbers = _pairs(inspected, maps, "attention for the class")
-    names = [one.target[1] for one in inspected]
+    names = [photo.target[1] for photo in inspected]
     return figure, numbers | {"class_names": names, "unit": _RELEVANCE}
 
 
@@ -200,15 +200,15 @@ def attention(inspected) -> tuple:
     Over each photo is the attention of all layers, followed back to the patches,
     whatever the class. Each map has its own scale.
     """
-    maps = np.stack([one.rollout for one in inspected])
+    maps = np.stack([photo.rollout for photo in inspected])
     figure, numbers = _pairs(inspected, maps, "attention rollout")
     return figure, numbers | {"unit": _SHARE}
 
 
 def _pairs(inspected, maps, subject):
-    photos = [one.photo for one in inspected]
+    photos = [each.photo for each in inspected]
     pictures = [photo.picture for photo in photos]
-    captions = [shorten(one.caption, _TITLE) for one in inspected]
+    captions = [shorten(each.caption, _TITLE) for each in inspected]
     title = f"{inspected[0].name}: {subject}"
     figure = plots.draw_attention(pictures, maps, captions, title)
     return figure, {"maps": maps, "photos": [photo.name for photo in photos]}

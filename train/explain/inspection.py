@@ -97,8 +97,8 @@ def describe_sinks(sinks, grid) -> str | None:
     places = sorted({(sink["row"], sink["column"]) for sink in sinks})
     named = ", ".join(f"row {row} column {column}" for row, column in places[:8])
     named += f" and {len(places) - 8} more" * (len(places) > 8)
-    one = len(places) == 1
-    patches = f"{'a patch' if one else f'{len(places)} patches'} at the border"
+    single = len(places) == 1
+    patches = f"{'a patch' if single else f'{len(places)} patches'} at the border"
     if places == [(row, column) for row in (1, grid[0]) for column in (1, grid[1])]:
         patches = "the patches at the four corners"
     in_layers, peak = f"layer {layers[0]}", ""
@@ -109,7 +109,7 @@ def describe_sinks(sinks, grid) -> str | None:
             in_layers = f"layers {layers[0]} to {layers[-1]}"
         peak = f", most in layer {most}"
     return (
-        f"Attention sinks: {patches} ({named}) {'attracts' if one else 'attract'} "
+        f"Attention sinks: {patches} ({named}) {'attracts' if single else 'attract'} "
         f"attention whatever the photo shows, in {in_layers}{peak} "
         f"with {shares[most]:.0%} of all attention; bright spots there are no part of "
         "the answer."

@@ -106,7 +106,7 @@ class Photos:
         how = tuple(size), self._preparation, channels, self._split.bits
         places = range(len(self)) if places is None else places
         for start in range(0, len(places), batch_size):
-            paths = [self.paths[one] for one in places[start : start + batch_size]]
+            paths = [self.paths[place] for place in places[start : start + batch_size]]
             try:
                 batch = [zoo.photos.prepare(path, *how) for path in paths]
             except ValueError as error:

@@ -93,13 +93,13 @@ def explain(
         drawing = {"total": len(places), "unit": "photo", "desc": "drawing"}
         for photo in progress_bar(iterable=photos.chosen(places), **drawing):
             best, seen = top[photo.place], computed.chosen[photo.place]
-            one = figures.PhotoInspection(loaded, photo, best, target, seen)
-            one.figures = figures.write(folder, "photo", one, photo)
-            inspected.append(one)
+            each = figures.PhotoInspection(loaded, photo, best, target, seen)
+            each.figures = figures.write(folder, "photo", each, photo)
+            inspected.append(each)
         of_photos = figures.write(folder, "photos", inspected)
         whole = figures.ModelInspection(loaded, photos.names, computed.distance)
         of_model = figures.write(folder, "model", whole)
-        of_each = [figure for one in inspected for figure in one.figures]
+        of_each = [figure for each in inspected for figure in each.figures]
 
         sizes = figures.available(lambda: _sizes(loaded.model)) or {}
         whose = {"token": "the class token", "gap": "the mean of the patches"}

@@ -74,7 +74,7 @@ def _table(splits, results):
             (kind, results.get(f"{split}_{start}{kind}", results.get(f"{start}{kind}")))
             for split, kind in columns
         ]
-        cells = ["" if one is None else result_text(kind, one) for kind, one in values]
+        cells = ["" if num is None else result_text(kind, num) for kind, num in values]
         if any(cells):
             rows.append((name, *cells))
     header = ["", *(f"{split} {kind}" for split, kind in columns)]

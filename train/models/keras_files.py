@@ -137,7 +137,7 @@ def _check_arrays(content):
             arrays = arrays_of(file, f"its {_H5}").values()
         except CheckpointError as error:
             raise RunError(str(error)) from error
-        held = sum((one.size or 0) * one.dtype.itemsize for one in arrays)
+        held = sum((array.size or 0) * array.dtype.itemsize for array in arrays)
     if held > limits.UNPACKED_RATIO * len(content):
         raise ValueError(f"{len(content)} bytes of {_H5} hold {held}")
 

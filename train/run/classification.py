@@ -93,8 +93,8 @@ class FineTuning(Task):
         )
         # Both the same way: compiled, bfloat16 rounds elsewhere, by more than 1%.
         trained, loaded = (
-            keras.ops.convert_to_numpy(keras.ops.softmax(one(images, training=False)))
-            for one in (self.model, load_model(directory.model))
+            keras.ops.convert_to_numpy(keras.ops.softmax(net(images, training=False)))
+            for net in (self.model, load_model(directory.model))
         )
         if not np.allclose(loaded, trained, atol=1e-3):
             raise RunError(

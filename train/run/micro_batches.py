@@ -157,9 +157,9 @@ def _measured(trials, candidates):
         peaks.add(size, trials.peak(size))
         # Each size is compiled anew: few of them.
         larger = [
-            one
-            for one in candidates
-            if size < one <= 4 * size and peaks.expected(one) <= most
+            candidate
+            for candidate in candidates
+            if size < candidate <= 4 * size and peaks.expected(candidate) <= most
         ]
         size = larger[0] if larger and not peaks.is_conclusive else None
     fitting = [size for size in candidates if peaks.expected(size) <= most]
@@ -217,11 +217,11 @@ class _Trials:
             "finish": task.finish,
         }
         variables = task.model.trainable_variables
-        self.trained_bytes = sum(4 * math.prod(one.shape) for one in variables)
+        self.trained_bytes = sum(4 * math.prod(tensor.shape) for tensor in variables)
         spec = tf.nest.flatten(self._zeros(task.recipe.batch_size).element_spec)
         # A batch in use, one on its way, and those that are ready.
         self.batch_bytes = (2 + pipeline.BATCHES_READY) * sum(
-            math.prod(one.shape) * one.dtype.size for one in spec
+            math.prod(tensor.shape) * tensor.dtype.size for tensor in spec
         )
 
     def step(self, size) -> None:

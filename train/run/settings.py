@@ -102,7 +102,7 @@ def page(settings, others) -> str:
         if name in used:
             origin += f": {used[name]:g}"
         if isinstance(value, dict):
-            value = {key: one for key, one in value.items() if one is not None}
+            value = {key: part for key, part in value.items() if part is not None}
         rows.append((f"{name}: {json.dumps(value)}", origin))
     rows += [
         (f"# {name}: {json.dumps(value)}", origin)

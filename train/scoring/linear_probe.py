@@ -75,7 +75,7 @@ def run(
         count: [draw(train_labels, count, seed) for seed in range(seeds)]
         for count in shots
     }
-    needed = np.unique(np.concatenate([one for some in draws.values() for one in some]))
+    needed = np.unique(np.concatenate(sum(draws.values(), [])))
     _, train_features = features_of(predictor, pick(source.train, needed))
     test_labels, test_features = features_of(predictor, source.test)
 

@@ -38,11 +38,11 @@ def models_of(recipe, options) -> list:
     check_known("model", "--models", options.models, NETWORKS)
     models = []
     for name in dict.fromkeys(options.models):
-        one = recipe.override(model=name)
+        changed = recipe.override(model=name)
         if options.smoke:
-            small = one.smoke()
-            one = recipe.override(model=small.model, image_size=small.image_size)
-        models.append((name, one))
+            small = changed.smoke()
+            changed = recipe.override(model=small.model, image_size=small.image_size)
+        models.append((name, changed))
     return models or [(model_name(recipe), recipe)]
 
 

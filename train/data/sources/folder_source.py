@@ -109,10 +109,10 @@ def _joined(parts):
 
 def _check_classes(parts, files):
     for part in files.keys() - {"train"}:
-        for one, other in (("train", part), (part, "train")):
-            if missing := sorted(files[one].keys() - files[other].keys()):
+        for own, other in (("train", part), (part, "train")):
+            if missing := sorted(files[own].keys() - files[other].keys()):
                 raise DataError(
-                    f"{parts[one]} has the class folders {missing} that {parts[other]} "
+                    f"{parts[own]} has the class folders {missing} that {parts[other]} "
                     f"lacks: add them there or remove them here; {LAYOUT}"
                 )
 

@@ -153,7 +153,7 @@ def pick(split: Split, indices) -> Split:
 
         def read_picked(number) -> Any:
             kept = read(number).filter(lambda index, _: tf.gather(is_picked, index))
-            return kept.map(lambda index, one: (tf.gather(index_of, index), one))
+            return kept.map(lambda index, row: (tf.gather(index_of, index), row))
 
         return count, read_picked
 

@@ -121,7 +121,7 @@ def _is_seed(variable):
 def _stateful(graph):
     """Returns the sorted names of a graph's operations with a random state."""
     definition = graph.as_graph_def()
-    functions = (one.node_def for one in definition.library.function)
+    functions = (function.node_def for function in definition.library.function)
     nodes = [*definition.node, *(node for some in functions for node in some)]
     return sorted({node.op for node in nodes if _STATEFUL.fullmatch(node.op)})
 

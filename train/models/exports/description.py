@@ -99,6 +99,6 @@ class ExportedModel(Facts):
 
 def texts(names) -> tuple:
     """Returns names of classes in metadata as a tuple of str."""
-    if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError("its class_names are not a list of texts")
     return tuple(names)

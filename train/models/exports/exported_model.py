@@ -64,7 +64,7 @@ def find(source) -> pathlib.Path | None:
         return None
     paths = [path / name for name in held.exports] + _newest_versions(path)
     if len(paths) > 1:
-        names = named(sorted(one.relative_to(path).as_posix() for one in paths))
+        names = named(sorted(each.relative_to(path).as_posix() for each in paths))
         raise RunError(f"{path} has several exports, {names}: give one of them.")
     return _program(paths[0]) if paths else None
 
@@ -75,9 +75,9 @@ def _newest_versions(path):
     for folder in (path, path / "saved_model"):
         # It takes the highest number.
         versions = [
-            one.parent
-            for one in folder.glob(f"*/{SAVED_MODEL}")
-            if one.parent.name.isdecimal()
+            file.parent
+            for file in folder.glob(f"*/{SAVED_MODEL}")
+            if file.parent.name.isdecimal()
         ]
         newest += sorted(versions, key=lambda version: int(version.name))[-1:]
     return newest
@@ -166,7 +166,7 @@ def _explained(run, path):
 def files_of(path) -> list:
     """Returns the paths of the files that make up an export, sorted."""
     if path.is_dir():
-        return sorted(one for one in path.rglob("*") if one.is_file())
+        return sorted(file for file in path.rglob("*") if file.is_file())
     if path.suffix != ".onnx":
         return [path]
     return [path, *onnxruntime.files(path)]

@@ -33,8 +33,8 @@ def load(path, threads=None) -> ExportedModel:
     interpreter = Interpreter(model_path=path, num_threads=threads)
     # Before memory is taken for tensors of the sizes that the file declares.
     check_sizes(path)
-    for one in interpreter.get_input_details():
-        check_image_size(int(side) for side in one["shape"][1:3])
+    for tensor in interpreter.get_input_details():
+        check_image_size(int(side) for side in tensor["shape"][1:3])
     interpreter.allocate_tensors()
     [source] = interpreter.get_input_details()
     [target] = interpreter.get_output_details()
@@ -122,8 +122,8 @@ def check_sizes(path) -> None:
     }
     codes = [model.OperatorCodes(index) for index in range(model.OperatorCodesLength())]
     operations = [
-        _NAMES.get(names.get(max(one.BuiltinCode(), one.DeprecatedBuiltinCode())), "")
-        for one in codes
+        _NAMES.get(names.get(max(code.BuiltinCode(), code.DeprecatedBuiltinCode())), "")
+        for code in codes
     ]
     for number in range(model.SubgraphsLength()):
         graph = model.Subgraphs(number)
@@ -145,11 +145,11 @@ def check_sizes(path) -> None:
 def _nodes(graph, operations, shapes, constants):
     """Yields the operations of a graph whose sizes are known, as those of ONNX."""
     for index in range(graph.OperatorsLength()):
-        one = graph.Operators(index)
-        operation = operations[one.OpcodeIndex()]
+        operator = graph.Operators(index)
+        operation = operations[operator.OpcodeIndex()]
         inputs, outputs = (
             list(map(int, _array(names)))
-            for names in (one.InputsAsNumpy(), one.OutputsAsNumpy())
+            for names in (operator.InputsAsNumpy(), operator.OutputsAsNumpy())
         )
         if operation:
             yield graph_sizes.tensorflow_node(

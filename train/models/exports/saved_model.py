@@ -241,8 +241,8 @@ def _package(model, class_names):
         return to_model_range(fitted_in_graph(pixels, image_size, preparation))
 
     def of_files(image_bytes) -> Any:
-        one = tf.TensorSpec(of_model_size.shape[1:])
-        inputs = tf.map_fn(read, image_bytes, fn_output_signature=one)
+        image = tf.TensorSpec(of_model_size.shape[1:])
+        inputs = tf.map_fn(read, image_bytes, fn_output_signature=image)
         answers = {kind: answer(inputs)}
         if has_classes:
             is_linear = head.activation is keras.activations.linear

@@ -48,8 +48,8 @@ def check(study, recipe, options, models=(), smoke=False) -> None:
         ValueError: what `Recipe.check` refuses in one of the models.
     """
     for model in models:
-        one = recipe.override(model=model)
-        (one.smoke() if smoke else one).check()
+        changed = recipe.override(model=model)
+        (changed.smoke() if smoke else changed).check()
     from_scratch = study in FROM_SCRATCH
     if from_scratch and recipe.weights is not None:
         raise RunError(

@@ -33,10 +33,10 @@ def points_of(recipe, options) -> list:
     return [
         Point(
             f"{name}-{count}-steps",
-            one.override(steps=count),
+            of_model.override(steps=count),
             {"model": name, "steps": count},
         )
-        for name, one in models
+        for name, of_model in models
         for count in counts
     ]
 

@@ -25,10 +25,10 @@ def points_of(recipe, options, total) -> list:
     return [
         Point(
             f"{name}-{count}-images",
-            one.override(train_examples=count),
+            of_model.override(train_examples=count),
             {"model": name, "examples": count},
         )
-        for name, one in models_of(recipe, options)
+        for name, of_model in models_of(recipe, options)
         for count in counts
     ]
 

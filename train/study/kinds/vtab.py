@@ -31,8 +31,8 @@ def measure(recipe, options, settings) -> tuple:
     less = (recipe.train_examples, recipe.test_examples, recipe.validation_fraction)
     return runs, {
         "rows": rows,
-        "means": {group: float(np.mean(one)) for group, one in by_group.items() if one},
-        "tasks": {group: len(one) for group, one in by_group.items()},
+        "means": {group: float(np.mean(own)) for group, own in by_group.items() if own},
+        "tasks": {group: len(own) for group, own in by_group.items()},
         "is_benchmark": len(rows) == len(vtab.TASKS)
         and not (options.smoke or any(less)),
     }
