@@ -16,7 +16,7 @@ def _recipes(package):
     """Returns the recipes in the modules of a package by name."""
     recipes = {}
     for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
-        if module.ispkg or module.name in ("recipe", "settings"):
+        if module.ispkg or module.name in ("recipe", "fields"):
             continue
         loaded = importlib.import_module(f"{package}.{module.name}")
         recipes.update(getattr(loaded, "RECIPES", None) or {module.name: loaded.RECIPE})

@@ -10,7 +10,7 @@ from typing import Any
 from train.common.setting import AUTO, check_limits
 from train.data.registry import augmentations, kind_of
 from train.engine.choices import OPTIMIZERS
-from train.recipes.settings import OUTPUT, TrainingSettings
+from train.recipes.fields import OUTPUT, TrainingSettings
 from zoo import VARIANTS, ViTConfig
 from zoo.catalog.locate import check, named
 from zoo.catalog.similar import similar_variants

@@ -13,7 +13,7 @@ from train.recipes import Recipe, pretraining
 FILES = sorted(
     path.stem
     for path in pathlib.Path(recipes.__file__).parent.glob("*.py")
-    if path.stem not in ("__init__", "recipe", "settings")
+    if path.stem not in ("__init__", "recipe", "fields")
 )
 OF_ANY_DATA = {"own_data": "FOLDER", "vtab": "vtab/dtd", "augreg_transfer": "cifar100"}
 
