@@ -7,14 +7,14 @@ import numpy as np
 import tensorflow as tf
 from scipy.special import log_softmax
 
-from keras_vit.structure import bits_of, preparation_of
+from keras_vit.structure import preparation_of
 from train.common import predictors
 from train.common.errors import RunError, explaining_full_memory
 from train.common.files import read_json
 from train.data import pipeline
 from train.data.registry import kind_of, real_path, short_name
 from train.evaluate import real_labels, training_images
-from train.models import finding, loaded_model
+from train.models import loaded_model
 from train.models.run_directory import RunDirectory
 from train.reports.answers import answers_of
 from train.reports.classification import calibration, classification_summary
@@ -65,7 +65,7 @@ def evaluate(
     """
     split = split or "test"
     loaded = loaded_model.load(model, image_size=image_size)
-    bits, about_bits = finding.bits_of(loaded.source, bits_of(loaded.model), bits)
+    bits, about_bits = loaded.bits(bits)
     image_size = loaded_model.image_shape_of(loaded)[:2]
     evaluation_data.check_one_class(loaded)
     outputs = evaluation_data.num_logits(loaded)

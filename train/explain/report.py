@@ -3,7 +3,6 @@
 import csv
 
 from keras_vit.structure import (
-    bits_of,
     grid_size,
     kind_of_pooling,
     num_layers,
@@ -17,7 +16,7 @@ from train.data.sources.subset import spread
 from train.explain import figures, inspection
 from train.explain.page import render
 from train.explain.photos import Photos
-from train.models import finding, loaded_model
+from train.models import loaded_model
 from train.models.classes import classes_of
 from train.models.loaded_model import image_shape_of
 from zoo.preparation import asked_for
@@ -63,7 +62,7 @@ def explain(
         )
     loaded = loaded_model.load(model, image_size=image_size)
     preparation = asked_for(central_crop, preparation_of(loaded.model))
-    bits, notes = finding.bits_of(loaded.source, bits_of(loaded.model), bits)
+    bits, notes = loaded.bits(bits)
     for note in notes:
         print(note)
     photos.prepare_for(image_shape_of(loaded, channels=(1, 3)), preparation, bits)

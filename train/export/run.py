@@ -10,7 +10,7 @@ import numpy as np
 
 import keras_vit
 from keras_vit.runtimes.precision import in_precision
-from keras_vit.structure import bits_of, own_image_size, set_bits, size_step
+from keras_vit.structure import own_image_size, set_bits, size_step
 from train.common import packages
 from train.common.errors import RunError, first_line
 from train.common.files import (
@@ -23,7 +23,7 @@ from train.common.files import (
 )
 from train.export import parity, report, sample_images
 from train.export.formats import select
-from train.models import finding, loaded_model
+from train.models import loaded_model
 from train.models.exports.writing import has_head
 from train.scoring import evaluation_data
 from zoo.machine import cpu_name
@@ -105,7 +105,7 @@ def export(
     out = expand_home(out)
     check_replaceable(out, RECORD, _files_of, "export")
     loaded = _load(model, image_size, features)
-    bits, notes = finding.bits_of(loaded.source, bits_of(loaded.model), bits)
+    bits, notes = loaded.bits(bits)
     set_bits(loaded.model, bits)
     # Features have no classes by which to choose the matrices that stay in float16.
     aim = (min_agreement or None) if has_head(loaded.model) else None

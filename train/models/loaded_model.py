@@ -23,7 +23,8 @@ from keras_vit.structure import (
 )
 from keras_vit.weights.loading import read_weights
 from train.common.errors import RunError
-from train.models.finding import FoundModel, find
+from train.models import finding
+from train.models.finding import FoundModel
 from train.models.keras_files import load_model
 from train.models.run_directory import RunDirectory
 from zoo.catalog.locate import published
@@ -49,6 +50,10 @@ class LoadedModel:
     class_names: tuple[str, ...] | None = None
     config: dict = dataclasses.field(default_factory=dict)
     source: str = ""
+
+    def bits(self, requested: int | None = None) -> tuple:
+        """Returns the bits of photos and what to print, see `finding.bits_of`."""
+        return finding.bits_of(self.source, bits_of(self.model), requested)
 
 
 def load(
@@ -80,7 +85,7 @@ def load(
         >>> load("runs/digits").model.output_shape  # doctest: +SKIP
         (None, 10)
     """
-    place = find(source)
+    place = finding.find(source)
     try:
         if place.keras_file is None:
             return _of_weights(place.source, image_size, features)

@@ -5,13 +5,13 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.structure import bits_of, preparation_of
+from keras_vit.structure import preparation_of
 from train.common import predictors
 from train.common.files import write_json, write_text
 from train.data import pipeline, sources
 from train.data.registry import short_name
 from train.data.sources.splits import pick
-from train.models import finding, loaded_model
+from train.models import loaded_model
 from train.reports import markdown
 from train.scoring import running
 from train.scoring.evaluation_data import report_folder
@@ -58,7 +58,7 @@ def run(
         >>> run("vit-b16/imagenet21k", dataset="cifar100")  # doctest: +SKIP
     """
     loaded = loaded_model.load(model, image_size=image_size, features=True)
-    bits, notes = finding.bits_of(loaded.source, bits_of(loaded.model), bits)
+    bits, notes = loaded.bits(bits)
     for note in notes:
         print(note)
     image_size = loaded_model.image_shape_of(loaded)[:2]
