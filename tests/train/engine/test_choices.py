@@ -1,15 +1,179 @@
-"""Every row of the registry does what flags, recipes and reports say of it."""
+"""Losses, schedules, and that each row of choices is what recipes and reports say."""
 
 import inspect
 
 import keras
 import numpy as np
 import pytest
+from sklearn.metrics import log_loss
 
 from train import recipes
 from train.engine.choices import LOSSES, OPTIMIZERS, PRECISIONS, SCHEDULES
+from train.engine.losses import sigmoid_cross_entropy, softmax_cross_entropy
+from train.engine.schedules import WarmupCosine, WarmupLinear
 
 RECIPE = recipes.for_dataset("digits")
+LABELS = np.array([2, 0, 4, 4, 1, 2], "int32")
+LOGITS = np.random.default_rng(0).normal(scale=5, size=(6, 5)).astype("float32")
+SOFT = (np.eye(5)[LABELS] * 0.7 + np.eye(5)[np.roll(LABELS, 1)] * 0.3).astype("float32")
+
+
+# Losses
+
+
+def softmax_by_hand(logits, targets):
+    logits = logits.astype("float64")
+    return -(targets * (logits - np.log(np.exp(logits).sum(1, keepdims=True)))).sum(1)
+
+
+def sigmoid_by_hand(logits, targets):
+    chances = 1 / (1 + np.exp(-logits.astype("float64")))
+    terms = targets * np.log(chances) + (1 - targets) * np.log(1 - chances)
+    return -terms.sum(1)
+
+
+BY_HAND = {
+    softmax_cross_entropy: softmax_by_hand,
+    sigmoid_cross_entropy: sigmoid_by_hand,
+}
+BOTH = pytest.mark.parametrize("loss", BY_HAND)
+
+
+@BOTH
+@pytest.mark.parametrize("labels", [LABELS, SOFT], ids=["integers", "rows"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("class_weights", [None, [1.0, 0.5, 2.0, 0.0, 3.0]])
+def test_losses_equal_float64(loss, labels, smoothing, class_weights):
+    settings = {"label_smoothing": smoothing, "class_weights": class_weights}
+    found = loss(LOGITS, labels, **settings)
+    rows = np.eye(5)[labels] if labels.ndim == 1 else labels.astype("float64")
+    expected = BY_HAND[loss](LOGITS, (1 - smoothing) * rows + smoothing / 5)
+    if class_weights is not None:
+        expected = expected * (rows @ np.array(class_weights))
+    assert found.shape == (6,)
+    assert keras.backend.standardize_dtype(found.dtype) == "float32"
+    np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_softmax_equals_keras(smoothing):
+    theirs = keras.losses.CategoricalCrossentropy(
+        from_logits=True, label_smoothing=smoothing, reduction=None
+    )(SOFT, LOGITS)
+    ours = softmax_cross_entropy(LOGITS, SOFT, label_smoothing=smoothing)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+def test_the_mean_of_the_weighted_equals_scikit_learn():
+    weights = np.array([1.0, 0.5, 2.0, 1.0, 3.0])
+    chances = np.exp(LOGITS.astype("float64"))
+    chances /= chances.sum(1, keepdims=True)
+    expected = log_loss(LABELS, chances, labels=range(5), sample_weight=weights[LABELS])
+    losses = softmax_cross_entropy(LOGITS, LABELS, class_weights=weights)
+    assert np.sum(losses) / weights[LABELS].sum() == pytest.approx(expected, rel=1e-6)
+
+
+@BOTH
+def test_large_logits_lose_no_numbers(loss):
+    logits = np.array([[1e4, -1e4], [-1e4, 1e4]], "float32")
+    losses = np.asarray(loss(logits, np.array([0, 0])))
+    assert losses[0] == 0
+    assert np.isfinite(losses[1]) and losses[1] >= 2e4
+
+
+@BOTH
+def test_half_precision_logits_are_summed_in_float32(loss):
+    half = keras.ops.cast(LOGITS, "bfloat16")
+    rounded = keras.ops.convert_to_numpy(keras.ops.cast(half, "float32"))
+    expected = BY_HAND[loss](rounded, np.eye(5)[LABELS])
+    np.testing.assert_allclose(loss(half, LABELS), expected, rtol=2e-6)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("labels", "options", "message"),
+    [
+        (SOFT[:, :4], {}, r"rows of shape \(batch, 5\), got .*\(6, 4\)"),
+        (LABELS, {"label_smoothing": 1.5}, r"must be in \[0, 1\], got 1.5"),
+        (LABELS, {"class_weights": [1.0]}, "each of the 5 classes, got 1"),
+    ],
+)
+def test_what_does_not_fit_a_loss_is_named(loss, labels, options, message):
+    with pytest.raises(ValueError, match=message):
+        loss(LOGITS, labels, **options)
+
+
+# Schedules
+
+
+def cosine(progress, base):
+    return base * 0.5 * (1.0 + np.cos(np.pi * progress))
+
+
+def linear(progress, base, end=1e-5):
+    return end + (base - end) * (1.0 - progress)
+
+
+def released(decay, steps, base, total, warmup):
+    """`create_learning_rate_schedule` of the released code in float64."""
+    progress = np.clip((steps - warmup) / float(total - warmup), 0.0, 1.0)
+    rates = decay(progress, base)
+    return rates * np.minimum(1.0, steps / warmup) if warmup else rates
+
+
+@pytest.mark.parametrize(
+    ("schedule_class", "decay"), [(WarmupCosine, cosine), (WarmupLinear, linear)]
+)
+@pytest.mark.parametrize(
+    ("base", "total", "warmup"),
+    [(0.03, 60, 20), (0.01, 20, 19), (0.1, 7, 0), (1.0, 1, 0)],
+)
+def test_schedules_equal_the_released_formula_at_every_step(
+    schedule_class, decay, base, total, warmup
+):
+    schedule = schedule_class(base, total, warmup)
+    steps = np.arange(total + 5)
+    rates = [float(schedule(step)) for step in steps]
+    expected = released(decay, steps, base, total, warmup)
+    np.testing.assert_allclose(rates, expected, atol=base * 1e-6)
+    # As the optimizer counts.
+    counter = keras.Variable(total // 2, dtype="int64", trainable=False)
+    assert float(schedule(counter)) == pytest.approx(expected[total // 2])
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        WarmupCosine(0.03, steps=500, warmup_steps=100),
+        WarmupLinear(1e-3, steps=500, warmup_steps=100, end=2e-5),
+    ],
+)
+def test_a_schedule_made_of_its_config_is_the_same(schedule):
+    config = keras.optimizers.schedules.serialize(schedule)
+    again = keras.optimizers.schedules.deserialize(config)
+    assert type(again) is type(schedule)
+    assert again.get_config() == schedule.get_config()
+    assert float(again(499)) == float(schedule(499)) < 4e-5
+    assert float(again(100)) == pytest.approx(schedule.get_config()["learning_rate"])
+
+
+@pytest.mark.parametrize("schedule_class", [WarmupCosine, WarmupLinear])
+@pytest.mark.parametrize(
+    ("rate", "warmup", "message"),
+    [
+        *(
+            (0.1, warmup, rf"warmup_steps={warmup} .*steps=10\.")
+            for warmup in (10, 11, -1)
+        ),
+        *((rate, 0, "learning_rate must be finite") for rate in (np.nan, np.inf, -0.1)),
+    ],
+)
+def test_schedules_that_are_none_are_refused(schedule_class, rate, warmup, message):
+    with pytest.raises(ValueError, match=message):
+        schedule_class(rate, steps=10, warmup_steps=warmup)
+
+
+# The rows of the registry
 
 
 @pytest.mark.parametrize("name", LOSSES)

@@ -6,14 +6,18 @@ import time
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
+from made_steps import (
+    DEVICES,
+    assert_equal,
+    batches_of,
+    trainer_of,
+    two_matrices,
+    values,
+)
 
 from train.common.errors import RunError
-from train.engine.devices import alone
 from train.engine.loop import TrainingLoop, take_steps
-from train.engine.optimizers import MomentumSGD
 from train.engine.schedules import WarmupCosine
-from train.engine.tensorflow_backend import TensorFlowTrainer
 from train.models.run_directory import RunDirectory
 from train.recipes import Recipe
 
@@ -32,34 +36,22 @@ RECIPE = Recipe(
 )
 # The best at step 4, so the run stops after step 8, where a checkpoint is due, too.
 ACCURACIES = {2: 0.3, 4: 0.6, 6: 0.5, 8: 0.4, 10: 0.9, 12: 0.9}
+BATCHES = batches_of(13, 4, 2)
 
 
 class Run:
     """A run whose validations are given."""
 
-    def __init__(self, path, recipe=RECIPE, losses=None, rate=0.1):
-        self.recipe, self.losses = recipe, losses or {}
-        self.directory = RunDirectory(path)
-        keras.utils.set_random_seed(0)
-        images = keras.Input((2, 2, 3))
-        logits = keras.layers.Dense(3, name="head")(keras.layers.Flatten()(images))
-        devices = alone()
-        self.trainer = devices.trainer(
-            keras.Model(images, logits), MomentumSGD(rate), clip_norm=None
-        )
+    def __init__(self, path, losses=(), **changes):
+        self.recipe, self.losses = RECIPE.override(**changes), dict(losses)
+        self.directory, self.devices = RunDirectory(path), DEVICES
+        self.trainer = trainer_of(two_matrices)
         self.taken = []
-        self.devices = devices
 
     def batches(self, start_step):
-        rng = np.random.default_rng(0)
-        for step in range(1, 100):
-            batch = (
-                tf.constant(rng.uniform(-1, 1, (4, 2, 2, 3)), "float32"),
-                tf.constant(rng.integers(0, 3, 4), "int32"),
-            )
-            if step > start_step:
-                self.taken.append(step)
-                yield batch
+        for step in range(start_step + 1, 13):
+            self.taken.append(step)
+            yield BATCHES[step]
 
     def validation_batches(self):
         return []
@@ -74,23 +66,23 @@ class Run:
 
     def train(self):
         TrainingLoop(self).train()
-        return [weight.numpy() for weight in self.trainer.model.weights]
+        return values(self.trainer.model.weights)
+
+    def files(self):
+        return sorted(path.name for path in self.directory.checkpoints.iterdir())
 
 
 @pytest.mark.parametrize("every", [3, 12])
 def test_a_run_that_stopped_early_stays_finished(tmp_path, capsys, every):
-    recipe = RECIPE.override(checkpoint_every=every)
-    first = Run(tmp_path, recipe)
+    first = Run(tmp_path, checkpoint_every=every)
     expected = first.train()
     assert first.taken == list(range(1, 9))
     log = first.directory.metrics.read_text()
     capsys.readouterr()
     for _ in range(2):
-        again = Run(tmp_path, recipe)
-        found = again.train()
+        again = Run(tmp_path, checkpoint_every=every)
+        assert_equal(again.train(), expected)
         assert again.taken == []
-        for one, other in zip(expected, found, strict=True):
-            np.testing.assert_array_equal(one, other)
         assert again.directory.metrics.read_text() == log
         told = capsys.readouterr().out
         assert "stopped early, after step 8: testing and reporting again" in told
@@ -98,12 +90,11 @@ def test_a_run_that_stopped_early_stays_finished(tmp_path, capsys, every):
 
 
 def test_a_lost_best_is_told_before_the_steps_that_are_left(tmp_path):
-    whole = Run(tmp_path, RECIPE.override(early_stopping=20))
-    whole.train()
+    Run(tmp_path, early_stopping=20).train()
     (tmp_path / "checkpoints" / "best.npz").unlink()
     # As if it was killed after step 10.
     (tmp_path / "checkpoints" / "step-00000012.npz").unlink()
-    again = Run(tmp_path, RECIPE.override(early_stopping=20))
+    again = Run(tmp_path, early_stopping=20)
     with pytest.raises(RunError, match=r"best\.npz is missing.*give the command"):
         again.train()
     assert again.taken == []
@@ -112,21 +103,34 @@ def test_a_lost_best_is_told_before_the_steps_that_are_left(tmp_path):
 @pytest.mark.parametrize("loss", [np.nan, np.inf])
 def test_a_validation_loss_that_is_not_finite_ends_the_run(tmp_path, loss):
     run = Run(tmp_path, losses={6: loss})
-    with pytest.raises(RunError) as caught:
+    refused = f"validation loss after step 6 is {loss}.*--learning_rate.*are kept"
+    with pytest.raises(RunError, match=refused):
         run.train()
-    message = str(caught.value)
-    assert f"validation loss after step 6 is {loss}" in message
-    assert "--learning_rate" in message and "are kept" in message
     # The checkpoint of the same step was not due yet.
-    steps = sorted(path.name for path in run.directory.checkpoints.glob("step*"))
-    assert steps == ["step-00000002.npz", "step-00000004.npz"]
+    assert run.files() == ["best.npz", "step-00000002.npz", "step-00000004.npz"]
     for line in run.directory.metrics.read_text().splitlines():
         json.loads(line, parse_constant=lambda name: pytest.fail(name))
 
 
+def test_weights_that_overflow_replace_no_checkpoint(tmp_path):
+    # The loss of step 5 is still finite, its update is not.
+    run = Run(tmp_path, early_stopping=0, eval_every=12, checkpoint_every=1)
+    step = run.trainer.step
+
+    def diverging(images, labels):
+        metrics = step(images, labels)
+        if int(run.trainer.optimizer.iterations) == 5:
+            run.trainer.model.weights[0].assign(np.full((12, 5), np.inf))
+        return metrics
+
+    run.trainer.step = diverging
+    with pytest.raises(RunError, match=r"step-00000005\.npz was not written.*finite"):
+        run.train()
+    assert run.files() == ["step-00000003.npz", "step-00000004.npz"]
+
+
 def test_pictures_are_drawn_without_validation_too(tmp_path, capsys):
-    recipe = RECIPE.override(early_stopping=0, explained_images=1, steps=4)
-    run = Run(tmp_path, recipe)
+    run = Run(tmp_path, early_stopping=0, explained_images=1, steps=4)
     run.validate = lambda batches: None
     drawn = []
 
@@ -144,127 +148,86 @@ def test_pictures_are_drawn_without_validation_too(tmp_path, capsys):
     assert "step 4" not in told
 
 
-def test_weights_that_overflow_replace_no_checkpoint(tmp_path):
-    # The loss of step 5 is still finite, its update is not.
-    recipe = RECIPE.override(early_stopping=0, eval_every=12, checkpoint_every=1)
-    run = Run(tmp_path, recipe)
-    step = run.trainer.step
-
-    def diverging(images, labels):
-        told = step(images, labels)
-        if int(run.trainer.optimizer.iterations) == 5:
-            run.trainer.model.weights[0].assign(np.full((12, 3), np.inf))
-        return told
-
-    run.trainer.step = diverging
-    with pytest.raises(RunError, match=r"step-00000005\.npz was not written.*finite"):
-        run.train()
-    steps = sorted(path.name for path in run.directory.checkpoints.iterdir())
-    assert steps == ["step-00000003.npz", "step-00000004.npz"]
+# Single steps
 
 
-# Single steps.
+def logged(trainer, batches, start_step=0, steps=1):
+    """Returns what is logged of the steps, also where an error ends them."""
+    found = []
+    steps = take_steps(
+        trainer,
+        batches,
+        lambda *step: found.append(step),
+        start_step=start_step,
+        steps=steps,
+    )
+    return found, lambda: list(steps)
 
 
-def batches_of(count, batch_size, side):
-    rng = np.random.default_rng(0)
-    return [
-        (
-            tf.constant(rng.uniform(-1, 1, (batch_size, side, side, 3)), "float32"),
-            tf.constant(rng.integers(0, 3, batch_size), "int32"),
-        )
-        for _ in range(count)
-    ]
-
-
-def two_matrices():
-    keras.utils.set_random_seed(0)
-    images = keras.Input((2, 2, 3))
-    hidden = keras.layers.Dense(5, use_bias=False)(keras.layers.Flatten()(images))
-    return keras.Model(images, keras.layers.Dense(3)(hidden))
-
-
-def logged(*args, **settings):
-    told = []
-    for _ in take_steps(*args, lambda *step: told.append(step), **settings):
-        pass
-    return told
-
-
-def test_the_steps_that_are_left():
+def test_the_steps_that_are_left_are_taken():
     schedule = WarmupCosine(0.1, 6, 2)
-    optimizer = MomentumSGD(schedule)
-    trainer = TensorFlowTrainer(two_matrices(), optimizer)
-    optimizer.iterations.assign(3)
-    told = logged(trainer, batches_of(3, 8, 2), start_step=3, steps=6)
-    assert [step for step, _ in told] == [4, 5, 6]
-    for step, metrics in told:
-        assert metrics.keys() == {
-            "loss",
-            "accuracy",
-            "gradient_norm",
-            "learning_rate",
-            "seconds",
-        }
+    trainer = trainer_of(two_matrices, schedule)
+    trainer.optimizer.iterations.assign(3)
+    found, take = logged(trainer, BATCHES, start_step=3, steps=6)
+    assert take() == [4, 5, 6] == [step for step, _ in found]
+    names = {"loss", "accuracy", "gradient_norm", "learning_rate", "seconds"}
+    for step, metrics in found:
+        assert metrics.keys() == names
         assert metrics["learning_rate"] == pytest.approx(float(schedule(step - 1)))
         assert metrics["seconds"] > 0
-    assert int(optimizer.iterations) == 6
+    assert int(trainer.optimizer.iterations) == 6
 
 
-def test_seconds_are_wall_time(monkeypatch):
-    clock = [0.0]
-    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
-    trainer = TensorFlowTrainer(two_matrices(), MomentumSGD(0.1))
-    taken = []
+class Infinite(keras.optimizers.schedules.LearningRateSchedule):
+    def __call__(self, step):
+        return keras.ops.cast(np.inf, "float32")
+
+
+def test_numbers_that_are_not_finite_end_the_run():
+    _, take = logged(trainer_of(two_matrices, Infinite()), BATCHES)
+    with pytest.raises(RunError, match="The learning_rate of step 1 is inf: lower"):
+        take()
+    images, labels = BATCHES[1]
+    batches = [BATCHES[0], (images * np.nan, labels), BATCHES[2]]
+    found, take = logged(trainer_of(two_matrices), batches, steps=3)
+    with pytest.raises(RunError, match=r"loss of step 2 is nan: lower --learning_rate"):
+        take()
+    # What would save or log does not see the step.
+    assert [step for step, _ in found] == [1]
+    trainer = trainer_of(two_matrices)
+    trainer.step = lambda images, labels: {"loss": 1.0, "loss_scale": 0.5}
+    _, take = logged(trainer, BATCHES)
+    with pytest.raises(RunError, match="step 1 gradients overflow.*mixed_bfloat16"):
+        take()
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A list of the one number that is the time."""
+    now = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    return now
+
+
+def test_seconds_are_wall_time(clock):
+    seconds = []
 
     def slow_batches():
-        for batch in batches_of(3, 8, 2):
+        for batch in BATCHES:
             clock[0] += 10.0  # images are waited for
             yield batch
 
     def log(_, metrics):
-        taken.append(metrics["seconds"])
+        seconds.append(metrics["seconds"])
 
+    trainer = trainer_of(two_matrices)
     for _ in take_steps(trainer, slow_batches(), log, start_step=0, steps=3):
         clock[0] += 100.0  # as validation does
-    assert taken == [10.0, 110.0, 110.0]
+    assert seconds == [10.0, 110.0, 110.0]
 
 
-def test_numbers_that_are_not_finite_end_the_run():
-    class Broken(keras.optimizers.schedules.LearningRateSchedule):
-        def __call__(self, step):
-            return keras.ops.cast(np.inf, "float32")
-
-    trainer = TensorFlowTrainer(two_matrices(), MomentumSGD(Broken()))
-    batches = batches_of(3, 8, 2)
-    with pytest.raises(RunError, match="The learning_rate of step 1 is inf: lower"):
-        logged(trainer, batches, start_step=0, steps=1)
-
-    trainer = TensorFlowTrainer(two_matrices(), MomentumSGD(0.1))
-    batches[1] = batches[1][0] * np.nan, batches[1][1]
-    told = []
-    # What would save or log does not see the step.
-    with pytest.raises(RunError, match=r"loss of step 2 is nan: lower --learning_rate"):
-        for _ in take_steps(
-            trainer, batches, lambda step, _: told.append(step), start_step=0, steps=3
-        ):
-            pass
-    assert told == [1]
-
-
-def test_a_loss_whose_gradients_always_overflow_ends_the_run():
-    trainer = TensorFlowTrainer(two_matrices(), MomentumSGD(0.1))
-    trainer.step = lambda images, labels: {"loss": 1.0, "loss_scale": 0.5}
-    with pytest.raises(RunError, match="step 1 gradients overflow.*mixed_bfloat16"):
-        logged(trainer, batches_of(1, 8, 2), start_step=0, steps=1)
-
-
-def test_metrics_are_fetched_together_and_before_what_a_step_is_followed_by(
-    monkeypatch,
-):
-    clock = [0.0]
-    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
-    trainer = TensorFlowTrainer(two_matrices(), MomentumSGD(0.1))
+def test_metrics_are_fetched_together_and_before_what_a_step_is_followed_by(clock):
+    trainer = trainer_of(two_matrices)
     events, fetch = [], trainer.fetch
 
     def recorded(pending):
@@ -272,7 +235,7 @@ def test_metrics_are_fetched_together_and_before_what_a_step_is_followed_by(
         return fetch(pending)
 
     def batches():
-        for number, batch in enumerate(batches_of(13, 8, 2), start=1):
+        for number, batch in enumerate(BATCHES, start=1):
             clock[0] += 0.25
             events.append(number)
             yield batch
@@ -282,18 +245,11 @@ def test_metrics_are_fetched_together_and_before_what_a_step_is_followed_by(
         assert metrics["seconds"] == 0.25
 
     trainer.fetch = recorded
-    for step in take_steps(
-        trainer, batches(), log, start_step=0, steps=13, intervals=(5, 12)
-    ):
+    settings = {"start_step": 0, "steps": 13, "intervals": (5, 12)}
+    for step in take_steps(trainer, batches(), log, **settings):
         events.append(f"turn {step}")
-    groups = [[1], [2, 3, 4, 5], [6, 7, 8, 9], [10], [11, 12], [13]]
-    assert events == [
-        event
-        for steps in groups
-        for event in (
-            *steps,
-            f"fetch {len(steps)}",
-            *(f"log {step}" for step in steps),
-            f"turn {steps[-1]}",
-        )
-    ]
+    expected = []
+    for steps in [[1], [2, 3, 4, 5], [6, 7, 8, 9], [10], [11, 12], [13]]:
+        logs = [f"log {step}" for step in steps]
+        expected += [*steps, f"fetch {len(steps)}", *logs, f"turn {steps[-1]}"]
+    assert events == expected

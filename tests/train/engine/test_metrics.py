@@ -1,17 +1,26 @@
+"""The file of metrics, what logs write there, and signals."""
+
 import errno
 import json
 import os
+import signal
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from train.common.errors import RunError
+from train.common.errors import Preempted, RunError
+from train.engine.callbacks import NullLog, RunLog, SignalHandler
 from train.engine.metrics import MetricLog
 
 
 @pytest.fixture
 def log(tmp_path):
     return MetricLog(tmp_path / "run" / "metrics.jsonl")
+
+
+def steps_of(log):
+    return [record["step"] for record in log.records()]
 
 
 def test_nothing_logged_yet(log):
@@ -22,64 +31,45 @@ def test_nothing_logged_yet(log):
     assert not log.path.parent.exists()
 
 
-def test_round_trip_is_exact(log):
-    rng = np.random.default_rng(0)
-    losses = rng.normal(size=50)
+def test_what_is_written_is_read_exactly(log):
+    losses = np.random.default_rng(0).normal(size=50)
     for step, loss in enumerate(losses, start=1):
         log.append(step, loss=loss, images=step * 64)
+        content = log.path.read_bytes()
+        assert content.endswith(b"\n") and content.count(b"\n") == step
+    log.append(7, val_loss=3.0)
     assert log.records()[2] == {"step": 3, "loss": losses[2], "images": 192}
     steps, values = log.series("loss")
     assert steps.dtype == np.int64 and values.dtype == np.float64
     np.testing.assert_array_equal(steps, np.arange(1, 51))
     np.testing.assert_array_equal(values, losses)
-
-
-def test_each_append_is_on_disk_as_one_line(log):
-    for step in (1, 2):
-        log.append(step, loss=0.5)
-        content = log.path.read_bytes()
-        assert content.endswith(b"\n") and content.count(b"\n") == step
-
-
-def test_series_skips_records_without_the_metric(log):
-    log.append(1, loss=2.0)
-    log.append(1, val_loss=3.0)
-    log.append(2, loss=1.0)
     steps, values = log.series("val_loss")
-    assert steps.tolist() == [1] and values.tolist() == [3.0]
+    assert steps.tolist() == [7] and values.tolist() == [3.0]
 
 
-def test_scalars_of_every_kind(log):
-    class Tensor:
-        def __float__(self):
-            return 0.25
+class Tensor:
+    def __float__(self):
+        return 0.25
 
-    log.append(
-        np.int64(7),
-        a=np.float32(0.5),
-        b=np.int32(3),
-        c=np.array(1.5),
-        d=Tensor(),
-        e=True,
-    )
+
+def test_scalars_of_every_kind_are_written(log):
+    values = {"a": np.float32(0.5), "b": np.int32(3), "c": np.array(1.5), "d": Tensor()}
+    log.append(np.int64(7), **values, e=True)
     line = json.loads(log.path.read_text())
     assert line == {"step": 7, "a": 0.5, "b": 3, "c": 1.5, "d": 0.25, "e": 1}
 
 
-@pytest.mark.parametrize("value", [float("nan"), np.inf, np.float32("-inf")])
-def test_non_finite_values_are_named_and_leave_the_log_alone(log, value):
+@pytest.mark.parametrize(
+    "value", [float("nan"), np.inf, np.float32("-inf"), "high", None, np.zeros(3)]
+)
+def test_what_is_no_finite_scalar_is_named_and_leaves_the_log_alone(log, value):
     log.append(1, loss=1.0)
     before = log.path.read_bytes()
-    with pytest.raises(ValueError, match=r"'gradient_norm' at step 2 is .*(nan|inf)"):
+    with pytest.raises((TypeError, ValueError)) as refused:
         log.append(2, loss=1.0, gradient_norm=value)
+    if isinstance(value, float):
+        assert "'gradient_norm' at step 2 is " in str(refused.value)
     assert log.path.read_bytes() == before
-
-
-@pytest.mark.parametrize("value", ["high", None, np.zeros(3)])
-def test_values_that_are_no_scalars_are_not_written(log, value):
-    with pytest.raises((TypeError, ValueError)):
-        log.append(1, loss=value)
-    assert not log.path.exists()
 
 
 def test_rewind_drops_later_records_only(log):
@@ -90,45 +80,30 @@ def test_rewind_drops_later_records_only(log):
     log.rewind(5)
     assert log.path.read_bytes() == b"".join(lines[:5] + lines[10:])
     log.append(6, loss=0.1)
-    assert [record["step"] for record in log.records()] == [1, 2, 3, 4, 5, 5, 6]
+    assert steps_of(log) == [1, 2, 3, 4, 5, 5, 6]
     assert os.listdir(log.path.parent) == ["metrics.jsonl"]
 
 
 @pytest.mark.parametrize("torn", [b'{"step": 3, "lo', b"{", b"\x00\x00\x00\xff"])
-@pytest.mark.parametrize("repair", ["records", "rewind", "append"])
-def test_torn_last_line(log, torn, repair):
-    log.append(1, loss=1.0)
-    log.append(2, loss=0.5)
-    with open(log.path, "ab") as file:
-        file.write(torn)
-    assert [record["step"] for record in log.records()] == [1, 2]
-    if repair == "rewind":
-        log.rewind(2)
-        assert log.path.read_bytes().endswith(b"0.5}\n")
-    elif repair == "append":
-        log.append(3, loss=0.25)
-        assert log.series("loss")[1].tolist() == [1.0, 0.5, 0.25]
-
-
-def test_only_a_torn_line(log):
-    log.append(1, loss=1.0)
-    log.path.write_bytes(b'{"step"')
-    assert log.records() == []
-    log.append(1, loss=2.0)
-    assert log.records() == [{"step": 1, "loss": 2.0}]
+@pytest.mark.parametrize("whole", [0, 2])
+def test_a_torn_last_line_is_left_out(log, torn, whole):
+    for step in range(1, 3):
+        log.append(step, loss=1 / step)
+    lines = log.path.read_bytes().splitlines(keepends=True)[:whole]
+    for repair in (lambda: log.append(3, loss=0.25), lambda: log.rewind(2)):
+        log.path.write_bytes(b"".join(lines) + torn)
+        assert steps_of(log) == [1, 2][:whole]
+        repair()
+        content = log.path.read_bytes()
+        assert content.startswith(b"".join(lines)) and torn not in content[-20:]
+        assert steps_of(log) in ([*[1, 2][:whole], 3], [1, 2][:whole])
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        "oops",
-        "[1, 2]",
-        '{"loss": 1.0}',
-        "7",
-        '{"step": 1e999}',
-        '{"step": 1, "loss": "x"}',
-        '{"step": 1, "loss": [2]}',
-        "[" * 100_000,
+        *("oops", "[1, 2]", '{"loss": 1.0}', "7", '{"step": 1e999}', "[" * 100_000),
+        *('{"step": 1, "loss": "x"}', '{"step": 1, "loss": [2]}'),
     ],
 )
 def test_a_broken_line_in_the_middle_is_named(log, line):
@@ -136,11 +111,10 @@ def test_a_broken_line_in_the_middle_is_named(log, line):
     with open(log.path, "a") as file:
         file.write(line + "\n")
     log.append(3, loss=1.0)
-    with pytest.raises(RunError, match=r"metrics\.jsonl, line 2: not a record"):
-        log.records()
     before = log.path.read_bytes()
-    with pytest.raises(RunError, match="line 2"):
-        log.rewind(1)
+    for read in (log.records, lambda: log.rewind(1)):
+        with pytest.raises(RunError, match=r"metrics\.jsonl, line 2: not a record"):
+            read()
     assert log.path.read_bytes() == before
 
 
@@ -169,3 +143,106 @@ def test_the_best_validation_is_the_first_of_equals(log):
     # A run that goes on after step 4 decides by the same.
     log.rewind(4)
     assert log.best_validation() == (4, 0)
+
+
+# The log of a run
+
+
+def metrics_of(step):
+    return {
+        "loss": 1.0 / step,
+        "accuracy": step / 10,
+        "gradient_norm": 2.0 * step,
+        "learning_rate": 0.01 * step,
+        "seconds": 0.25 * step,
+    }
+
+
+def events_of(folder):
+    """The scalars that TensorBoard will show: {name: [(step, value)]}."""
+    events = {}
+    for path in sorted(folder.iterdir()):
+        for event in tf.compat.v1.train.summary_iterator(str(path)):
+            for value in event.summary.value:
+                number = float(tf.make_ndarray(value.tensor))
+                events.setdefault(value.tag, []).append((event.step, number))
+    return events
+
+
+def test_the_log_of_a_run_writes_means_over_its_window(log, tmp_path):
+    sizes = {"steps": 400, "start_step": 0, "batch_size": 8}
+    run_log = RunLog(log, tmp_path / "tensorboard", **sizes)
+    for step in (1, 2, 3):
+        run_log(step, metrics_of(step))
+    assert steps_of(log) == [2]
+    run_log.flush(3)
+    run_log.flush(3)
+    run_log.write(3, val_loss=0.5)
+    run_log.close()
+    first, second, validation = log.records()
+    expected = {
+        "loss": 0.75,
+        "accuracy": 0.15,
+        "gradient_norm": 3.0,
+        "learning_rate": 0.015,
+        "seconds": 0.75,
+        "images_per_second": 16 / 0.75,
+    }
+    assert first == pytest.approx({"step": 2, **expected})
+    assert second["step"] == 3 and second["loss"] == pytest.approx(1 / 3)
+    assert second["images_per_second"] == pytest.approx(8 / 0.75)
+    assert validation == {"step": 3, "val_loss": 0.5}
+    events = events_of(tmp_path / "tensorboard")
+    assert events.keys() == expected.keys() | {"val_loss"}
+    assert events["loss"] == [(2, pytest.approx(0.75)), (3, pytest.approx(1 / 3))]
+    assert events["val_loss"] == [(3, 0.5)]
+
+
+def test_the_log_of_other_hosts_does_nothing(capsys):
+    null_log = NullLog()
+    null_log(1, metrics_of(1))
+    null_log.validation(1, val_loss=0.1, val_accuracy=0.5)
+    null_log.print("a line")
+    null_log.close()
+    assert capsys.readouterr() == ("", "")
+
+
+def test_the_progress_bar_shows_where_a_resumed_run_is(log, tmp_path, capsys):
+    sizes = {"steps": 10, "start_step": 6, "batch_size": 8}
+    run_log = RunLog(log, tmp_path / "tensorboard", **sizes)
+    run_log.every = 100
+    for step in range(7, 11):
+        run_log(step, metrics_of(step))
+    run_log.close()
+    shown = capsys.readouterr().err
+    assert "6/10" in shown and "10/10" in shown
+    first, last = shown.splitlines()
+    assert first.endswith("reading images and compiling the step, a minute or so")
+    # 8 images in the last step's 2.5 seconds.
+    for part in ("loss=0.100", "accuracy=100.0%", "images/s=3"):
+        assert part in last
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_run_after_the_step_once_saved(number):
+    before = signal.getsignal(number)
+    saved = []
+    with SignalHandler(saved.append) as handler:
+        handler.after(1)
+        assert saved == []
+        os.kill(os.getpid(), number)
+        with pytest.raises(RunError) as stopped:
+            handler.after(2)
+    assert saved == [2]
+    assert isinstance(stopped.value, Preempted) == (number == signal.SIGTERM)
+    for part in (signal.Signals(number).name, "step 2", "the same command goes on"):
+        assert part in str(stopped.value)
+    assert signal.getsignal(number) == before
+
+
+def test_the_signals_are_handed_back_after_an_error():
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyError), SignalHandler(print):
+        assert signal.getsignal(signal.SIGTERM) != before
+        raise KeyError
+    assert signal.getsignal(signal.SIGTERM) == before
