@@ -1,12 +1,22 @@
+"""Files of photos to pixels in graphs: windows, formats, EXIF, what is refused."""
+
+import dataclasses
+import functools
 import io
 import struct
+import zlib
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from PIL import Image
+from made_data import lay_out, record, tiny_images
+from PIL import Image, ImageOps
 
 import zoo.photos
+from train.data.sources import load
+from train.data.sources.folder_source import file_split
+from train.data.sources.splits import in_memory, pick
+from train.data.transforms import exif, preprocessing
 from train.data.transforms.decoding import (
     _decode_jpeg_window,
     _is_usual_png,
@@ -19,12 +29,30 @@ from zoo import limits
 HEIGHT, WIDTH = 43, 67
 
 
-def encode(file_format, mode="RGB", width=WIDTH, **options):
-    """An image with strong colours and sharp edges, which JPEG halves and smooths."""
-    pixels = np.random.RandomState(0).randint(0, 256, (HEIGHT, width, 3), np.uint8)
+def photo(mode="RGB", width=WIDTH, smooth=False):
+    """Strong colours and sharp edges, which JPEG halves and smooths, or parts."""
+    shape = (7, 9, 4) if smooth else (HEIGHT, width, 3)
+    pixels = np.random.RandomState(0).randint(0, 256, shape, np.uint8)
+    return Image.fromarray(pixels).resize((width, HEIGHT), 3).convert(mode)
+
+
+def encode(file_format, mode="RGB", width=WIDTH, turn=None, **options):
     stream = io.BytesIO()
-    Image.fromarray(pixels).convert(mode).save(stream, file_format, **options)
+    if turn is not None:
+        described = Image.Exif()
+        described[0x0112] = turn
+        options["exif"] = described.tobytes()
+    photo(mode, width, turn is not None).save(stream, file_format, **options)
     return tf.constant(stream.getvalue())
+
+
+def by_pillow(encoded):
+    image = Image.open(io.BytesIO(encoded.numpy()))
+    return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+
+
+def window_of(*window):
+    return lambda shape: tf.constant(window)
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["fast", "exact"])
@@ -53,19 +81,21 @@ JPEGS = {
     "gray": {"mode": "L"},
     "for print": {"mode": "CMYK"},
 }
-OTHERS = {
-    "png": {"file_format": "PNG"},
-    "png with alpha": {"file_format": "PNG", "mode": "RGBA"},
-    "palette": {"file_format": "PNG", "mode": "P"},
-    "bmp": {"file_format": "BMP"},
-    "bmp with palette": {"file_format": "BMP", "mode": "P"},
-    "gif": {"file_format": "GIF"},
-    "webp": {"file_format": "WEBP"},
-}
 EVERY = {
     **{f"jpeg, {name}": {"file_format": "JPEG", **JPEGS[name]} for name in JPEGS},
-    **OTHERS,
+    **{
+        f"{name}, {mode}": {"file_format": name, "mode": mode}
+        for name in ("PNG", "BMP")
+        for mode in ("1", "L", "P", "RGB", "RGBA")
+    },
+    "png, LA": {"file_format": "PNG", "mode": "LA"},
+    "gif": {"file_format": "GIF"},
+    "webp": {"file_format": "WEBP"},
+    "webp, transparent": {
+        **{"file_format": "WEBP", "mode": "RGBA", "lossless": True, "exact": True}
+    },
 }
+FORMATS = pytest.mark.parametrize("options", EVERY.values(), ids=EVERY)
 
 
 def windows(file_format):
@@ -87,7 +117,7 @@ def windows(file_format):
         yield top, random.randint(0, WIDTH - width + 1), height, width
 
 
-@pytest.mark.parametrize("options", EVERY.values(), ids=EVERY)
+@FORMATS
 def test_a_window_has_the_very_pixels_of_the_whole_image(options, part, fast):
     encoded = encode(**options)
     whole = decode_image(encoded, fast=fast).numpy()
@@ -95,9 +125,7 @@ def test_a_window_has_the_very_pixels_of_the_whole_image(options, part, fast):
     for top, left, height, width in windows(options["file_format"]):
         found = part(encoded, top, left, height, width)
         expected = whole[top : top + height, left : left + width]
-        np.testing.assert_array_equal(
-            found, expected, err_msg=f"{top}, {left}, {height}, {width}"
-        )
+        np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 4, 16, 17, 18, 19, 34])
@@ -111,53 +139,41 @@ def test_narrow_windows_of_a_jpeg_at_its_edges(width, subsampling, part, fast):
             np.testing.assert_array_equal(found, whole[5:14, left:end])
 
 
-@pytest.mark.parametrize("options", EVERY.values(), ids=EVERY)
-def test_the_window_is_chosen_from_the_shape(options):
+@FORMATS
+def test_pixels_are_those_of_predictions_and_windows_chosen_by_shape(options):
+    """Of JPEG they were up to 14 levels off."""
+    encoded = encode(**options)
+    whole = decode_image(encoded)
+    np.testing.assert_array_equal(whole, zoo.photos.decode(encoded.numpy()))
+    if options["file_format"] == "JPEG" and options.get("mode") != "CMYK":
+        np.testing.assert_array_equal(decode_in_graph(encoded), whole)
+    if options["file_format"] != "JPEG":
+        np.testing.assert_array_equal(whole, by_pillow(encoded))
     seen = []
 
     def choose_window(shape):
         seen.append(shape.numpy().tolist()[:2])
         return tf.constant([1, 2, 3, 4])
 
-    image = decode_image(encode(**options), choose_window)
-    assert image.shape == (3, 4, 3)
-    assert image.dtype == tf.uint8
+    image = decode_image(encoded, choose_window)
+    assert image.shape == (3, 4, 3) and image.dtype == tf.uint8
     assert seen == [[HEIGHT, WIDTH]]
 
 
 def test_graphs_know_that_there_are_three_channels():
     images = tf.data.Dataset.from_tensors(encode("PNG"))
-    for choose_window in (None, lambda shape: tf.constant([0, 0, 2, 2])):
-        decoded = images.map(
-            lambda image, choose=choose_window: decode_image(image, choose)
-        )
-        assert decoded.element_spec.shape.as_list() == [None, None, 3]
-
-
-@pytest.mark.parametrize("options", EVERY.values(), ids=EVERY)
-def test_pixels_are_those_of_predictions(options):
-    """Of JPEG they were up to 14 levels off."""
-    encoded = encode(**options)
-    np.testing.assert_array_equal(
-        decode_image(encoded), zoo.photos.decode(encoded.numpy())
-    )
-
-
-@pytest.mark.parametrize("name", sorted(set(JPEGS) - {"for print"}))
-def test_exported_graphs_decode_jpegs_as_predictions_do(name):
-    encoded = encode("JPEG", **JPEGS[name])
-    np.testing.assert_array_equal(
-        decode_in_graph(encoded), zoo.photos.decode(encoded.numpy())
-    )
+    for choose_window in (None, window_of(0, 0, 2, 2)):
+        decode = functools.partial(decode_image, choose_window=choose_window)
+        assert images.map(decode).element_spec.shape.as_list() == [None, None, 3]
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA"])
 def test_small_pngs_decode_without_python(mode, monkeypatch):
     """A data set of icons took twice the time to decode."""
     encoded = encode("PNG", mode=mode)
-    wanted = zoo.photos.decode(encoded.numpy())
+    expected = zoo.photos.decode(encoded.numpy())
     monkeypatch.delattr(zoo.photos, "plain_orientation")
-    np.testing.assert_array_equal(decode_image(encoded), wanted)
+    np.testing.assert_array_equal(decode_image(encoded), expected)
 
 
 def test_jpegs_decode_in_training_as_in_the_released_code():
@@ -178,85 +194,60 @@ def test_pixels_pass(channels):
     expected = np.broadcast_to(pixels, (5, 7, 3))
     image = tf.constant(pixels)
     np.testing.assert_array_equal(decode_image(image), expected)
-    window = decode_image(image, lambda shape: tf.constant([1, 2, 3, 4]))
+    window = decode_image(image, window_of(1, 2, 3, 4))
     np.testing.assert_array_equal(window, expected[1:4, 2:6])
 
 
 def test_only_the_window_of_a_jpeg_is_decoded():
     encoded = encode("JPEG")
     damaged = tf.strings.substr(encoded, 0, tf.strings.length(encoded) // 2)
-    whole = decode_image(encoded).numpy()
-
-    def windows(height, width):
-        return lambda shape: tf.constant([0, 0, height, width])
-
-    top = _decode_jpeg_window(damaged, windows(8, WIDTH), None, "INTEGER_ACCURATE")
-    np.testing.assert_array_equal(top, whole[:8])
+    top, left = window_of(0, 0, 8, WIDTH), window_of(0, 0, HEIGHT, 8)
+    found = _decode_jpeg_window(damaged, top, None, "INTEGER_ACCURATE")
+    np.testing.assert_array_equal(found, decode_image(encoded)[:8])
     with pytest.raises(tf.errors.InvalidArgumentError):
-        _decode_jpeg_window(damaged, windows(HEIGHT, 8), None, "")
+        _decode_jpeg_window(damaged, left, None, "")
     # Without its end marker the whole file is looked at.
-    for choose_window in (None, windows(8, WIDTH), windows(HEIGHT, 8)):
+    for choose_window in (None, top, left):
         with pytest.raises(tf.errors.InvalidArgumentError):
             decode_image(damaged, choose_window)
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff\xd8\xff", b"no image"])
-@pytest.mark.parametrize(
-    "choose_window", [None, lambda shape: tf.constant([0, 0, 1, 1])]
-)
-def test_what_is_no_image_is_refused(content, choose_window):
-    with pytest.raises(tf.errors.InvalidArgumentError):
-        decode_image(tf.constant(content), choose_window)
+BITMAP = struct.Struct("<IiiHHIIiiII")
 
 
-@pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA"])
-def test_bitmaps_decode_as_by_pillow(mode):
-    encoded = encode("BMP", mode=mode).numpy()
-    wanted = Image.open(io.BytesIO(encoded)).convert("RGB")
-    np.testing.assert_array_equal(decode_image(tf.constant(encoded)), wanted)
+def bitmap(size, bits, compression=0, palette=b"", pixels=b""):
+    header = BITMAP.pack(40, *size, 1, bits, compression, len(pixels), 0, 0, 3, 0)
+    start = 14 + len(header) + len(palette)
+    file = b"BM" + struct.pack("<IHHI", start + len(pixels), 0, 0, start)
+    return file + header + palette + pixels
 
 
 def test_bitmaps_of_four_bits_run_lengths_and_rows_from_the_top():
     """The palette is blue, green and red, which no level of gray stands for."""
     palette = bytes([255, 0, 0, 0, 0, 255, 0, 0, 0, 0, 255, 0])
     colours = np.array([[0, 0, 255], [0, 255, 0], [255, 0, 0]], np.uint8)
-    places = np.array([[0, 1, 2, 2], [2, 2, 1, 0]])
-    files = {
+    top, bottom = [0, 1, 2, 2], [2, 2, 1, 0]
+    for size, bits, compression, pixels in (
         # Rows from the bottom, each filled up to four bytes.
-        (4, 2, 0): b"\x22\x10\0\0" + b"\x01\x22\0\0",
-        (8, 2, 0): bytes([2, 2, 1, 0]) + bytes([0, 1, 2, 2]),
-        (8, -2, 0): bytes([0, 1, 2, 2]) + bytes([2, 2, 1, 0]),
-        (8, 2, 1): bytes([2, 2, 1, 1, 1, 0, 0, 0])
-        + bytes([1, 0, 1, 1, 2, 2, 0, 0, 0, 1]),
-    }
-    for (bits, height, compression), pixels in files.items():
-        header = struct.pack(
-            "<IiiHHIIiiII", 40, 4, height, 1, bits, compression, len(pixels), 0, 0, 3, 0
-        )
-        start = 14 + len(header) + len(palette)
-        content = header + palette + pixels
-        file = b"BM" + struct.pack("<IHHI", start + len(pixels), 0, 0, start) + content
+        ((4, 2), 4, 0, b"\x22\x10\0\0\x01\x22\0\0"),
+        ((4, 2), 8, 0, bytes([*bottom, *top])),
+        ((4, -2), 8, 0, bytes([*top, *bottom])),
+        ((4, 2), 8, 1, bytes([2, 2, 1, 1, 1, 0, 0, 0, 1, 0, 1, 1, 2, 2, 0, 0, 0, 1])),
+    ):
+        file = bitmap(size, bits, compression, palette, pixels)
         found = decode_image(tf.constant(file))
-        np.testing.assert_array_equal(
-            found, colours[places], err_msg=f"{bits} {height} {compression}"
-        )
+        np.testing.assert_array_equal(found, colours[[top, bottom]])
 
 
-@pytest.mark.parametrize("options", [{}, {"mode": "RGBA"}, {"save_all": True}])
-def test_webp_decodes_as_by_pillow(options):
-    if "save_all" in options:
-        options = {**options, "append_images": [Image.new("RGB", (WIDTH, HEIGHT))]}
-    encoded = encode("WEBP", lossless=True, exact=True, **options).numpy()
-    wanted = Image.open(io.BytesIO(encoded)).convert("RGB")
-    np.testing.assert_array_equal(decode_image(tf.constant(encoded)), wanted)
-    for broken in (encoded[:40], encoded[: len(encoded) // 2], b"RIFF\0\0\0\0WEBP"):
-        with pytest.raises(tf.errors.InvalidArgumentError):
-            decode_image(tf.constant(broken))
+def test_of_a_moving_webp_the_first_image_is_decoded():
+    more = {"save_all": True, "append_images": [Image.new("RGB", (WIDTH, HEIGHT))]}
+    encoded = encode("WEBP", lossless=True, exact=True, **more)
+    np.testing.assert_array_equal(decode_image(encoded), by_pillow(encoded))
 
 
 @pytest.mark.parametrize("side", [100, 11_264, 11_700, 13_311, 20_000])
 def test_a_usual_png_is_within_the_bound_in_bytes(side):
-    small = tf.constant(encode("PNG", "RGBA", width=8).numpy())
+    small = encode("PNG", "RGBA", width=8)
     assert _is_usual_png(small)
     png = bytearray(small.numpy())
     png[16:24] = struct.pack(">II", side, side)
@@ -265,10 +256,191 @@ def test_a_usual_png_is_within_the_bound_in_bytes(side):
     assert is_usual or side > 11_500
 
 
-def test_bombs_are_refused():
-    """A bitmap that says it has 10 billion pixels, and formats that are not for us."""
-    header = struct.pack("<IiiHHIIiiII", 40, 10**5, 10**5, 1, 24, 0, 0, 0, 0, 0, 0)
-    bomb = b"BM" + struct.pack("<IHHI", 54, 0, 0, 54) + header
-    for content in (bomb, encode("TGA").numpy(), encode("PPM").numpy()):
-        with pytest.raises(tf.errors.InvalidArgumentError):
-            decode_image(tf.constant(content))
+WEBP = encode("WEBP", lossless=True).numpy()
+REFUSED = {
+    "nothing": b"",
+    "the start of a JPEG": b"\xff\xd8\xff",
+    "text": b"no image",
+    "a head of WebP": b"RIFF\0\0\0\0WEBP",
+    "40 bytes of WebP": WEBP[:40],
+    "half a WebP": WEBP[: len(WEBP) // 2],
+    "a bitmap of 10 billion pixels": bitmap((10**5, 10**5), 24),
+    "a format that is not for us": encode("TGA").numpy(),
+    "another": encode("PPM").numpy(),
+}
+
+
+@pytest.mark.parametrize("content", REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize("choose_window", [None, window_of(0, 0, 1, 1)])
+def test_what_is_no_image_is_refused(content, choose_window):
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        decode_image(tf.constant(content), choose_window)
+
+
+# Photos that their EXIF turns
+
+
+TURNS = range(1, 9)
+TURNED = {
+    "jpeg": {"file_format": "JPEG", "subsampling": "4:2:0"},
+    "jpeg, gray": {"file_format": "JPEG", "mode": "L"},
+    "png": {"file_format": "PNG"},
+    "webp": {"file_format": "WEBP", "lossless": True},
+    "webp, transparent": EVERY["webp, transparent"],
+}
+
+
+@pytest.fixture(scope="module")
+def decode():
+    """Decodes a file in a graph that is traced once."""
+    signature = [tf.TensorSpec((), tf.string)]
+    return tf.function(decode_image, input_signature=signature, autograph=False)
+
+
+@pytest.mark.parametrize("turn", TURNS)
+@pytest.mark.parametrize("options", TURNED.values(), ids=TURNED)
+def test_photos_stand_upright_as_pillow_turns_them(options, turn, decode):
+    encoded = encode(turn=turn, **options)
+    upright = by_pillow(encoded)
+    sides = (HEIGHT, WIDTH) if turn < 5 else (WIDTH, HEIGHT)
+    assert upright.shape == (*sides, 3)
+    np.testing.assert_array_equal(decode(encoded), upright)
+    shapes = []
+
+    def choose(shape):
+        shapes.append(tuple(shape.numpy()[:2]))
+        return tf.constant(window)
+
+    for window in ((0, 0, 1, 1), (5, 9, 20, 30), (33, 2, 10, 41)):
+        top, left, height, width = window
+        expected = upright[top : top + height, left : left + width]
+        np.testing.assert_array_equal(decode_image(encoded, choose), expected)
+    assert set(shapes) == {sides}
+
+
+def segment(marker, content):
+    return b"\xff" + bytes([marker]) + struct.pack(">H", len(content) + 2) + content
+
+
+def tiff(turn, order="<", kind=3, before=0):
+    """EXIF by hand: entries before the orientation, then the directory's end."""
+    # A value of two bytes or of four.
+    entry = f"{order}HHI{'I' if kind == 4 else 'Hxx'}"
+    content = {"<": b"II*\0", ">": b"MM\0*"}[order] + struct.pack(f"{order}I", 10)
+    content += b"??" + struct.pack(f"{order}H", before + 1)
+    for number in range(before):
+        content += struct.pack(entry, 0x0100 + number, 3, 1, 8)
+    return content + struct.pack(entry, 0x0112, kind, 1, turn) + b"\0\0\0\0"
+
+
+def described(content):
+    return segment(0xE1, b"Exif\0\0" + content)
+
+
+JFIF = segment(0xE0, b"JFIF\0\x01\1\0\0\1\0\1\0\0")
+EXIF = described(tiff(6))
+PROFILE = segment(0xE2, bytes(65_000))
+HEADS = {
+    "first": (EXIF, 6),
+    "after JFIF": (JFIF + EXIF, 6),
+    "after a long JFIF": (segment(0xE0, JFIF[4:] + bytes(300)) + EXIF, 6),
+    "after a comment": (JFIF + segment(0xFE, b"hello") + EXIF, 6),
+    "after 64 kB of colour profile": (JFIF + PROFILE + EXIF, 6),
+    "after 16 segments": (JFIF + 16 * PROFILE + EXIF, 6),
+    "long": (JFIF + described(tiff(6, kind=4)), 6),
+    "long, big endian": (JFIF + described(tiff(8, ">", 4)), 8),
+    "too long": (JFIF + described(tiff(0x10006, kind=4)), 1),
+    "too long, big": (JFIF + described(tiff(0x60000, ">", 4)), 1),
+    "big endian": (JFIF + described(tiff(8, ">")), 8),
+    "among others": (JFIF + described(tiff(3, before=9)), 3),
+    "not a short": (JFIF + described(tiff(6, kind=2)), 1),
+    "0": (JFIF + described(tiff(0)), 1),
+    "9": (JFIF + described(tiff(9)), 1),
+    "no TIFF": (JFIF + described(b"nothing"), 1),
+    "no address": (JFIF + described(b"II*\0"), 1),
+    "an address outside": (JFIF + described(b"II*\0\xff\xff\xff\xff"), 1),
+    "XMP": (JFIF + segment(0xE1, b"http://ns.adobe.com/xap/1.0/\0<x/>"), 1),
+    "nothing": (JFIF, 1),
+}
+
+
+def test_where_exif_may_be_and_what_may_be_wrong_with_it(decode):
+    plain = encode("JPEG").numpy()
+    assert plain[2:20] == JFIF
+    stored = decode(tf.constant(plain)).numpy()
+    turns = {1: 0, 3: 2, 6: -1, 8: 1}
+    for name, (head, turn) in HEADS.items():
+        found = decode(tf.constant(plain[:2] + head + plain[20:]))
+        expected = np.rot90(stored, turns[turn])
+        np.testing.assert_array_equal(found, expected, err_msg=name)
+    orientation = tf.function(exif.orientation, autograph=False)
+    for cut in range(0, len(EXIF), 3):
+        content = b"\xff\xd8" + JFIF + EXIF[:cut]
+        assert int(orientation(tf.constant(content))) in (1, 6), cut
+
+
+def test_exif_may_follow_the_pixels_of_a_png():
+    plain, content = encode("PNG").numpy(), tiff(6)
+    chunk = struct.pack(">I", len(content)) + b"eXIf" + content
+    chunk += struct.pack(">I", zlib.crc32(b"eXIf" + content))
+    encoded = tf.constant(plain[:-12] + chunk + plain[-12:])
+    upright = by_pillow(encoded)
+    assert upright.shape == (WIDTH, HEIGHT, 3)
+    np.testing.assert_array_equal(decode_image(encoded), upright)
+
+
+def test_heic_is_turned_once():
+    pytest.importorskip("pillow_heif").register_heif_opener()
+    options = {"quality": -1, "chroma": 444}
+    encoded = encode("HEIF", turn=6, **options)
+    upright = decode_image(encoded).numpy()
+    assert upright.shape == (WIDTH, HEIGHT, 3)
+    np.testing.assert_array_equal(upright, by_pillow(encoded))
+    # Lossless but for the conversion of colours.
+    turned = np.rot90(photo(smooth=True), -1).astype(int)
+    assert np.abs(upright - turned).mean() < 2
+
+
+def test_training_and_evaluation_see_a_turned_photo_as_the_upright_one(tmp_path):
+    """To the last bit where the photo is stored without loss."""
+    image = photo(smooth=True)
+    stored = image.transpose(Image.Transpose.ROTATE_90)
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    image.save(tmp_path / "upright.png")
+    stored.save(tmp_path / "turned.png", exif=turned)
+    paths = [str(tmp_path / name) for name in ("upright.png", "turned.png")]
+    both = file_split("photos", np.array(paths, object), np.zeros(2, int))
+    for crop in (preprocessing.inception_crop, preprocessing.random_shift):
+        expected, found = (
+            crop(functools.partial(both.decode, content), (24, 24), (3, 1))
+            for content, _ in both.records()
+        )
+        np.testing.assert_array_equal(found, expected)
+
+
+def shapes_of(split):
+    """Returns the shapes of the one image of a split, of its part, and of a window."""
+    found = []
+    for part in (split, pick(split, [0])):
+        [(content, _)] = part.records()
+        window = part.decode(content, window_of(40, 40, 3, 3))
+        assert window.shape == (3, 3, 3)
+        found.append(part.decode(content).shape[:2])
+    return found
+
+
+def test_photos_of_tfds_are_decoded_as_published_and_others_upright(tmp_path):
+    turned = encode("JPEG", turn=6).numpy()
+    upright, published = [(WIDTH, HEIGHT)] * 2, [(HEIGHT, WIDTH)] * 2
+    tiny = tiny_images({"train": [0], "test": [0]}, image=turned)
+    split = load("tiny_images", lay_out(tmp_path / "tfds", tiny)).train
+    assert shapes_of(split) == published
+    photos = [record(0, 0, **{"image/encoded": turned})]
+    files = {"train.tfrecord": photos, "test.tfrecord": photos}
+    split = load(str(lay_out(tmp_path / "records", files))).train
+    assert shapes_of(split) == upright
+    encoded = np.array([turned], object)
+    split = in_memory("x", encoded, np.zeros(1, int), tf.identity, None)
+    assert shapes_of(split) == upright
+    assert shapes_of(dataclasses.replace(split, honour_exif=False)) == published

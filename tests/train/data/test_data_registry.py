@@ -20,11 +20,9 @@ def defined():
     """The flags of data and of recipes."""
     values = flags.FlagValues()
     with pytest.MonkeyPatch.context() as monkeypatch:
-        for kind in ("string", "boolean", "integer"):
-            define = functools.partial(
-                getattr(flags, f"DEFINE_{kind}"), flag_values=values
-            )
-            monkeypatch.setattr(flags, f"DEFINE_{kind}", define)
+        for kind in ("DEFINE_string", "DEFINE_boolean", "DEFINE_integer"):
+            define = functools.partial(getattr(flags, kind), flag_values=values)
+            monkeypatch.setattr(flags, kind, define)
         data_flags.define_data()
     recipe_flags.define_settings(Recipe.settings(), values)
     return values
@@ -32,15 +30,12 @@ def defined():
 
 def test_every_source_is_in_the_help_and_the_docs_in_the_order_of_matching(defined):
     page = (DOCS / "data.md").read_text()
-    names = re.findall(r"(?m)^\| (`.*?`) \| ", page.partition("\n\nThey are tried")[0])
-    kinds = [
-        registry.kind_of(name)
-        for row in names
-        for name in re.findall("`(.*?)`", row)
-        # Is a name of its own only where such a folder exists.
-        if name != "records/"
-    ]
-    assert tuple(dict.fromkeys(kinds)) == registry.SOURCES
+    rows = re.findall(r"(?m)^\| (`.*?`) \| ", page.partition("\n\nThey are tried")[0])
+    names = [name for row in rows for name in re.findall("`(.*?)`", row)]
+    # Is a name of its own only where such a folder exists.
+    names.remove("records/")
+    kinds = dict.fromkeys(map(registry.kind_of, names))
+    assert tuple(kinds) == registry.SOURCES
     for kind in registry.SOURCES:
         assert kind.usage in defined["dataset"].help
         module, _, function = kind.loader.partition(":")
@@ -67,32 +62,53 @@ def test_every_augmentation_has_a_flag_a_recipe_field_and_docs(defined):
         ({"mixup": 0.2, "cutmix": 1.0}, "mixup=0.2 and cutmix=1.0 mix the same"),
     ],
 )
-def test_recipes_check_augmentations(values, message):
+def test_recipes_refuse_augmentations(values, message):
     with pytest.raises(ValueError, match=message):
         for_dataset("cifar100").override(**values)
+
+
+def test_recipes_name_their_augmentations():
+    recipe = for_dataset("cifar100").override(rand_augment=(2, 15.0), mixup=0.2)
+    assert recipe.augmentation_titles == ["RandAugment 2 x 15", "mixup 0.2"]
+    assert recipe.mixes and not recipe.override(mixup=0.0).mixes
+
+
+TFDS = ("tensorflow_datasets",)
+KINDS = {
+    "digits": ("digits", ("sklearn",)),
+    "vtab/dtd": ("vtab", TFDS),
+    "vtab-full/kitti_distance": ("vtab", TFDS),
+    "photos.csv": ("csv", ()),
+    "cifar100/Photos.CSV": ("csv", ()),
+    "records/train-*": ("tfrecord", ()),
+    "/data/*.tfrecord": ("tfrecord", ()),
+    "photos/": ("folder", ()),
+    "~/photos": ("folder", ()),
+    "a/b/c": ("folder", ()),
+    "cifar100": ("tfds", TFDS),
+    "cifar100:3.*.*": ("tfds", TFDS),
+    "eurosat/rgb:2.*.*": ("tfds", TFDS),
+}
+
+
+@pytest.mark.parametrize(("name", "kind"), KINDS.items())
+def test_what_a_name_means_and_needs(name, kind):
+    found = registry.kind_of(name)
+    assert (found.name, found.packages) == kind
+
+
+def test_an_existing_folder_is_only_digits_and_vtab_by_their_names(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    names = ("digits", "photos.csv", "cifar100", "vtab/dtd")
+    for name in names:
+        pathlib.Path(name).mkdir(parents=True)
+    kinds = [registry.kind_of(name).name for name in (*names, "./vtab/dtd")]
+    assert kinds == ["digits", "folder", "folder", "vtab", "folder"]
 
 
 def test_names_of_one_data_set():
     assert registry.is_same("photos.csv", "./photos.csv")
     assert not registry.is_same("cifar10", "cifar100")
     assert registry.short_name("vtab/dtd") == "vtab-dtd"
-
-
-@pytest.mark.parametrize(
-    ("dataset", "packages"),
-    [
-        ("digits", ("sklearn",)),
-        ("cifar100", ("tensorflow_datasets",)),
-        ("vtab/dtd", ("tensorflow_datasets",)),
-        ("photos/", ()),
-    ],
-)
-def test_packages_that_a_data_set_needs(dataset, packages):
-    assert registry.kind_of(dataset).packages == packages
-
-
-def test_titles_of_augmentations():
-    recipe = Recipe("digits", "ViT-B_16", None, 32, 100, warmup_steps=10)
-    recipe = recipe.override(rand_augment=(2, 15.0), mixup=0.2)
-    assert recipe.augmentation_titles == ["RandAugment 2 x 15", "mixup 0.2"]
-    assert recipe.mixes and not recipe.override(mixup=0.0).mixes

@@ -23,26 +23,18 @@ def examples(split):
 def test_a_part_is_random_always_alike_and_within_a_larger_one(train):
     whole, small, large = (examples(limited(train, count)) for count in (None, 50, 200))
     assert (len(small), len(large)) == (50, 200)
-    assert examples(limited(train, 50)) == small
+    part = limited(train, 50)
+    assert examples(part) == small
     assert set(small) <= set(large) <= set(whole)
     places = [whole.index(example) for example in small]
     assert places == sorted(places), "in their order"
     # Not the first ones: spread over the whole split and over all classes.
     assert np.mean(places) == pytest.approx(len(whole) / 2, rel=0.25)
-    assert {label for _, label in small} == set(range(10))
-
-
-def test_a_part_knows_its_size_labels_and_names(train):
-    part = limited(train, 50)
     assert part.num_examples == 50 and part.name.endswith("(50 of 1,293)")
-    np.testing.assert_array_equal(part.labels(), [label for _, label in examples(part)])
-    assert part.class_counts(10).sum() == 50
-    place = examples(train).index(examples(part)[0])
-    assert part.locate(0) == train.locate(place)
-
-
-def test_more_than_all_is_all(train):
-    assert limited(train, 10_000) is train
+    assert part.labels().tolist() == [label for _, label in small]
+    assert part.class_counts(10).sum() == 50 and part.class_counts(10).all()
+    assert part.locate(0) == train.locate(places[0])
+    assert limited(train, 10_000) is train, "more than all is all"
 
 
 def test_labels_are_read_once_and_not_for_all(train):
@@ -58,20 +50,14 @@ def test_labels_are_read_once_and_not_for_all(train):
     assert not reads
     parts = [limited(split, count) for count in (50, 200)]
     assert [part.class_counts(10).sum() for part in parts] == [50, 200]
-    assert split.class_counts(10).sum() == split.num_examples
     assert len(reads) == 1
     np.testing.assert_array_equal(split.labels(), train.labels())
 
 
 def of_sizes(sizes):
     labels = np.repeat(np.arange(len(sizes)), sizes)
-    return in_memory(
-        "sorted",
-        np.arange(len(labels)),
-        labels,
-        lambda record: 1 / 0,  # No image is read.
-        lambda index, record: str(index),
-    )
+    # No image is read.
+    return in_memory("sorted", np.arange(len(labels)), labels, lambda _: 1 / 0, str)
 
 
 @pytest.mark.parametrize(
@@ -93,14 +79,11 @@ def test_every_class_has_its_share_of_a_part(sizes):
         earlier = counts
 
 
-def test_rare_classes_have_one_example_each():
+def test_rare_classes_have_one_example_each_and_equal_ones_are_not_the_first():
     assert shares([600] + [4] * 100, 101, range(101)).tolist() == [1] * 101
     assert shares([600] + [4] * 100, 161, range(101)).tolist() == [61] + [1] * 100
     sizes = np.random.RandomState(0).randint(1, 500, 300)
     for count in (20, 300, 2_000, int(sizes.sum())):
         assert shares(sizes, count, range(300)).sum() == count
-
-
-def test_a_few_of_equal_classes_are_not_the_first_ones():
     [chosen] = np.nonzero(limited(of_sizes([50] * 100), 10).class_counts(100))
     assert len(chosen) == 10 and chosen.max() > 50
