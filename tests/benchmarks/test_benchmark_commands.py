@@ -11,9 +11,13 @@ import sys
 import pytest
 import small_variants
 
+from benchmarks import input_jobs, photos
+
 ROOT = pathlib.Path(__file__).parents[2]
 SMALL = ["--model", "ViT-Ti_16", "--image_size", "32", "--batch=2"]
 QUICK = ["--peers=", "--rounds=2", "--repeats=1"]
+READING = ["--count=4", "--batch=2", "--image_size=32", "--rounds=1", "--repeats=1"]
+PHASES = ["framework", "library", "build", "load", "predict"]
 
 
 def run(command, *flags, **environment):
@@ -35,11 +39,11 @@ def measured(command, folder, *flags):
     return done.stdout, json.loads(path.read_text())
 
 
-def error_of(done):
-    assert done.returncode != 0, done.stdout
-    assert "Traceback" not in done.stderr, done.stderr
-    [line] = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    return line
+def skip_without(*names):
+    """Skips; nothing is imported: TensorFlow and PyTorch crash in one process."""
+    for name in names:
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"{name} is not installed, which is measured")
 
 
 # As `python -m benchmarks.inference`, with one matrix to calibrate by.
@@ -96,23 +100,12 @@ def test_inference(forks, tmp_path):
     ],
 )
 def test_other_families(command, model, flags, tmp_path):
-    for name in ("keras_hub", "timm"):
-        if importlib.util.find_spec(name) is None:
-            pytest.skip(f"{name} is not installed, which is measured")
+    skip_without("keras_hub", "timm")
     ours = ["--ours=graph"] if command == "inference" else []
     size = 28 if "14" in model else 32
-    stdout, result = measured(
-        command,
-        tmp_path,
-        f"--model={model}",
-        f"--image_size={size}",
-        "--batch=2",
-        "--peers=keras-hub,torch",
-        "--rounds=2",
-        "--repeats=1",
-        *ours,
-        *flags,
-    )
+    flags = [*flags, *ours, *QUICK[1:], f"--model={model}", f"--image_size={size}"]
+    peers = "--peers=keras-hub,torch"
+    _, result = measured(command, tmp_path, "--batch=2", peers, *flags)
     assert [one["error"] for one in result["contenders"]] == [None] * 3
     assert result["reference"] == "keras-hub"
 
@@ -153,9 +146,121 @@ def test_one_of_ours_that_fails_fails_the_command(tmp_path):
     # Without such a device, or without torch, the worker alone fails.
     flags = [*SMALL, *QUICK, "--ours=torch", f"--out_dir={tmp_path}"]
     done = run("inference", *flags, KERAS_TORCH_DEVICE="nowhere")
-    assert "keras_vit torch failed" in error_of(done)
+    assert done.returncode != 0 and "Traceback" not in done.stderr
+    assert re.search("(?m)^error: .*keras_vit torch failed", done.stderr)
     [path] = tmp_path.glob("*.json")
     assert json.loads(path.read_text())["contenders"][0]["error"]
+
+
+def test_every_grid_and_method_of_resize_has_a_row(tmp_path):
+    pytest.importorskip("scipy")
+    flags = ["--grids=4x3-7x5,3x3-2x4", "--hidden_size=8", "--rounds=3"]
+    stdout, result = measured("resize", tmp_path, *flags, "--peers=scipy")
+    assert "4x3 to 7x5 bicubic" in stdout
+    assert "times as long as keras_vit." in stdout
+    assert len(result["table"][1]) == 2 * 4
+    ours, scipy = result["contenders"]
+    assert len(ours["tasks"]) == len(ours["median"]) == 8
+    assert ours["difference"] == [0.0] * 8
+    assert [task[2] for task in scipy["tasks"]] == ["released", "released"]
+    assert all(seconds > 0 for seconds in scipy["median"])
+    # The same numbers, to the rounding of float32.
+    assert max(scipy["difference"]) < 1e-6
+
+
+def test_resize_of_ours_alone(tmp_path):
+    flags = ["--grids=2x2-3x3", "--hidden_size=4", "--rounds=1", "--peers="]
+    stdout, _ = measured("resize", tmp_path, *flags)
+    assert "resize-4" in stdout
+
+
+@pytest.mark.slow
+def test_other_libraries_resize_to_the_same_numbers(tmp_path):
+    skip_without("tensorflow", "jax", "timm")
+    flags = ["--grids=5x4-8x9,6x6-3x3", "--hidden_size=8", "--rounds=1"]
+    peers = "--peers=tensorflow,jax,timm"
+    _, result = measured("resize", tmp_path, *flags, peers)
+    for record in result["contenders"]:
+        assert record["error"] is None
+        assert max(record["difference"]) < 1e-4, record["name"]
+
+
+@pytest.mark.soak
+def test_startup(tmp_path):
+    flags = ["--model=ViT-Ti_16", "--image_size=32", "--peers=", "--rounds=2"]
+    stdout, result = measured("startup", tmp_path, *flags)
+    assert result["reference"] == "keras_vit"
+    first, second = result["contenders"]
+    assert [first["name"], second["name"]] == ["keras_vit", "keras_vit weights="]
+    assert set(first["ratio"].values()) == {1.0}
+    for record in (first, second):
+        assert list(record["seconds"]) == PHASES
+        assert all(len(rounds) == 2 for rounds in record["seconds"].values())
+        both = record["median"]["build"] + record["median"]["load"]
+        assert record["median"]["build + load"] == pytest.approx(both, rel=0.5)
+        assert record["median"]["total"] > record["median"]["predict"]
+    assert first["median"]["build"] > 0.01 > second["median"]["build"]
+    # Its import alone, without what it is built on.
+    assert first["median"]["library"] < 1.0 < first["median"]["framework"]
+    if os.path.isdir("/proc/self"):
+        assert 0 <= first["load_peak_bytes"] < 1e8
+    assert 2e8 < first["all_peak_bytes"] < 2e9
+    header, rows = result["table"]
+    assert [len(row) for row in rows] == [len(header)] * 2
+    assert "build + load" in stdout
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("peer", ["keras-hub-model", "timm"])
+def test_startup_of_a_peer(tmp_path, peer):
+    skip_without(peer.removesuffix("-model").replace("-", "_"))
+    flags = ["--model=ViT-Ti_16", "--image_size=32", "--rounds=1", f"--peers={peer}"]
+    _, result = measured("startup", tmp_path, *flags)
+    *_, other = result["contenders"]
+    assert result["reference"] == other["name"]
+    assert other["error"] is None
+    assert set(other["ratio"].values()) == {1.0}
+
+
+@pytest.mark.soak
+def test_input(tmp_path):
+    shown = tmp_path / "photos"
+    photos.fill(shown, 4)
+    peers = ["crop", "pillow"]
+    if importlib.util.find_spec("torchvision"):
+        peers.append("torchvision")
+    flags = [f"--images={shown}", f"--peers={','.join(peers)}"]
+    stdout, result = measured("input", tmp_path, *READING, *flags)
+    names = [record["name"] for record in result["contenders"]]
+    labels = [choice.name for choice in input_jobs.OURS.values()]
+    assert names == [*labels, *(input_jobs.PEERS[peer].name for peer in peers)]
+    assert result["reference"] == "bare decode_and_crop_jpeg"
+    for record in result["contenders"]:
+        assert record["error"] is None
+        assert record["items_per_second"] > 0
+        assert record["name"] in stdout
+
+
+@pytest.mark.soak
+def test_input_measures_how_long_training_waits(tmp_path):
+    flags = [*READING, "--overlap", "--fit_steps=2"]
+    stdout, result = measured("input", tmp_path, *flags)
+    assert result["waited"]
+    assert all(0 <= waited < 1 for waited in result["waited"])
+    assert "Training waited for batches" in stdout
+    reading, in_memory = result["contenders"]
+    assert reading["items"] == in_memory["items"] == 4
+
+
+@pytest.mark.soak
+def test_input_writes_a_trace(tmp_path):
+    done = run("input", *READING, f"--profile={tmp_path}")
+    assert done.returncode == 0, done.stderr
+    [trace] = tmp_path.glob("plugins/profile/*/*.xplane.pb")
+    # What the profiler is to show: the steps, and the reading beside them.
+    content = trace.read_bytes()
+    for event in (b"step_num", b"Iterator::Prefetch", b"DecodeAndCropJpeg"):
+        assert event in content
 
 
 @pytest.mark.parametrize(
@@ -185,6 +290,9 @@ def test_one_of_ours_that_fails_fails_the_command(tmp_path):
         ("input --peers=opencv", "--peers has no 'opencv': name some of crop,"),
         ("input --overlap --model=ViT-X", "--model=ViT-X: choose one of"),
         ("input --images=/nowhere", "--images=/nowhere: there is no .jpg"),
+        ("resize --grids=14-24", "--grids has '14-24': write 14x14-20x36"),
+        ("resize --grids=0x1-2x2", "--grids has '0x1-2x2'"),
+        ("resize --peers=opencv", "--peers has no 'opencv': name some of scipy,"),
     ],
 )
 def test_flags_that_do_not_fit_are_refused(command, message, forks, tmp_path):

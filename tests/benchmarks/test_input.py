@@ -1,10 +1,6 @@
-"""The photos to read, the jobs that read them, and the command as a user gives it."""
+"""The photos that are read, and the jobs that read them."""
 
-import importlib.util
 import json
-import pathlib
-import subprocess
-import sys
 
 import pytest
 from PIL import Image
@@ -12,7 +8,6 @@ from PIL import Image
 from benchmarks import input_jobs, listing, overlap, photos
 from benchmarks.worker import load
 
-ROOT = pathlib.Path(__file__).parents[2]
 SETTINGS = {"image_size": 32, "batch": 2}
 # Its processes would be copies of this one, with TensorFlow's threads in it.
 JOBS = {**input_jobs.OURS, **input_jobs.PEERS}
@@ -86,60 +81,3 @@ def test_training_takes_turns_with_training_from_memory():
     assert not reading.settings["in_memory"] and in_memory.settings["in_memory"]
     assert reading.items == in_memory.items == 3 * SETTINGS["batch"]
     assert reading.ours and in_memory.ours
-
-
-def command(*arguments):
-    return subprocess.run(
-        [
-            *(sys.executable, "-m", "benchmarks.input"),
-            *("--count=4", "--batch=2", "--image_size=32"),
-            *("--rounds=1", "--repeats=1", *arguments),
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-
-
-@pytest.mark.soak
-def test_command_compares(folder, tmp_path):
-    peers = ["crop", "pillow"]
-    if importlib.util.find_spec("torchvision"):
-        peers.append("torchvision")
-    done = command(
-        f"--images={folder}", f"--peers={','.join(peers)}", f"--out_dir={tmp_path}"
-    )
-    assert done.returncode == 0, done.stderr
-    result = json.loads((tmp_path / "input-32.json").read_text())
-    names = [record["name"] for record in result["contenders"]]
-    labels = [choice.name for choice in input_jobs.OURS.values()]
-    assert names == [*labels, *(input_jobs.PEERS[peer].name for peer in peers)]
-    assert result["reference"] == "bare decode_and_crop_jpeg"
-    for record in result["contenders"]:
-        assert record["error"] is None
-        assert record["items_per_second"] > 0
-        assert record["name"] in done.stdout
-
-
-@pytest.mark.soak
-def test_command_measures_how_long_training_waits(tmp_path):
-    done = command("--overlap", "--fit_steps=2", f"--out_dir={tmp_path}")
-    assert done.returncode == 0, done.stderr
-    name = "input-overlap-ViT-Ti_16-32-b2.json"
-    result = json.loads((tmp_path / name).read_text())
-    assert result["waited"]
-    assert all(0 <= waited < 1 for waited in result["waited"])
-    assert "Training waited for batches" in done.stdout
-    reading, in_memory = result["contenders"]
-    assert reading["items"] == in_memory["items"] == 4
-
-
-@pytest.mark.soak
-def test_command_writes_a_trace(tmp_path):
-    done = command(f"--profile={tmp_path}")
-    assert done.returncode == 0, done.stderr
-    [trace] = tmp_path.glob("plugins/profile/*/*.xplane.pb")
-    # What the profiler is to show: the steps, and the reading beside them.
-    content = trace.read_bytes()
-    for event in (b"step_num", b"Iterator::Prefetch", b"DecodeAndCropJpeg"):
-        assert event in content

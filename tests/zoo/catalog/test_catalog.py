@@ -9,22 +9,6 @@ import zoo
 CARDS = [
     card for card in map(zoo.get, zoo.list_models()) if isinstance(card, zoo.ModelCard)
 ]
-VARIANTS = {
-    "ViT-Ti_16",
-    "ViT-S_16",
-    "ViT-S_32",
-    "ViT-B_8",
-    "ViT-B_16",
-    "ViT-B_32",
-    "ViT-L_16",
-    "ViT-L_32",
-    "ViT-H_14",
-    "R+ViT-Ti_16",
-    "R26+ViT-S_32",
-    "R26+ViT-B_32",
-    "R50+ViT-B_16",
-    "R50+ViT-L_32",
-}
 # Parameters at 224 with 1000 classes and no pre_logits (the released test of
 # parameter counts), width, and cells per side of the patch grid at 224.
 PARAMETERS = {
@@ -68,7 +52,9 @@ def test_handles_and_urls_are_unique_and_complete():
     assert len(CARDS) == 9 + 8 + 5 + 4 + 10 + 10
     assert len({card.handle for card in CARDS}) == len(CARDS)
     assert len({card.url for card in CARDS}) == len(CARDS)
-    assert {card.variant for card in CARDS if card.pooling == "token"} == VARIANTS
+    assert {card.variant for card in CARDS if card.pooling == "token"} == set(
+        PARAMETERS
+    )
     assert list(zoo.VARIANTS) == list(PARAMETERS)
     for card in CARDS:
         assert zoo.get(card.handle) is card
@@ -118,15 +104,11 @@ def test_file_sizes_are_four_bytes_a_parameter(card):
     assert expected - rounding <= listed <= expected + rounding + overhead
 
 
-def test_what_the_heads_are_good_for():
+def test_heads_and_training_data_follow_from_the_release():
     for card in CARDS:
         assert card.usable_head == (card.release != "imagenet21k")
         assert card.classes == (21843 if card.release.endswith("21k") else 1000)
         assert (card.representation_size is None) == card.usable_head
-
-
-def test_training_data():
-    for card in CARDS:
         expected = card.release.removeprefix("augreg-").removesuffix("-224").split("+")
         if card.release in ("sam", "gsam"):
             expected = ["imagenet2012"]
@@ -181,61 +163,56 @@ def test_what_was_inferred_says_so():
     assert "inferred from its size" in zoo.get("vit-s16/sam").notes
 
 
-@pytest.mark.parametrize(
-    ("handle", "path", "image_size"),
-    [
-        ("vit-b16/imagenet21k", "imagenet21k/ViT-B_16", 224),
-        (
-            "vit-b16/imagenet21k+imagenet2012-224",
-            "imagenet21k+imagenet2012/ViT-B_16-224",
-            224,
-        ),
-        (
-            "r50-vit-b16/imagenet21k+imagenet2012",
-            "imagenet21k+imagenet2012/R50+ViT-B_16",
-            384,
-        ),
-        (
-            "r50-vit-l32/augreg-imagenet21k",
-            "augreg/R50_L_32-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.1-sd_0.1",
-            224,
-        ),
-        (
-            "vit-ti16/augreg-imagenet21k+imagenet2012",
-            "augreg/Ti_16-i21k-300ep-lr_0.001-aug_none-wd_0.03-do_0.0-sd_0.0"
-            "--imagenet2012-steps_20k-lr_0.03-res_384",
-            384,
-        ),
-        ("vit-s16/sam", "sam/ViT-S_16", 224),
-        ("vit-b16-gap-norep/gsam", "gsam/ViT-B_16-gap-norep", 224),
-    ],
-)
-def test_urls_are_those_of_the_released_files(handle, path, image_size):
-    card = zoo.get(handle)
+# Variant and release, then the path of the file and the size of the images.
+IN21K_IN1K = "imagenet21k+imagenet2012"
+RELEASES = [
+    ("ViT-B_16", "imagenet21k", "imagenet21k/ViT-B_16", 224),
+    ("ViT-B_16", f"{IN21K_IN1K}-224", f"{IN21K_IN1K}/ViT-B_16-224", 224),
+    # Without a size, that which the paper recommends.
+    ("ViT-B_16", IN21K_IN1K, f"{IN21K_IN1K}/ViT-B_16", 384),
+    ("ViT-B_16", f"{IN21K_IN1K}-384", f"{IN21K_IN1K}/ViT-B_16", 384),
+    ("R50+ViT-B_16", IN21K_IN1K, f"{IN21K_IN1K}/R50+ViT-B_16", 384),
+    (
+        "R50+ViT-L_32",
+        "augreg-imagenet21k",
+        "augreg/R50_L_32-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.1-sd_0.1",
+        224,
+    ),
+    (
+        "ViT-Ti_16",
+        f"augreg-{IN21K_IN1K}",
+        "augreg/Ti_16-i21k-300ep-lr_0.001-aug_none-wd_0.03-do_0.0-sd_0.0"
+        "--imagenet2012-steps_20k-lr_0.03-res_384",
+        384,
+    ),
+    ("ViT-S_16", "sam", "sam/ViT-S_16", 224),
+    ("ViT-B_16-gap-norep", "gsam", "gsam/ViT-B_16-gap-norep", 224),
+]
+
+
+@pytest.mark.parametrize(("variant", "release", "path", "image_size"), RELEASES)
+def test_urls_are_those_of_the_released_files(variant, release, path, image_size):
+    card = zoo.find(variant, release)
     url = f"https://storage.googleapis.com/vit_models/{path}.npz"
     assert urllib.parse.unquote(card.url) == url
     assert card.image_size == image_size
     assert card.file == f"{path}.npz"
+    # With its size, a handle is understood too.
+    assert zoo.get(f"{card.handle.partition('/')[0]}/{release}") is card
 
 
-def test_find_prefers_the_recommended_resolution():
-    release = "imagenet21k+imagenet2012"
-    assert zoo.find("ViT-B_16", release).image_size == 384
-    assert zoo.find("ViT-B_16", f"{release}-384").image_size == 384
-    assert zoo.find("ViT-B_16", f"{release}-224").image_size == 224
-    assert zoo.find("ViT-B_8", f"augreg-{release}").image_size == 224
-    assert zoo.find("ViT-B_8", f"augreg-{release}-224").image_size == 224
-    assert zoo.get(f"vit-b16/{release}-384").image_size == 384
+def test_sizes_that_were_not_fine_tuned_at_384():
+    release = "augreg-imagenet21k+imagenet2012"
+    assert zoo.find("ViT-B_8", release).image_size == 224
+    assert zoo.find("ViT-B_8", f"{release}-224").image_size == 224
 
 
 def test_default_release():
-    for variant in VARIANTS:
+    for variant in PARAMETERS:
         release = zoo.default_release(variant)
         assert zoo.find(variant, release).image_size == 224
     assert zoo.default_release("ViT-B_16") == "imagenet21k"
     assert zoo.default_release("R26+ViT-S_32") == "augreg-imagenet21k"
-    with pytest.raises(zoo.CatalogError, match="not pre-trained.*choose gsam"):
-        zoo.default_release("ViT-B_16-gap-norep")
 
 
 def test_list_models():
@@ -246,25 +223,34 @@ def test_list_models():
     assert zoo.list_models("resnet*") == []
 
 
-def test_errors_say_what_there_is():
-    with pytest.raises(zoo.CatalogError, match="'vitb16/imagenet21k'.*vit-b16/image"):
-        zoo.get("vitb16/imagenet21k")
-    with pytest.raises(zoo.CatalogError, match="vit-h14/imagenet21k"):
-        zoo.get("vit-h14/sam")
-    with pytest.raises(zoo.CatalogError, match="list_models"):
-        zoo.get("?")
-    with pytest.raises(zoo.CatalogError, match="ViT-H_14.*'sam'.*imagenet21k"):
-        zoo.find("ViT-H_14", "sam")
-    with pytest.raises(zoo.CatalogError, match="released as.*-384.*Choose"):
-        zoo.find("ViT-B_8", "augreg-imagenet21k+imagenet2012-384")
-    with pytest.raises(zoo.CatalogError, match="'ViT-B/16'.*ViT-B_16"):
-        zoo.find("ViT-B/16", "sam")
-    with pytest.raises(zoo.CatalogError, match="choose [^,]*, [^,]* or [^,]*$"):
-        zoo.releases("ViT-B_1")
-    with pytest.raises(zoo.CatalogError, match="vit-b16-gap-norep/sam'.*p-norep/gsam"):
-        zoo.get("vit-b16-gap-norep/sam")
-    with pytest.raises(zoo.CatalogError, match="R50"):
-        zoo.default_release("R50+ViT-L_16")
+@pytest.mark.parametrize(
+    ("function", "names", "message"),
+    [
+        (zoo.get, ["vitb16/imagenet21k"], "'vitb16/imagenet21k'.*vit-b16/image"),
+        (zoo.get, ["vit-h14/sam"], "vit-h14/imagenet21k"),
+        (zoo.get, ["?"], "list_models"),
+        (zoo.get, ["vit-b16-gap-norep/sam"], "-gap-norep/sam'.*p-norep/gsam"),
+        (zoo.get, ["vit_base_patch16_224.augreg_in21k"], r"b16/augreg-imagenet21k\?"),
+        (zoo.get, ["vit_tiny_patch16_224"], "mean vit-ti16/augreg-imagenet21k or"),
+        (zoo.get, ["dinov2-b14/lvd142"], "Did you mean dinov2-b14/lvd142m"),
+        (zoo.get, ["vit_small_patch14_dinov2.lvd142m"], "mean dinov2-s14/lvd142m"),
+        (zoo.find, ["ViT-H_14", "sam"], "ViT-H_14.*'sam'.*imagenet21k"),
+        (
+            zoo.find,
+            ["ViT-B_8", f"augreg-{IN21K_IN1K}-384"],
+            "released as.*-384.*Cho",
+        ),
+        (zoo.find, ["ViT-B/16", "sam"], "'ViT-B/16'.*ViT-B_16"),
+        (zoo.find, ["ViT-Tiny_16", "imagenet21k"], "choose ViT-Ti_16"),
+        (zoo.find, ["ViT-B_16", "augreg_in21k"], "mean augreg-imagenet21k.* Choose "),
+        (zoo.releases, ["ViT-B_1"], "choose [^,]*, [^,]* or [^,]*$"),
+        (zoo.default_release, ["R50+ViT-L_16"], "R50"),
+        (zoo.default_release, ["ViT-B_16-gap-norep"], "not pre-trained.*choose gsam"),
+    ],
+)
+def test_a_name_that_is_none_is_told_what_there_is(function, names, message):
+    with pytest.raises(zoo.CatalogError, match=message):
+        function(*names)
 
 
 def test_label_files():

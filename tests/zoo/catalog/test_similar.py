@@ -50,14 +50,3 @@ def test_every_variant_is_its_own_and_other_words_are_none():
 )
 def test_releases(name, release):
     assert similar_releases(name, RELEASES)[0] == release
-
-
-def test_the_messages_have_them():
-    with pytest.raises(zoo.CatalogError, match="choose ViT-Ti_16"):
-        zoo.find("ViT-Tiny_16", "imagenet21k")
-    with pytest.raises(zoo.CatalogError, match="mean augreg-imagenet21k.* Choose "):
-        zoo.find("ViT-B_16", "augreg_in21k")
-    with pytest.raises(zoo.CatalogError, match=r"mean vit-b16/augreg-imagenet21k\?"):
-        zoo.get("vit_base_patch16_224.augreg_in21k")
-    with pytest.raises(zoo.CatalogError, match="mean vit-ti16/augreg-imagenet21k or"):
-        zoo.get("vit_tiny_patch16_224")
