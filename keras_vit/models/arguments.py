@@ -9,8 +9,10 @@ from typing import Any
 
 import keras
 
+from zoo.catalog.similar import similar_variants
 from zoo.head import CLASS_LISTS, checked_names
 from zoo.network import pair, positive_int
+from zoo.text import brief
 
 # The `image_size` of a model for images of any size.
 ANY_SIZE = (None, None)
@@ -43,6 +45,43 @@ def takes_own_arguments(function) -> Callable:
         return function(*args, **kwargs)
 
     return checked
+
+
+def network_of(config, kind: type, variants: dict) -> tuple:
+    """Returns the config of a kind that `config` is or names, and the name or None."""
+    names = ", ".join(variants)
+    if isinstance(config, kind):
+        return config, None
+    if not isinstance(config, str):
+        raise ValueError(
+            f"config must be a {kind.__name__} or the name of a variant, got "
+            f"{brief(config)}: pass one of {names}."
+        )
+    if config not in variants:
+        near = similar_variants(config, variants)
+        hint = f"did you mean {' or '.join(near)}? Choose" if near else "choose"
+        raise ValueError(
+            f"Unknown variant {config!r}: {hint} one of {names}, or pass a "
+            f"{kind.__name__}."
+        )
+    return variants[config], config
+
+
+def classes_of_head(classes, new_head, source, of_source) -> tuple[int, bool]:
+    """Returns how many classes a head has, and whether it is new beside a file's.
+
+    `source` is None, or has the path of weights with a head of `of_source` classes or
+    None.
+    """
+    if source is None:
+        return classes or 1000, new_head
+    if classes is None and of_source is None:
+        raise ValueError(
+            f"{source.path} has no head: pass classes=K for a new one, or "
+            "include_top=False."
+        )
+    classes = classes or of_source
+    return classes, new_head or classes != of_source
 
 
 def check_without_head(**arguments) -> None:

@@ -104,35 +104,25 @@ def BiTResNet(  # noqa: N802 - reads as the model it returns
         >>> BiTResNet(BiTConfig((1, 2)), image_size=(64, 96), classes=10).output_shape
         (None, 10)
     """
-    own_name = "bit_resnet"
-    if isinstance(config, str):
-        if config not in BIT_VARIANTS:
-            raise ValueError(
-                f"Unknown variant {config!r}: choose one of "
-                f"{', '.join(BIT_VARIANTS)}, or pass a BiTConfig."
-            )
-        own_name = config.lower().replace("-", "_")
-        config = BIT_VARIANTS[config]
+    config, variant = arguments.network_of(config, BiTConfig, BIT_VARIANTS)
     if not include_top:
         arguments.check_without_head(
             classes=classes,
             new_head=new_head,
             classifier_activation=classifier_activation,
         )
-    if classes is not None:
-        hint = "; a model without head has include_top=False"
-        classes = positive_int(classes, "classes", hint)
+    classes = arguments.number_of_classes(classes, None)
     channels = positive_int(channels, "channels")
     image_size = pair(224 if image_size is None else image_size, "image_size")
-    path, arrays = (None, None) if weights is None else FILES.read(weights)
-    of_file = None if weights is None else FILES.classes(arrays)
-    if include_top and classes is None and weights is not None and of_file is None:
-        raise ValueError(
-            f"{path} has no head: pass classes=K for a new one, or include_top=False."
+    file = None if weights is None else FILES.read(weights)
+    if include_top:
+        classes, new_head = arguments.classes_of_head(
+            classes, new_head, file, file and FILES.classes(file)
         )
-    classes = classes or of_file or 1000
+    if not name:
+        name = (variant or "bit_resnet").lower().replace("-", "_")
 
-    with arguments.dtype_policy(dtype), initial_values.left_out(weights is not None):
+    with arguments.dtype_policy(dtype), initial_values.left_out(file is not None):
         images = arguments.images_input(image_size, channels)
         outputs = _body(images, config)
         if include_top:
@@ -144,9 +134,9 @@ def BiTResNet(  # noqa: N802 - reads as the model it returns
                 name="head",
             )(outputs)
         description = Description(config, image_size)
-        model = Model(images, outputs, name=name or own_name, description=description)
-    if weights is not None:
-        FILES.assign(model, path, arrays, new_head=new_head or classes != of_file)
+        model = Model(images, outputs, name=name, description=description)
+    if file is not None:
+        FILES.assign(model, file, new_head=new_head)
     return model
 
 

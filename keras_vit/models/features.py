@@ -66,37 +66,49 @@ def features(model, layers=(-1,), *, as_maps=True, norm=True) -> keras.Model:
     norms = [one for one in own if isinstance(one, LayerNorm) and one.input is last]
     normed = norms[0] if norm and norms else lambda tokens: tokens
     outputs = {}
-    is_one = isinstance(layers, (str, bytes)) or not isinstance(layers, Iterable)
-    found = [layers] if is_one else []
-    with contextlib.suppress(TypeError):  # an array without axes
-        found = found or [*layers]
-    for layer in found:
-        name = layer if isinstance(layer, str) else None
+    for name in _requested(layers):
         if name == "pooled":
-            outputs[layer] = pooled_features(model)
-            if outputs[layer] is None:
-                raise ValueError(
-                    f"The model {model.name} has no pooled features: leave out "
-                    '"pooled", or build it with another pooling than None.'
-                )
+            outputs[name] = _pooled(model)
         elif name == "class_token":
-            if not any(isinstance(one, ClassToken) for one in own):
-                raise ValueError(
-                    f"The model {model.name} has no class token: pass other layers, "
-                    'such as "pooled".'
-                )
-            outputs[layer] = normed(last)[:, 0]
+            outputs[name] = _class_token(normed(last), model)
         else:
-            number = _number(layer, len(blocks), model)
+            number = _number(name, len(blocks), model)
             tokens = normed(blocks[number].output)
-            if as_maps:
-                tokens = _as_map(tokens, model)
-            outputs[f"layer_{number}"] = tokens
+            outputs[f"layer_{number}"] = _as_map(tokens, model) if as_maps else tokens
     if not outputs:
         raise ValueError(
             f'layers are {brief(layers)}: pass numbers, "class_token" or "pooled".'
         )
     return keras.Model(model.input, outputs, name=f"{model.name}_features")
+
+
+def _requested(layers):
+    """Returns a list of names and numbers, of one too."""
+    if isinstance(layers, (str, bytes)) or not isinstance(layers, Iterable):
+        return [layers]
+    try:
+        return [*layers]
+    except TypeError:  # an array without axes
+        return []
+
+
+def _pooled(model):
+    features = pooled_features(model)
+    if features is None:
+        raise ValueError(
+            f"The model {model.name} has no pooled features: leave out "
+            '"pooled", or build it with another pooling than None.'
+        )
+    return features
+
+
+def _class_token(tokens, model):
+    if not any(isinstance(one, ClassToken) for one in model.layers):
+        raise ValueError(
+            f"The model {model.name} has no class token: pass other layers, such as "
+            '"pooled".'
+        )
+    return tokens[:, 0]
 
 
 def _as_map(tokens, model):

@@ -15,12 +15,10 @@ from keras_vit.models.base import Model
 from keras_vit.models.network import build
 from keras_vit.models.resizing import at_image_size
 from keras_vit.weights.loading import CheckpointFiles, assign, read_weights
-from zoo.catalog.similar import similar_variants
 from zoo.head import ONE_CLASS, Head
 from zoo.network import finite_float, pair, positive_int, rate
 from zoo.position_embedding import METHODS
 from zoo.preparation import check_preparation
-from zoo.text import brief
 
 # Names of Keras and timm -> what to pass here instead.
 _OTHER_POOLINGS = {
@@ -126,7 +124,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
         >>> tuple(model(keras.ops.zeros((1, 32, 32, 3))).shape)
         (1, 10)
     """
-    config, variant = _network_of(config)
+    config, variant = arguments.network_of(config, zoo.ViTConfig, zoo.VARIANTS)
     _check_choices(pooling, preparation, position_embedding_method)
     head_bias_init = finite_float(head_bias_init, "head_bias_init")
     if not include_top:
@@ -151,7 +149,9 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
     config, checkpoint = _read(config, weights, variant)
     stated = checkpoint.head if checkpoint else Head()
     if include_top:
-        classes, new_head = _classes(checkpoint, classes, new_head)
+        classes, new_head = arguments.classes_of_head(
+            classes, new_head, checkpoint, checkpoint and checkpoint.classes
+        )
     if checkpoint and include_top and not new_head:
         representation_size = representation_size or checkpoint.representation_size
         _check_new_bias(head_bias_init, checkpoint)
@@ -231,25 +231,6 @@ def load_model(weights, *, patch_size=None, **options) -> keras.Model:
     return VisionTransformer(zoo.ViTConfig(), checkpoint, **options)
 
 
-def _network_of(config):
-    """Returns the `ViTConfig` that `config` is or names, and the name or None."""
-    if isinstance(config, zoo.ViTConfig):
-        return config, None
-    if not isinstance(config, str):
-        raise ValueError(
-            f"config must be a ViTConfig or the name of a variant, got {brief(config)}:"
-            f" pass one of {', '.join(zoo.VARIANTS)}."
-        )
-    if config not in zoo.VARIANTS:
-        near = similar_variants(config, zoo.VARIANTS)
-        hint = f"did you mean {' or '.join(near)}? Choose" if near else "choose"
-        raise ValueError(
-            f"Unknown variant {config!r}: {hint} one of "
-            f"{', '.join(zoo.VARIANTS)}, or pass a ViTConfig."
-        )
-    return zoo.VARIANTS[config], config
-
-
 def _check_choices(pooling, preparation, position_embedding_method):
     if pooling not in (*POOLINGS, None):
         raise ValueError(
@@ -278,20 +259,6 @@ def _read(config, weights, variant):
         )
     checkpoint = read_weights(weights, variant, config.num_heads)
     return config.completed(checkpoint.config, checkpoint.path), checkpoint
-
-
-def _classes(checkpoint, classes, new_head):
-    """Returns how many classes the head has, and whether it is new beside a file's."""
-    if checkpoint is None:
-        return classes or 1000, new_head
-    if classes is None:
-        classes = checkpoint.classes
-    if classes is None:
-        raise ValueError(
-            f"{checkpoint.path} has no head: pass classes=K for a new one, or "
-            "include_top=False."
-        )
-    return classes, new_head or classes != checkpoint.classes
 
 
 def _head(stated, classes, class_names):

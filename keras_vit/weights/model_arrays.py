@@ -104,7 +104,7 @@ def _released_shape(key, shape, layer):
 
 
 PLACES = ReleasedPlaces(_LAYERS, _released_shape)
-# What arrays do not show of a `ViTConfig`.
+# Fields of a `ViTConfig` that arrays do not show.
 _NOT_SHOWN = (
     "activation", "layer_norm_epsilon", "qkv_bias", "final_norm",
     "norm_after_branches", "rotary", "rotary_grid", "rotary_base",

@@ -1,5 +1,6 @@
 """Files whose arrays have the names under which an architecture was released."""
 
+import dataclasses
 import os
 import pathlib
 import tempfile
@@ -14,6 +15,14 @@ from keras_vit.weights.released_places import as_arrays
 from zoo.files.arrays import CheckpointError, StoredArrays, refuse, wrong_dtypes
 from zoo.files.npz import Npz
 from zoo.regular_files import expand_home
+
+
+@dataclasses.dataclass(frozen=True)
+class NamedArrays:
+    """Arrays, and what they are called in messages: the path of their file."""
+
+    path: Any
+    arrays: StoredArrays
 
 
 class NamedFiles:
@@ -37,28 +46,25 @@ class NamedFiles:
         """Returns the config of a file's network, None of another architecture's."""
         if path.suffix != ".npz" or self.mark not in Npz(path).keys:
             return None
-        _, arrays = self.read(path)
-        return self.config_of(arrays.shapes)
+        return self.config_of(self.read(path).arrays.shapes)
 
-    def read(self, source) -> tuple:
-        """Returns the path of a file, and its arrays, which are read one by one.
-
-        `source` may also be what `weights_of` gives.
-        """
-        if isinstance(source, StoredArrays):
-            return "the model", source
+    def read(self, source) -> NamedArrays:
+        """Returns the arrays of a file, which are read one by one; or what is read."""
+        if isinstance(source, NamedArrays):
+            return source
         file = Npz(zoo.locate(source))
         parts = {key: file.check(key) for key in file.keys}
         refuse(file.path, self._kind(), wrong_dtypes(parts))
-        return file.path, StoredArrays(parts)
+        return NamedArrays(file.path, StoredArrays(parts))
 
-    def weights_of(self, model) -> StoredArrays:
+    def weights_of(self, model) -> NamedArrays:
         """Returns a model's weights as the function that makes it takes them."""
-        return StoredArrays(as_arrays(self.places.variables(model)))
+        arrays = StoredArrays(as_arrays(self.places.variables(model)))
+        return NamedArrays(f"The model {model.name}", arrays)
 
-    def classes(self, arrays) -> int:
-        """Returns the number of classes of a file's arrays, None without a head."""
-        shape = arrays.shapes.get(self.head[0])
+    def classes(self, file) -> int | None:
+        """Returns the number of classes of a file's head, None without one."""
+        shape = file.arrays.shapes.get(self.head[0])
         return shape[-1] if shape else None
 
     def load(self, model, source, *, new_head=False, **others) -> None:
@@ -68,16 +74,16 @@ class NamedFiles:
                 f"{model.name!r} is no Vision Transformer: leave out "
                 f"{', '.join(others)}."
             )
-        self.assign(model, *self.read(source), new_head=new_head)
+        self.assign(model, self.read(source), new_head=new_head)
 
-    def assign(self, model, path, arrays, *, new_head) -> None:
+    def assign(self, model, file, *, new_head) -> None:
         """Assigns the arrays of a file to a model's variables, all of them or none."""
         targets = self.places.variables(model)
         self.places.check_loadable(model)
-        shapes = dict(arrays.shapes)
-        kernel = self.head[0]
+        path, arrays = file.path, file.arrays
+        shapes, kernel = dict(arrays.shapes), self.head[0]
         own = targets[kernel][1][-1] if targets.keys() >= {*self.head} else None
-        if new_head or own is None or own != self.classes(arrays):
+        if new_head or own is None or own != self.classes(file):
             for key in self.head:
                 targets.pop(key, None)
                 shapes.pop(key, None)

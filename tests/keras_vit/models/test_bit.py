@@ -189,7 +189,7 @@ def test_files_that_are_never_loaded(arrays, tmp_path):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: BiTResNet("BiT-R26x1"), "choose one of BiT-R50x1, "),
+        (lambda: BiTResNet("BiT-R26x1"), "BiT-R26x1.: .* one of BiT-R50x1, "),
         (lambda: BiTResNet(SMALL, image_size=(32, 0)), "image_size must be"),
         (
             lambda: BiTResNet(
