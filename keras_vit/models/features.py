@@ -65,14 +65,16 @@ def features(model, layers=(-1,), *, as_maps=True, norm=True) -> keras.Model:
     last = blocks[-1].output
     norms = [one for one in own if isinstance(one, LayerNorm) and one.input is last]
     normed = norms[0] if norm and norms else lambda tokens: tokens
+    named = {
+        "pooled": lambda: _pooled(model),
+        "class_token": lambda: _class_token(normed(last), model),
+    }
     outputs = {}
-    for name in _requested(layers):
-        if name == "pooled":
-            outputs[name] = _pooled(model)
-        elif name == "class_token":
-            outputs[name] = _class_token(normed(last), model)
+    for layer in _requested(layers):
+        if isinstance(layer, str) and layer in named:
+            outputs[layer] = named[layer]()
         else:
-            number = _number(name, len(blocks), model)
+            number = _number(layer, len(blocks), model)
             tokens = normed(blocks[number].output)
             outputs[f"layer_{number}"] = _as_map(tokens, model) if as_maps else tokens
     if not outputs:
