@@ -4,6 +4,7 @@ import errno
 import os
 import pathlib
 import pickle
+import re
 
 import keras
 import numpy as np
@@ -25,120 +26,105 @@ NO_COUNTS = ("3", 0, -1, 1.5, True, [1])
 TAKES_MODELS = {
     "classify": lambda model: keras_vit.classify(model, PHOTO),
     "embed": lambda model: keras_vit.embed(model, PHOTO),
-    "Predictor": lambda model: Predictor(model),
-    "features": lambda model: keras_vit.features(model),
+    "Predictor": Predictor,
+    "features": keras_vit.features,
     "at_image_size": lambda model: keras_vit.at_image_size(model, 32),
-    "quantize_weights": lambda model: keras_vit.quantize_weights(model),
+    "quantize_weights": keras_vit.quantize_weights,
     "save": lambda model: keras_vit.save_released_weights(model, "weights.npz"),
     "load": lambda model: keras_vit.load_released_weights(model, "weights.npz"),
     "attention_maps": lambda model: explain.attention_maps(model, IMAGES),
-    "grid_size": lambda model: explain.grid_size(model),
+    "grid_size": explain.grid_size,
 }
-TAKES_NUMBERS = {
+NUMBERS = "must be an array or a tensor of numbers"
+OF_PHOTOS = f"^images {NUMBERS}.*keras_vit.classify and embed"
+COUNT = "must be a positive int"
+# A function of a model and an argument, wrong values of it, and what is said of each.
+OTHERS = {
     "preprocess_input": (
-        lambda model, images: keras_vit.preprocess_input(images),
-        "^images must be an array or a tensor of numbers.*keras_vit.classify and embed",
+        lambda model, images: keras_vit.preprocess_input(images), NO_NUMBERS, OF_PHOTOS
     ),
     "decode_predictions": (
         lambda model, scores: keras_vit.decode_predictions(scores),
-        "^predictions must be an array or a tensor of numbers.*model.predict returns",
+        NO_NUMBERS, f"^predictions {NUMBERS}.*model.predict returns",
     ),
-    "Predictor": (
-        lambda model, images: Predictor(model)(images),
-        "^images must be an array or a tensor of numbers.*keras_vit.classify and embed",
+    "images": (
+        lambda model, images: Predictor(model)(images), NO_NUMBERS, OF_PHOTOS
     ),
-    "attention_maps": (
-        lambda model, images: explain.attention_maps(model, images),
-        "^images must be an array or a tensor of numbers.*keras_vit.classify and embed",
-    ),
-}
-OTHERS = {
+    "images to look into": (explain.attention_maps, NO_NUMBERS, OF_PHOTOS),
     "top": (
-        NO_COUNTS,
         lambda model, top: keras_vit.classify(model, PHOTO, top=top),
-        "^top must be a positive int",
+        NO_COUNTS, f"^top {COUNT}",
     ),
     "top of scores": (
-        (*NO_COUNTS, None, ["a", "b"]),
         lambda model, top: keras_vit.decode_predictions(SCORES, top, ["a", "b"]),
-        "^top must be a positive int",
+        (*NO_COUNTS, None, ["a", "b"]), f"^top {COUNT}",
     ),
     "batch_size": (
-        ("8", 0, None),
         lambda model, size: keras_vit.embed(model, PHOTO, batch_size=size),
-        "^batch_size must be a positive int",
+        ("8", 0, None), f"^batch_size {COUNT}",
     ),
     "bits": (
-        ("12", 12.0, 7),
         lambda model, bits: keras_vit.classify(model, [], bits=bits),
-        "^bits must be 8 to 16 or None",
+        ("12", 12.0, 7), "^bits must be 8 to 16 or None",
     ),
     "class_names": (
-        (5, "cat", [1, 2]),
         lambda model, names: keras_vit.classify(model, PHOTO, class_names=names),
-        "^class_names",
+        (5, "cat", [1, 2]), "^class_names",
     ),
     "photos": (
-        (None, 5, keras.layers.ReLU()),
-        lambda model, given: keras_vit.classify(model, given),
-        "^photos are paths, bytes, arrays or images",
+        keras_vit.classify,
+        (None, 5, keras.layers.ReLU()), "^photos are paths, bytes, arrays or images",
     ),
     "one of photos": (
-        (None, 5, ["a.jpg"], [[1, 2], [3]], np.array(["a"])),
         lambda model, photo: keras_vit.embed(model, [PHOTO, photo]),
+        (None, 5, ["a.jpg"], [[1, 2], [3]], np.array(["a"])),
         r"^photos\[1\]: A photo is",
     ),
     "photo": (
-        (None, "", [PHOTO, "a"], {}, PLAIN),
         lambda model, photo: photos.decode(photo),
+        (None, "", [PHOTO, "a"], {}, PLAIN),
         "^A photo is a path, the bytes of a file|cannot be opened .*: check the path",
     ),
     "photo of text": (
-        (["a"], np.array(["a"]), [["a"]], np.array([["a"]]), np.array([[True]])),
         lambda model, photo: photos.decode(photo),
+        (["a"], np.array(["a"]), [["a"]], np.array([["a"]]), np.array([[True]])),
         "^A photo is a path, the bytes of a file, .* or an array of numbers, got",
     ),
     "path": (
+        keras_vit.embed,
         ("a\0b.jpg", pathlib.Path("a\0b.jpg"), "a\ud800.jpg"),
-        lambda model, path: keras_vit.embed(model, path),
         r"^photos\[0\]: path is .*(a\\x00b|a\\ud800).jpg., with a null byte .*: take",
     ),
     "weights": (
-        ("a\0b.npz", "a\0b/c"),
-        lambda model, path: keras_vit.load_released_weights(model, path),
-        r"is .*a\\x00b.*, with a null byte .*: take it out",
+        keras_vit.load_released_weights,
+        ("a\0b.npz", "a\0b/c"), r"is .*a\\x00b.*, with a null byte .*: take it out",
     ),
     "engine": (
-        (None, 5, []),
         lambda model, engine: Predictor(model, engine=engine),
-        "^engine must be one of auto, keras",
+        (None, 5, []), "^engine must be one of auto, keras",
     ),
     "layers": (
+        keras_vit.features,
         (None, 1.5, "head", [None], [[0]], b"pooled", np.array([[0, 1]])),
-        lambda model, layers: keras_vit.features(model, layers),
         "has no layer .*: pass numbers from -1 to 0",
     ),
     "no layers": (
-        ([], {}, np.array(1)),
-        lambda model, layers: keras_vit.features(model, layers),
-        r"^layers are (\[\]|\{\}|array\(1\)): pass numbers",
+        keras_vit.features,
+        ([], {}, np.array(1)), r"^layers are (\[\]|\{\}|array\(1\)): pass numbers",
     ),
     "image_size": (
-        ("32", None, 32.0, (32, "48"), (32, None)),
-        lambda model, size: keras_vit.at_image_size(model, size),
-        "^image_size must be a positive int or",
+        keras_vit.at_image_size,
+        ("32", None, 32.0, (32, "48"), (32, None)), f"^image_size {COUNT} or",
     ),
     "classes": (
-        (["cat", "dog"], "2", 0),
         lambda model, classes: VisionTransformer(PLAIN, classes=classes),
-        "^classes must be a positive int.*names are class_names=",
+        (["cat", "dog"], "2", 0), f"^classes {COUNT}.*names are class_names=",
     ),
     "config": (
-        (None, 5, {}),
         lambda model, config: VisionTransformer(config),
-        "^config must be a ViTConfig or the name of a variant",
+        (None, 5, {}), "^config must be a ViTConfig or the name of a variant",
     ),
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -165,20 +151,10 @@ def test_a_model_is_asked_for_by_name(call):
         assert "keras.saving.load_model" in message
 
 
-@pytest.mark.parametrize(("call", "pattern"), TAKES_NUMBERS.values(), ids=TAKES_NUMBERS)
-def test_arrays_are_asked_for_by_name(call, pattern, model):
-    for given in NO_NUMBERS:
-        with pytest.raises(ValueError, match=pattern):
-            call(model, given)
-        refusal(call, model, given)
-
-
-@pytest.mark.parametrize(("values", "call", "pattern"), OTHERS.values(), ids=OTHERS)
-def test_other_arguments_are_asked_for_by_name(values, call, pattern, model):
+@pytest.mark.parametrize(("call", "values", "pattern"), OTHERS.values(), ids=OTHERS)
+def test_other_arguments_are_asked_for_by_name(call, values, pattern, model):
     for given in values:
-        with pytest.raises((ValueError, OSError), match=pattern):
-            call(model, given)
-        refusal(call, model, given)
+        assert re.search(pattern, refusal(call, model, given))
 
 
 @pytest.mark.parametrize("call", [keras_vit.classify, keras_vit.embed])

@@ -9,7 +9,6 @@ from harness import check_refusal, normal, numpy, randomize
 import keras_vit
 from keras_vit import VisionTransformer, ViTConfig
 from keras_vit.layers import ClassificationHead
-from keras_vit.runtimes.precision import in_precision
 
 PLAIN = ViTConfig(hidden_size=24, num_layers=1, num_heads=3, mlp_dim=40, patch_size=8)
 # Of two alphabets; a name twice, as ImageNet has; one without letters.
@@ -43,39 +42,6 @@ def test_it_is_a_dense_layer_to_the_last_bit():
 def loaded(model, folder):
     model.save(folder / "moved.keras")
     return keras.saving.load_model(folder / "moved.keras")
-
-
-def in_float16(layer):
-    return type(layer).from_config({**layer.get_config(), "dtype": "float16"})
-
-
-COPIES = {
-    "saved": loaded,
-    "cloned": lambda model, _: keras.models.clone_model(model),
-    "resized": lambda model, _: keras_vit.at_image_size(model, 24),
-    "int8": lambda model, _: keras_vit.quantize_weights(model),
-    "int8, saved": lambda model, folder: loaded(
-        keras_vit.quantize_weights(model), folder
-    ),
-    "in a model": lambda model, folder: loaded(
-        keras.Model(model.input, model(model.input)).layers[-1], folder
-    ),
-    "float16": lambda model, folder: loaded(
-        keras.models.clone_model(model, clone_function=in_float16), folder
-    ),
-    "float32": lambda model, _: in_precision(made(dtype="bfloat16")),
-    "another body": lambda model, _: keras.Model(
-        model.input, model.get_layer("head")(model.get_layer("pooling").output * 2)
-    ),
-}
-
-
-@pytest.mark.parametrize("kind", COPIES)
-def test_copies_of_a_model_keep_them(kind, model, tmp_path):
-    head = COPIES[kind](model, tmp_path).layers[-1]
-    assert isinstance(head, ClassificationHead) and head.name == "head"
-    assert (head.class_names, head.preparation) == (NAMES, "central crop")
-    assert type(head.class_names) is tuple
 
 
 def test_they_can_be_set_and_taken_away(tmp_path):

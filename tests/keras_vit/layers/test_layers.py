@@ -1,9 +1,9 @@
 import inspect
 
 import keras
+import layer_references as references
 import numpy as np
 import pytest
-import references
 from harness import (
     check_config,
     check_layer,
@@ -585,3 +585,14 @@ def test_initial_weights_are_those_of_the_released_code():
         for name in names:
             variable = getattr(layer, f"{name}_embedding")
             assert deviation(variable) == pytest.approx(0.02, rel=0.05)
+
+
+@pytest.mark.parametrize("part", ["attention", "mlp"])
+def test_parts_frozen_before_they_are_built_stay_so(part):
+    block = keras_vit.TransformerBlock(3, 40)
+    getattr(block, part).trainable = False
+    copy = keras.models.clone_model(keras.Sequential([block])).layers[0]
+    for one in (block, copy):
+        one.build((None, 7, 24))
+        assert not getattr(one, part).trainable_weights
+    assert len(copy.trainable_weights) == len(block.trainable_weights) > 0

@@ -147,12 +147,3 @@ def test_a_rule_of_resizing_need_be_no_field_of_a_users_config(monkeypatch):
     resized = keras_vit.at_image_size(model, (24, 16), "bilinear")
     assert resized.config == OneSize()
     assert resized.description.image_size == (24, 16)
-
-
-def test_what_is_not_registered_is_refused():
-    with pytest.raises(ValueError, match="int is the config of no architecture: pass"):
-        architectures.of_config(3)
-    with pytest.raises(
-        ValueError, match="no architecture 'Swin' among .*: import the mo"
-    ):
-        Description.from_config({"architecture": "Swin"})

@@ -86,13 +86,6 @@ def test_a_model_of_a_file_for_other_images_takes_ours(tmp_path):
     assert zoo.read(again).semantics.takes_unit_range
 
 
-def test_a_clone_is_a_graph_of_any_kind():
-    model = small_models.shared()
-    clone = in_full(model)
-    assert clone.config is None
-    assert clone.class_token_block is None
-
-
 def test_a_model_without_blocks_computes_what_it_has():
     images = keras.Input((16, 16, 3))
     tokens = layers.ClassToken()(layers.PatchEncoder(8, 24)(images))
@@ -255,26 +248,13 @@ def test_where_more_is_used_all_is_computed(change):
         np.testing.assert_allclose(numpy(one), numpy(expected), atol=2e-6)
 
 
-@pytest.mark.parametrize("pooling", ["gap", None])
-def test_models_that_use_all_tokens(pooling):
-    model = small_models.made(pooling=pooling)
-    assert model.class_token_block is None
-
-
-def test_watchers_see_all_tokens():
-    model = small_models.shared()
-    images = images_of(model)
-    expected = keras_vit.explain.attention_maps(in_full(model), images)
-    found = keras_vit.explain.attention_maps(model, images)
-    np.testing.assert_array_equal(found, expected)
-
-
-@pytest.mark.parametrize("pooling", ["token", None])
+@pytest.mark.parametrize("pooling", ["token", "gap", None])
 def test_parts_for_features_know_what_they_are(pooling):
     model = small_models.made(pooling=pooling)
     part = of_features(model, model.get_layer("head").input)
     assert part.description == model.description
-    assert (part.class_token_block is None) == (pooling is None)
+    for one in (model, part):
+        assert (one.class_token_block is None) == (pooling != "token")
 
 
 @pytest.mark.parametrize("kind", ["plain", "relative", "relative biases", "registers"])

@@ -31,102 +31,9 @@ RESNET_TOLERANCE = 1e-4
 TOLERANCES = {"vit_base_patch16_rpn_224": 1e-4}
 PATCHES = 3
 CLASSES = 10
-# Of other families one of each size, with the pixels of their patches.
-FAMILIES = {
-    "deit_tiny_patch16_224": 16,
-    "deit_small_patch16_224": 16,
-    "deit_base_patch16_224": 16,
-    "deit_tiny_distilled_patch16_224": 16,
-    "deit_small_distilled_patch16_224": 16,
-    "deit_base_distilled_patch16_224": 16,
-    "deit3_small_patch16_224": 16,
-    "deit3_medium_patch16_224": 16,
-    "deit3_base_patch16_224": 16,
-    "deit3_large_patch16_224": 16,
-    "deit3_huge_patch14_224": 14,
-    "vit_small_patch8_224.dino": 8,
-    "vit_small_patch14_dinov2": 14,
-    "vit_base_patch14_dinov2": 14,
-    "vit_large_patch14_dinov2": 14,
-    "vit_giant_patch14_dinov2": 14,
-    "vit_small_patch14_reg4_dinov2": 14,
-    "vit_base_patch14_reg4_dinov2": 14,
-    "vit_large_patch14_reg4_dinov2": 14,
-    "vit_giant_patch14_reg4_dinov2": 14,
-    "vit_base_patch14_reg1_tipsv2": 14,
-    "vit_so400m_patch14_reg1_tipsv2": 14,
-    "vit_huge_patch14_224.mae": 14,
-    "vit_huge_patch14_gap_224": 14,
-    "beit_base_patch16_224": 16,
-    "beit_large_patch16_224": 16,
-    "beitv2_base_patch16_224": 16,
-    "beitv2_large_patch16_224": 16,
-    "vit_base_patch16_gap_224": 16,
-    "vit_medium_patch16_gap_256": 16,
-    "vit_wee_patch16_reg1_gap_256": 16,
-    "vit_little_patch16_reg4_gap_256": 16,
-    "vit_medium_patch16_reg4_gap_256": 16,
-    "vit_mediumd_patch16_reg4_gap_256": 16,
-    "vit_betwixt_patch16_reg4_gap_256": 16,
-    "vit_so150m_patch16_reg4_gap_256": 16,
-    "vit_so150m2_patch16_reg1_gap_256": 16,
-    "flexivit_small": 16,
-    "flexivit_base": 16,
-    "flexivit_large": 16,
-    "vit_base_patch16_siglip_224": 16,
-    "vit_base_patch32_siglip_256": 32,
-    "vit_large_patch16_siglip_256": 16,
-    "vit_so400m_patch14_siglip_224": 14,
-    "vit_so400m_patch16_siglip_256": 16,
-    "vit_giantopt_patch16_siglip_256": 16,
-    "vit_xsmall_patch16_clip_224": 16,
-    "vit_medium_patch16_clip_224": 16,
-    "vit_base_patch16_clip_quickgelu_224": 16,
-    "vit_base_patch32_clip_224": 32,
-    "vit_base_patch16_plus_clip_240": 16,
-    "vit_large_patch14_clip_224": 14,
-    "vit_huge_patch14_clip_224": 14,
-    "vit_giant_patch14_clip_224": 14,
-    "vit_gigantic_patch14_clip_224": 14,
-    "eva_large_patch14_196": 14,
-    "eva_giant_patch14_clip_224": 14,
-    "eva02_tiny_patch14_336": 14,
-    "eva02_small_patch14_336": 14,
-    "eva02_base_patch14_448": 14,
-    "eva02_large_patch14_448": 14,
-    "eva02_base_patch16_clip_224": 16,
-    "eva02_large_patch14_clip_224": 14,
-    "vit_base_patch16_rope_reg1_gap_256": 16,
-    "vit_mediumd_patch16_rope_reg1_gap_256": 16,
-    "vit_tiny_patch16_dinov3_qkvb": 16,
-    "vit_small_patch16_dinov3": 16,
-    "vit_small_plus_patch16_dinov3": 16,
-    "vit_base_patch16_dinov3_qkvb": 16,
-    "vit_large_patch16_dinov3": 16,
-    "vit_huge_plus_patch16_dinov3": 16,
-    "vit_pe_core_tiny_patch16_384": 16,
-    "vit_pe_core_small_patch16_384": 16,
-    "vit_pe_core_base_patch16_224": 16,
-    "vit_pe_core_large_patch14_336": 14,
-    "vit_pe_lang_large_patch14_448": 14,
-    "vit_pe_spatial_base_patch16_512": 16,
-    "beit3_base_patch16_224": 16,
-    "vit_base_patch16_224_miil": 16,
-    "vit_base_patch16_rpn_224": 16,
-    "vit_base_patch32_plus_256": 32,
-    "vit_small_patch16_36x1_224": 16,
-    "vit_giant_patch14_224": 14,
-    "vit_intern300m_patch14_448": 14,
-    "vit_base_patch16_radio_v3": 16,
-    "vit_so400m_patch16_radio_v4": 16,
-    "vit_small_patch16_lingbot": 16,
-    "vit_giant_patch16_lingbot": 16,
-    "vit_small_patch16_rope_224": 16,
-    "vit_small_patch16_rope_ape_224": 16,
-    "test_vit": 16,
-    "test_vit2": 16,
-}
-# Of the catalogue: at full width, two blocks of each.
+# One network of each size of other families.
+FAMILIES = pathlib.Path(__file__).with_name("timm_networks.txt").read_text().split()
+# The catalogue's: at full width, two blocks of each.
 ARCHITECTURES = sorted({card.architecture for card in families.MODELS.values()})
 
 
@@ -157,6 +64,11 @@ def check(seen):
     return check
 
 
+def side_for(name):
+    patch = re.search(r"patch(\d+)", name)
+    return PATCHES * (int(patch[1]) if patch else 16)
+
+
 def images_for(config):
     return photos(PATCHES * config.stride[0])
 
@@ -184,7 +96,7 @@ def test_hybrids_of_images_that_are_not_square(name, timm, folder, check):
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_families(name, timm, folder, check):
-    side = PATCHES * FAMILIES[name]
+    side = side_for(name)
     images = photos(side)
     sizes = {"img_size": side, "num_classes": CLASSES}
     expected = timm(peer_models.save_timm_family, folder, images, name, **sizes)
@@ -194,8 +106,7 @@ def test_families(name, timm, folder, check):
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_networks_of_the_catalogue(name, timm, folder, check):
-    patch = re.search(r"patch(\d+)", name)
-    side = PATCHES * (int(patch[1]) if patch else 16)
+    side = side_for(name)
     images, options = photos(side), {"image_size": side}
     sizes = {"img_size": side, "num_classes": CLASSES, "depth": 2}
     if name.startswith("naflex"):

@@ -67,14 +67,3 @@ def test_at_another_size_and_saved(model, tmp_path):
     large.save(tmp_path / "large.keras")
     again = keras.saving.load_model(tmp_path / "large.keras")
     close(again.predict(images)["layer_1"], expected.predict(images)["layer_1"])
-
-
-def test_what_a_model_does_not_have(model):
-    with pytest.raises(ValueError, match="no layer 3: pass numbers from -3 to 2"):
-        keras_vit.features(model, layers=(0, 3))
-    with pytest.raises(ValueError, match="no class token"):
-        keras_vit.features(build(include_top=False, pooling="gap"), "class_token")
-    with pytest.raises(ValueError, match="no pooled features"):
-        keras_vit.features(build(include_top=False, pooling=None), "pooled")
-    with pytest.raises(ValueError, match="not a model that wraps it"):
-        keras_vit.features(keras.Sequential([model]))

@@ -1,11 +1,12 @@
 import dataclasses
 import functools
 import inspect
+import re
 
 import keras
 import numpy as np
 import pytest
-from harness import global_policy, normal, numpy, randomize
+from harness import normal, numpy, randomize
 from keras import ops
 
 import keras_vit
@@ -32,30 +33,12 @@ PARAMETERS = {
 # Those that are built with all their blocks.
 WHOLE = ("ViT-S_16", "R+ViT-Ti_16")
 FUNCTIONS = {
-    "ViT-Ti_16": keras_vit.ViT_Ti16,
-    "ViT-S_16": keras_vit.ViT_S16,
-    "ViT-S_32": keras_vit.ViT_S32,
-    "ViT-B_8": keras_vit.ViT_B8,
-    "ViT-B_16": keras_vit.ViT_B16,
-    "ViT-B_32": keras_vit.ViT_B32,
-    "ViT-L_16": keras_vit.ViT_L16,
-    "ViT-L_32": keras_vit.ViT_L32,
-    "ViT-H_14": keras_vit.ViT_H14,
-    "R+ViT-Ti_16": keras_vit.R_ViT_Ti16,
-    "R26+ViT-S_32": keras_vit.R26_ViT_S32,
-    "R26+ViT-B_32": keras_vit.R26_ViT_B32,
-    "R50+ViT-B_16": keras_vit.R50_ViT_B16,
-    "R50+ViT-L_32": keras_vit.R50_ViT_L32,
+    name: getattr(keras_vit, re.sub("[+-]", "_", name.replace("_", "")))
+    for name in PARAMETERS
 }
 PLAIN = ViTConfig(hidden_size=24, num_layers=3, num_heads=3, mlp_dim=40, patch_size=8)
-HYBRID = ViTConfig(
-    hidden_size=24,
-    num_layers=1,
-    num_heads=3,
-    mlp_dim=40,
-    patch_size=1,
-    resnet_stages=(2, 1, 1),
-    resnet_width=32,
+HYBRID = dataclasses.replace(
+    PLAIN, num_layers=1, patch_size=1, resnet_stages=(2, 1, 1), resnet_width=32
 )
 
 
@@ -94,6 +77,30 @@ def test_parameters_of_the_variants(variant, without_memory, monkeypatch):
     assert model.input_shape == (None, 224, 224, 3)
     assert model.output_shape == (None, 1000)
     assert model.name == variant.lower().replace("+", "_").replace("-", "_")
+
+
+# What cards have beyond: pre_logits with the classes of ImageNet-21k, 384 pixels, no
+# class token; of plain models and hybrids.
+@pytest.mark.parametrize(
+    "handle",
+    [
+        "vit-b32/imagenet21k",
+        "vit-ti16/augreg-imagenet21k+imagenet2012",
+        "vit-s32-gap-norep/gsam",
+        "r26-vit-b32/imagenet21k",
+        "r-vit-ti16/augreg-imagenet21k+imagenet2012",
+    ],
+)
+def test_a_card_counts_the_parameters_of_its_model(handle, without_memory):
+    card = zoo.get(handle)
+    model = VisionTransformer(
+        card.variant.removesuffix("-gap-norep"),
+        image_size=card.image_size,
+        classes=card.classes,
+        representation_size=card.representation_size,
+        pooling=card.pooling,
+    )
+    assert model.count_params() == card.parameters
 
 
 def test_tables_are_whole():
@@ -169,15 +176,10 @@ def test_one_signature():
         (HYBRID, 64, (4, 4)),
         # Each of four halvings rounds up: 50, 25, 13, 7, 4.
         (HYBRID, (50, 81), (4, 6)),
-        (dataclasses.replace(HYBRID, resnet_stages=(), patch_size=4), 50, None),
         (dataclasses.replace(HYBRID, resnet_stages=(), patch_size=4), 61, (4, 4)),
     ],
 )
 def test_image_sizes(config, image_size, grid):
-    if grid is None:
-        with pytest.raises(ValueError, match=r"got 50x50: resize .*\(48, 48\)"):
-            VisionTransformer(config, image_size=image_size)
-        return
     model = VisionTransformer(config, image_size=image_size, classes=2)
     assert config.grid_size(image_size) == grid
     assert model.get_layer("position_embedding").grid_size == grid
@@ -243,23 +245,6 @@ def test_a_new_head_is_of_zeros_and_its_bias(kwargs):
     expected = np.full((2, 7), np.float32(kwargs.get("head_bias_init", 0.0)))
     logits = numpy(model(normal((2, 32, 32, 3))))
     np.testing.assert_array_equal(logits, expected)
-
-
-def test_the_bias_of_a_head_is_of_new_ones_only(tmp_path):
-    model = random_model(PLAIN, image_size=32, classes=7)
-    keras_vit.save_released_weights(model, tmp_path / "model.npz")
-
-    def bias(**kwargs):
-        loaded = VisionTransformer(
-            PLAIN, tmp_path / "model.npz", head_bias_init=-10.0, **kwargs
-        )
-        return numpy(loaded.get_layer("head").bias)
-
-    np.testing.assert_array_equal(bias(classes=5), np.full(5, -10.0))
-    np.testing.assert_array_equal(bias(new_head=True), np.full(7, -10.0))
-    for kept in ({}, {"classes": 7}):
-        with pytest.raises(ValueError, match="-10.0 is for a new head, and that of .*"):
-            bias(**kept)
 
 
 def test_rates_of_dropout_and_stochastic_depth():
@@ -339,10 +324,6 @@ def test_names_are_the_same_each_time():
     for model in models:
         assert names(model) == expected
         assert model.name == "vision_transformer"
-    paths = [[variable.path for variable in model.weights] for model in models]
-    assert paths[0] == paths[1]
-    assert len(set(paths[0])) == len(paths[0])
-
     hybrids = [names(VisionTransformer(HYBRID, image_size=32)) for _ in "ab"]
     assert hybrids[0] == hybrids[1]
     assert hybrids[0][:9] == [
@@ -360,135 +341,11 @@ def test_names_are_the_same_each_time():
 
 
 @pytest.mark.parametrize("config", [PLAIN, HYBRID])
-def test_configuration_round_trip(config):
-    model = random_model(config, image_size=(32, 48), classes=7, dropout_rate=0.1)
-    again = type(model).from_config(model.get_config())
-    assert names(again) == names(model)
-    assert again.get_config() == model.get_config()
-    again.set_weights(model.get_weights())
-    images = normal((2, 32, 48, 3))
-    np.testing.assert_array_equal(numpy(again(images)), numpy(model(images)))
-    clone = keras.models.clone_model(model)
-    assert clone.count_params() == model.count_params()
-
-
-@pytest.mark.parametrize(
-    ("config", "policy", "tolerance"),
-    [(PLAIN, "mixed_float16", 0.02), (HYBRID, "mixed_bfloat16", 0.1)],
-)
-def test_mixed_precision_has_float32_logits(config, policy, tolerance):
-    images = normal((2, 32, 32, 3))
-    expected = numpy(random_model(config, image_size=32, classes=7)(images))
-    with global_policy(policy):
-        model = random_model.__wrapped__(config, image_size=32, classes=7)
-        features = VisionTransformer(config, image_size=32, include_top=False)
-    logits = model(images)
-    assert keras.backend.standardize_dtype(logits.dtype) == "float32"
-    assert model.output.dtype == "float32"
-    assert features.output.dtype == keras.DTypePolicy(policy).compute_dtype
-    assert {variable.dtype for variable in model.trainable_variables} == {"float32"}
-    np.testing.assert_allclose(numpy(logits), expected, atol=tolerance)
-    assert np.abs(expected).max() > 0.5
-
-
-@pytest.mark.parametrize("config", [PLAIN, HYBRID])
 @pytest.mark.parametrize("channels", [1, 4])
 def test_channels(config, channels):
     model = VisionTransformer(config, image_size=32, classes=7, channels=channels)
     assert model.input_shape == (None, 32, 32, channels)
     assert model(ops.ones((2, 32, 32, channels))).shape == (2, 7)
-
-
-def test_learns():
-    config = dataclasses.replace(PLAIN, num_layers=1)
-    model = VisionTransformer(config, image_size=16, classes=2)
-    images = normal((16, 16, 16, 3))
-    labels = np.arange(16) % 2
-    images[labels == 1] += 0.5
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    # Compiled, the same takes far longer, nearly all of it the compiler's.
-    model.compile(keras.optimizers.Adam(1e-2), loss, run_eagerly=True)
-    losses = []
-    for _ in range(8):
-        # Keras before 3.15 returns the mean since the last reset.
-        model.reset_metrics()
-        losses.append(model.train_on_batch(images, labels))
-    np.testing.assert_allclose(losses[0], np.log(2), rtol=1e-4)
-    assert losses[-1] < 0.1
-
-
-@pytest.mark.parametrize(
-    ("args", "kwargs", "message"),
-    [
-        (
-            ("ViT-B_16",),
-            {"image_size": 225},
-            r"ViT-B_16 expects .* multiples of the patch size 16, got 225x225: resize "
-            r"the images, or pass image_size=\(224, 224\)",
-        ),
-        (
-            (PLAIN,),
-            {"image_size": (32, 60)},
-            r"patch size 8, got 32x60: resize .*image_size=\(32, 64\)",
-        ),
-        (
-            (dataclasses.replace(PLAIN, patch_size=(8, 4)),),
-            {"image_size": 36},
-            r"patch size \(8, 4\), got 36x36: .*image_size=\(32, 36\)",
-        ),
-        ((PLAIN,), {"image_size": 3}, r"got 3x3: .*image_size=\(8, 8\)"),
-        ((PLAIN,), {"image_size": 0}, "image_size must be a positive int or a .*got 0"),
-        ((PLAIN,), {"image_size": "32"}, "image_size must be .*got '32'"),
-        (("ViT-G_14",), {}, "Unknown variant 'ViT-G_14': choose one of ViT-Ti_16, .*"),
-        (
-            (PLAIN,),
-            {"pooling": "max"},
-            'pooling must be "token", "gap" or None, got \'max\'',
-        ),
-        (
-            (PLAIN,),
-            {"include_top": False, "classifier_activation": "softmax"},
-            "classifier_activation='softmax' needs the head",
-        ),
-        (
-            (PLAIN,),
-            {"include_top": False, "head_bias_init": -10.0},
-            "head_bias_init=-10.0 needs the head",
-        ),
-        ((PLAIN,), {"dropout_rate": 1.5}, "1.5"),
-        ((PLAIN,), {"stochastic_depth_rate": 1.0}, r"\[0, 1\), got 1.0"),
-    ],
-)
-def test_errors_name_the_remedy(args, kwargs, message):
-    with pytest.raises(ValueError, match=message):
-        VisionTransformer(*args, **kwargs)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"hidden_size": 0}, "hidden_size must be a positive int, got 0"),
-        ({"num_layers": -1}, "num_layers must be a positive int, got -1"),
-        ({"num_heads": 5}, "hidden_size=24 must be a multiple of num_heads=5"),
-        ({"patch_size": (8, 0)}, r"patch_size .*got \(8, 0\)"),
-        ({"resnet_stages": (1,), "resnet_width": 48}, "resnet_width=48 .*32"),
-        (
-            {"position_embedding": "1d"},
-            "position_embedding must be one of learned, none, 2d, relative, got '1d'",
-        ),
-        (
-            {"position_embedding_at": "head"},
-            "position_embedding_at must be one of stem, every_layer, .*got 'head'",
-        ),
-        (
-            {"position_embedding": "none", "position_embedding_at": "every_layer"},
-            "'none' is not added to tokens: leave out .*'every_layer'",
-        ),
-    ],
-)
-def test_configurations_that_make_no_model(change, message):
-    with pytest.raises(ValueError, match=message):
-        dataclasses.replace(PLAIN, **change)
 
 
 def test_configurations_compare_by_what_they_say():

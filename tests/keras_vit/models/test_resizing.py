@@ -1,46 +1,96 @@
+"""Models at another image size, and models for images of any size."""
+
 import keras
 import numpy as np
 import pytest
 import small_models
-from harness import normal, numpy, randomize
-from keras import ops
+from harness import check_refusal, flags, normal, numpy, randomize
+from small_models import PLAIN, SIZE
 
 import keras_vit
-from keras_vit import layers
+from keras_vit import at_image_size, explain, layers
+from keras_vit.structure import own_image_size
 
-RESIZABLE = sorted(small_models.MODELS.keys() - {"relative"})
-# Of each kind of layers; that others save as these do the tests of layers show.
-SAVED = ("hybrid", "patches not square", "rows and columns before every block")
+ANY = (None, None)
+KINDS = sorted(small_models.MODELS.keys() - {"relative"})
+# Of each kind of layers: others are copied, saved and read as these are.
+FEW = ("plain", "registers", "rotary, attention pooling", "relative biases")
+SIZES = (SIZE, (48, 24), (96, 120))
 
 
-def images_of(model):
-    shape = (2, *model.input_shape[1:])
+def images_of(model, size, count=2):
+    shape = (count, *size, model.input_shape[-1])
     return np.random.default_rng(0).uniform(-1, 1, shape).astype("float32")
 
 
-@pytest.mark.parametrize("kind", RESIZABLE)
-def test_models_of_the_same_and_of_another_size(kind, tmp_path):
-    model = small_models.shared(kind)
-    before = model.get_weights()
-    copy = keras_vit.at_image_size(model, (32, 48))
-    images = images_of(model)
-    np.testing.assert_array_equal(
-        ops.convert_to_numpy(copy(images)), ops.convert_to_numpy(model(images))
-    )
-    assert [layer.name for layer in copy.layers][1:] == [
-        layer.name for layer in model.layers
-    ][1:]
+def close(found, wanted, tolerance=2e-6):
+    found, wanted = numpy(found), numpy(wanted)
+    assert found.shape == wanted.shape
+    assert np.abs(found - wanted).max() <= tolerance * np.abs(wanted).max()
 
-    resized = keras_vit.at_image_size(model, (48, 72))
-    images = images_of(resized)
-    assert images.shape[1:3] == (48, 72)
-    if kind in SAVED:
-        outputs = ops.convert_to_numpy(resized(images))
-        resized.save(tmp_path / "resized.keras")
-        loaded = keras.saving.load_model(tmp_path / "resized.keras")
-        np.testing.assert_array_equal(ops.convert_to_numpy(loaded(images)), outputs)
-    for old, new in zip(before, model.get_weights(), strict=True):
+
+@pytest.fixture(scope="module")
+def plain():
+    """For tests that do not change it."""
+    return at_image_size(small_models.shared(), ANY)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_of_any_size_is_that_of_each_size(kind):
+    fixed = small_models.shared(kind)
+    before = fixed.get_weights()
+    model = at_image_size(fixed, ANY)
+    assert model.input_shape == (None, None, None, fixed.input_shape[-1])
+    assert own_image_size(model) == SIZE
+    predictor = keras_vit.Predictor(model)
+    for size in SIZES:
+        wanted = at_image_size(fixed, size)
+        images = images_of(model, size)
+        expected = numpy(wanted(images))
+        if size == SIZE:
+            np.testing.assert_array_equal(expected, numpy(fixed(images)))
+        close(model(images), expected)
+        close(predictor(images), expected)
+        # Back to one size, it is the same as if it had never been another.
+        again = at_image_size(model, size)
+        assert again.get_config() == wanted.get_config()
+        np.testing.assert_array_equal(numpy(again(images)), expected)
+        names = [[layer.name for layer in one.layers[1:]] for one in (wanted, fixed)]
+        assert names[0] == names[1]
+    for old, new in zip(before, fixed.get_weights(), strict=True):
         np.testing.assert_array_equal(new, old)
+
+
+@pytest.mark.parametrize("kind", ["hybrid", *FEW[1:]])
+def test_weights_go_between_models_of_one_size_and_of_any(kind, tmp_path):
+    fixed = small_models.shared(kind)
+    model = at_image_size(fixed, ANY)
+    images = images_of(model, (48, 24))
+    other = at_image_size(small_models.made(**small_models.MODELS[kind]), ANY)
+    for source in (model, fixed):
+        source.save_weights(tmp_path / "model.weights.h5")
+        randomize(other)
+        other.load_weights(tmp_path / "model.weights.h5")
+        close(other(images), model(images))
+    quantized = keras_vit.quantize_weights(model)
+    of_one_size = keras_vit.quantize_weights(at_image_size(fixed, (48, 24)))
+    close(quantized(images), of_one_size(images))
+
+
+@pytest.mark.parametrize("kind", FEW)
+def test_files_of_released_names(kind, tmp_path):
+    fixed = small_models.shared(kind)
+    model = at_image_size(fixed, ANY)
+    one = keras_vit.save_released_weights(fixed, tmp_path / "one.safetensors")
+    other = keras_vit.save_released_weights(model, tmp_path / "any.safetensors")
+    assert one.read_bytes() == other.read_bytes()
+    loaded = keras_vit.load_model(one, image_size=ANY)
+    assert loaded.input_shape == model.input_shape
+    images = images_of(model, (48, 24))
+    np.testing.assert_array_equal(numpy(loaded(images)), numpy(model(images)))
+    randomize(loaded)
+    keras_vit.load_released_weights(loaded, other)
+    np.testing.assert_array_equal(numpy(loaded(images)), numpy(model(images)))
 
 
 @pytest.mark.parametrize(
@@ -54,99 +104,57 @@ def test_models_of_the_same_and_of_another_size(kind, tmp_path):
 )
 def test_as_when_the_file_is_loaded_at_that_size(config, pooling, method, tmp_path):
     model = small_models.made(config, pooling=pooling)
-    file = str(tmp_path / "model.safetensors")
-    keras_vit.save_released_weights(model, file)
-    expected = keras_vit.load_model(
-        file, image_size=(64, 24), position_embedding_method=method
-    )
-    resized = keras_vit.at_image_size(model, (64, 24), method)
-    images = images_of(resized)
-    np.testing.assert_array_equal(
-        ops.convert_to_numpy(resized(images)), ops.convert_to_numpy(expected(images))
-    )
+    file = keras_vit.save_released_weights(model, tmp_path / "model.safetensors")
+    loaded = [
+        keras_vit.load_model(file, image_size=size, position_embedding_method=method)
+        for size in ((64, 24), ANY)
+    ]
+    resized = at_image_size(model, (64, 24), method)
+    images = images_of(resized, (64, 24))
+    found = numpy(resized(images))
+    np.testing.assert_array_equal(found, numpy(loaded[0](images)))
+    close(loaded[1](images), found)
 
 
-def test_rows_and_columns_lie_between_the_old_ones():
-    model = small_models.made(**small_models.positions("2d"))
-    layer = model.get_layer("position_embedding_2d")
-    layer.row_embedding.assign(np.arange(4.0)[:, None, None] * np.ones(12))
-    layer.column_embedding.assign(np.arange(6.0)[None, :, None] * np.ones(12))
-    resized = keras_vit.at_image_size(model, (56, 88))
-    found = resized.get_layer("position_embedding_2d")
-    assert found.grid_size == (7, 11)
-    np.testing.assert_allclose(np.array(found.row_embedding)[:, 0, 3], np.arange(7) / 2)
-    np.testing.assert_allclose(
-        np.array(found.column_embedding)[0, :, 3], np.arange(11) / 2
-    )
-    np.testing.assert_array_equal(
-        np.array(found.class_token_embedding), np.array(layer.class_token_embedding)
-    )
+@pytest.mark.parametrize(
+    ("config", "size"),
+    # As near to 224 as whole patches are.
+    [(PLAIN, (224, 224)), (keras_vit.ViTConfig(24, 1, 3, 40, 60), (240, 240))],
+)
+def test_a_model_built_for_any_size_is_of_about_224(config, size):
+    model = keras_vit.VisionTransformer(config, image_size=[None, None], classes=5)
+    assert own_image_size(model) == size
+    model = keras_vit.ViT_Ti16(weights=None, image_size=ANY, include_top=False)
+    assert model.input_shape == (None, None, None, 3)
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
-@pytest.mark.parametrize("kind", ["plain", "rows and columns before every block"])
-def test_models_of_every_dtype(kind, dtype):
-    model = small_models.made(**small_models.MODELS[kind], dtype=dtype)
-    name = "position_embedding" + ("" if kind == "plain" else "_1")
-    found = keras_vit.at_image_size(model, 64).get_layer(name)
-    again = small_models.made(**small_models.MODELS[kind])
-    again.set_weights([numpy(ops.cast(w, "float32")) for w in model.weights])
-    expected = keras_vit.at_image_size(again, 64).get_layer(name)
-    for one, other in zip(found.weights, expected.weights, strict=True):
-        assert one.dtype == dtype
-        np.testing.assert_allclose(
-            numpy(ops.cast(one, "float32")),
-            numpy(ops.cast(ops.cast(other, dtype), "float32")),
-            **{"bfloat16": {}, "float16": {"atol": 2e-3}, "float64": {"atol": 1e-5}}[
-                dtype
-            ],
-        )
-
-
-def test_int8_models_keep_their_kernels():
-    model = keras_vit.quantize_weights(small_models.shared())
-    resized = keras_vit.at_image_size(model, 32)
-    assert resized.output_shape == (None, 5)
-    for name in ("embedding", "head"):
-        for one, other in zip(
-            model.get_layer(name).weights, resized.get_layer(name).weights, strict=True
-        ):
-            assert one.dtype == other.dtype
-            np.testing.assert_array_equal(np.array(one), np.array(other))
-
-
-def test_what_cannot_be_is_refused():
-    model = small_models.shared("relative")
-    with pytest.raises(
-        ValueError, match="RelativePositionEmbedding, which belongs to one"
-    ):
-        keras_vit.at_image_size(model, 32)
-    model = small_models.shared()
-    message = (
-        "^The model vision_transformer cannot cut images of 33x36 into whole patches "
-        r"of 8x8 pixels: pass image_size=\(32, 32\).$"
-    )
-    with pytest.raises(ValueError, match=message):
-        keras_vit.at_image_size(model, (33, 36))
-    behind = keras.Sequential(
-        [keras.Input((24, 40, 3)), keras.layers.ZeroPadding2D(4), model]
-    )
-    with pytest.raises(ValueError, match=r"of 21x27 .*image_size=\(24, 24\).$"):
-        keras_vit.at_image_size(behind, (21, 27))
-    with pytest.raises(ValueError, match="unknown method 'cubic'"):
-        keras_vit.at_image_size(model, 64, "cubic")
-    with pytest.raises(ValueError, match="image_size must be a positive int"):
-        keras_vit.at_image_size(model, 0)
-
-
-@pytest.mark.parametrize("size", [(24, 16), (None, None)])
-def test_attention_of_one_number_of_tokens_is_refused_in_any_layer(size):
-    images = keras.Input((16, 24, 3))
-    positions = layers.RelativePositionEmbedding()
-    attention = layers.SelfAttention(2, positions=positions)
-    model = keras.Model(images, attention(layers.PatchEncoder(8, 16)(images)))
-    with pytest.raises(ValueError, match="build and train the model at the image size"):
-        keras_vit.at_image_size(model, size)
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [
+        *((kind, "mixed_bfloat16") for kind in FEW[:1] + FEW[2:]),
+        *(("plain", dtype) for dtype in ("bfloat16", "float16", "float64")),
+        ("rows and columns before every block", "bfloat16"),
+        ("relative biases", "float64"),
+    ],
+)
+def test_every_dtype(kind, dtype):
+    fixed = small_models.made(**small_models.MODELS[kind], dtype=dtype)
+    of_any_size = at_image_size(fixed, ANY)
+    exact = small_models.made(**small_models.MODELS[kind])
+    exact.set_weights([numpy(weight) for weight in fixed.weights])
+    for size in SIZES[:2]:
+        resized, wanted = (at_image_size(model, size) for model in (fixed, exact))
+        for one, other in zip(resized.weights, wanted.weights, strict=True):
+            stored = "float32" if dtype.startswith("mixed") else dtype
+            is_head = one.path[:4] == "head" and dtype != "float64"
+            assert one.dtype == ("float32" if is_head else stored)
+            tolerance = {"float16": 2e-3, "bfloat16": 1e-2}.get(one.dtype, 1e-5)
+            np.testing.assert_allclose(numpy(one), numpy(other), atol=tolerance)
+        images = images_of(resized, size)
+        expected = resized(images)
+        assert of_any_size(images).dtype == expected.dtype
+        tolerance = 2e-6 if dtype == "float64" or size == SIZE else 3e-2
+        close(of_any_size(images), expected, tolerance)
 
 
 def functional(model):
@@ -166,92 +174,44 @@ def twice(model):
     return functional(sequential(model))
 
 
-@pytest.mark.parametrize(
-    ("wrap", "kind"),
-    [
-        (functional, "hybrid"),
-        (functional, "rows and columns before every block"),
-        (sequential, "plain"),
-        (twice, "plain"),
-    ],
-)
-def test_wrappers_compute_what_the_model_in_them_does(wrap, kind):
-    model = small_models.shared(kind)
+WRAPPERS = [
+    (functional, "hybrid"),
+    (functional, "rows and columns before every block"),
+    (functional, "int8"),
+    (sequential, "plain"),
+    (sequential, "registers"),
+    (twice, "plain"),
+]
+
+
+@pytest.mark.parametrize("size", [(64, 40), ANY])
+@pytest.mark.parametrize(("wrap", "kind"), WRAPPERS)
+def test_wrappers_compute_what_the_model_in_them_does(wrap, kind, size):
+    if kind == "int8":
+        model = keras_vit.quantize_weights(small_models.shared())
+    else:
+        model = small_models.shared(kind)
     wrapper = wrap(model)
-    found = keras_vit.at_image_size(wrapper, (64, 40), "bilinear")
-    assert type(found) is type(wrapper)
-    assert found.input_shape == (None, 64, 40, 3)
-    inner = keras_vit.at_image_size(model, (64, 40), "bilinear")
-    images = normal((2, 64, 40, 3))
-    scale = 4.0 if wrap is twice else 2.0
-    expected = inner(scale * images)
-    if wrap is not sequential:
-        expected = wrapper.get_layer("new_head")(expected)
-    np.testing.assert_allclose(numpy(found(images)), numpy(expected), atol=1e-5)
+    found = at_image_size(wrapper, size, "bilinear")
+    if size != ANY:
+        assert type(found) is type(wrapper)
+    assert found.input_shape == (None, *size, 3)
+    inner = at_image_size(model, (64, 40), "bilinear")
     # The original is as it was.
-    images = normal((2, 32, 48, 3))
-    expected = model(scale * images)
-    if wrap is not sequential:
-        expected = wrapper.get_layer("new_head")(expected)
-    np.testing.assert_allclose(numpy(wrapper(images)), numpy(expected), atol=1e-5)
-
-
-def test_int8_models_in_wrappers():
-    model = keras_vit.quantize_weights(small_models.shared())
-    found = keras_vit.at_image_size(functional(model), 64)
-    inner = keras_vit.at_image_size(model, 64)
-    images = normal((2, 64, 64, 3))
-    expected = found.get_layer("new_head")(inner(2.0 * images))
-    np.testing.assert_allclose(numpy(found(images)), numpy(expected), atol=1e-5)
-
-
-def test_lora_goes_along():
-    model = small_models.made()
-    part = model.get_layer("encoder_block_1").attention.query
-    part.enable_lora(2, lora_alpha=6)
-    model.get_layer("head").enable_lora(3, lora_alpha=1)
-    randomize(model)
-    found = keras_vit.at_image_size(model, 64)
-    for one, other in zip(model.weights, found.weights, strict=True):
-        assert (one.name, one.trainable) == (other.name, other.trainable)
-    images = images_of(model)
-    found = keras_vit.at_image_size(model, (32, 48))
-    np.testing.assert_allclose(numpy(found(images)), numpy(model(images)), atol=1e-6)
-
-
-def test_what_is_frozen_stays_so():
-    model = small_models.made()
-    wrapper = functional(model)
-    model.trainable = False
-    model.get_layer("encoder_block_1").mlp.trainable = True
-    found = keras_vit.at_image_size(wrapper, 64)
-    assert [weight.trainable for weight in found.weights] == [
-        weight.trainable for weight in wrapper.weights
-    ]
-    assert not found.get_layer(model.name).trainable
-
-
-@pytest.mark.parametrize(
-    "layer",
-    [
-        keras.layers.Resizing(32, 48, name="fixed"),
-        keras.layers.CenterCrop(32, 48, name="fixed"),
-        lambda images: keras.layers.Pipeline(
-            [keras.layers.Resizing(32, 48, name="fixed")]
-        )(images),
-        lambda images: keras.ops.image.resize(
-            images, (32, 48), data_format="channels_last"
-        ),
-    ],
-    ids=["Resizing", "CenterCrop", "Pipeline", "operation"],
-)
-def test_models_behind_one_size_are_refused(layer):
-    images = keras.Input((96, 96, 3))
-    model = keras.Model(images, small_models.shared()(layer(images)))
-    with pytest.raises(
-        ValueError, match="the layer (fixed|resize.*), which makes images"
-    ):
-        keras_vit.at_image_size(model, 64)
+    for outer, within, shape in ((found, inner, (64, 40)), (wrapper, model, SIZE)):
+        images = normal((2, *shape, 3))
+        expected = within((4.0 if wrap is twice else 2.0) * images)
+        if wrap is not sequential:
+            expected = wrapper.get_layer("new_head")(expected)
+        np.testing.assert_allclose(numpy(outer(images)), numpy(expected), atol=1e-5)
+    if kind == "int8":
+        for name in ("embedding", "head"):
+            pairs = zip(
+                *(one.get_layer(name).weights for one in (model, inner)), strict=True
+            )
+            for one, other in pairs:
+                assert one.dtype == other.dtype
+                np.testing.assert_array_equal(np.array(one), np.array(other))
 
 
 @pytest.mark.parametrize(
@@ -266,29 +226,152 @@ def test_models_behind_one_size_are_refused(layer):
 def test_behind_layers_that_change_the_size(layer, size, grid):
     images = keras.Input((*size, 3))
     inner = small_models.shared()
-    model = keras.Model(images, inner(layer(images)))
-    found = keras_vit.at_image_size(model, 32)
-    expected = keras_vit.at_image_size(inner, [8 * side for side in grid])
+    found = at_image_size(keras.Model(images, inner(layer(images))), 32)
+    expected = at_image_size(inner, [8 * side for side in grid])
     images = normal((2, 32, 32, 3))
     np.testing.assert_allclose(
         numpy(found(images)), numpy(expected(layer(images))), atol=1e-5
     )
 
 
-def test_other_layers_are_refused_by_name():
-    model = small_models.made(pooling=None, include_top=False)
-    flat = keras.layers.Flatten()(model.output)
-    model = keras.Model(model.input, keras.layers.Dense(2, name="flat")(flat))
-    with pytest.raises(ValueError, match="The layer flat of .* one image size"):
-        keras_vit.at_image_size(model, 64)
+@pytest.mark.parametrize("size", [SIZE, ANY])
+def test_frozen_and_low_rank_weights_stay(size):
+    fixed = small_models.made()
+    fixed.get_layer("encoder_block_0").attention.query.enable_lora(2, lora_alpha=6)
+    fixed.get_layer("head").enable_lora(3, lora_alpha=1)
+    randomize(fixed)
+    fixed.get_layer("encoder_block_1").mlp.trainable = False
+    frozen = small_models.made()
+    frozen.trainable = False
+    frozen.get_layer("encoder_block_1").mlp.trainable = True
+    for model in (fixed, frozen, functional(frozen)):
+        for copy in (at_image_size(model, size), at_image_size(model, 64)):
+            assert list(flags(copy).values()) == list(flags(model).values())
+        images = images_of(model, SIZE)
+        close(at_image_size(model, size)(images), model(images))
+    assert not copy.get_layer(frozen.name).trainable
 
-    class Mine(keras.Model):
-        def call(self, images):
-            return images
 
-    with pytest.raises(ValueError, match="functional or sequential model of one inpu"):
-        keras_vit.at_image_size(Mine(), 64)
-    images = keras.Input((32, 48, 3))
-    model = keras.Model(images, small_models.shared()(Mine(name="mine")(images)))
-    with pytest.raises(ValueError, match="The model mine in .* one input and known"):
-        keras_vit.at_image_size(model, 64)
+@pytest.mark.parametrize(
+    "kind", ["remat and dropout", "rotary, attention pooling", "relative biases"]
+)
+def test_training_at_several_sizes(kind):
+    model = at_image_size(small_models.made(**small_models.MODELS[kind]), ANY)
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    for size in ((48, 24), SIZE):
+        before = [numpy(weight) for weight in model.trainable_weights]
+        model.fit(images_of(model, size), np.array([1, 3]), verbose=0)
+        for old, new in zip(before, model.trainable_weights, strict=True):
+            # No gradient: a softmax cancels the bias of keys that are not turned.
+            if new.path.split("/")[-2:] != ["key", "bias"]:
+                assert (old != numpy(new)).any(), new.path
+
+
+def test_features_of_any_size(plain):
+    chosen = (0, -1, "class_token", "pooled")
+    model = keras_vit.features(plain, layers=chosen)
+    assert model.output["layer_0"].shape == (None, None, None, 24)
+    fixed = at_image_size(small_models.shared(), (48, 24))
+    images = images_of(plain, (48, 24))
+    found, wanted, again = (
+        one.predict(images, verbose=0)
+        for one in (
+            model,
+            keras_vit.features(fixed, layers=chosen),
+            at_image_size(model, (48, 24)),
+        )
+    )
+    assert found["layer_0"].shape == (2, 6, 3, 24)
+    for name in wanted:
+        close(found[name], wanted[name])
+    close(again["layer_1"], wanted["layer_1"])
+    without = small_models.positions("none")["config"]
+    without = keras_vit.VisionTransformer(without, image_size=ANY)
+    maps = keras_vit.features(without)(images)
+    assert maps["layer_1"].shape == (2, 6, 3, 24)
+    assert plain.class_token_block is plain.get_layer("encoder_block_1")
+
+
+def test_what_is_inside_at_any_size(plain):
+    fixed = at_image_size(small_models.shared(), (48, 24))
+    images = images_of(plain, (48, 24))
+    for see in (
+        explain.attention_maps,
+        explain.gradient_attention,
+        explain.attention_distance,
+        lambda *given: explain.token_features(*given).patches,
+        lambda model, _: explain.position_embedding_similarity(
+            model if model is plain else small_models.shared()
+        ),
+    ):
+        close(see(plain, images), see(fixed, images))
+
+
+def test_photos_of_any_size(plain):
+    photos = np.random.default_rng(0).integers(0, 256, (3, 50, 70, 3), "uint8")
+    names = ("a", "b", "c", "d", "e")
+    for size, options in ((SIZE, {}), ((48, 24), {"image_size": (48, 24)})):
+        fixed = at_image_size(small_models.shared(), size)
+        close(keras_vit.embed(plain, photos, **options), keras_vit.embed(fixed, photos))
+        found, wanted = (
+            keras_vit.classify(model, photos, class_names=names, **others)
+            for model, others in ((plain, options), (fixed, {}))
+        )
+        assert [[one[:2] for one in best] for best in found] == [
+            [one[:2] for one in best] for best in wanted
+        ]
+
+
+def test_images_that_do_not_fit_are_refused(plain):
+    images, photos = images_of(plain, (48, 50)), np.zeros((3, 50, 70, 3), "uint8")
+    for call, *parts in (
+        (lambda: plain(images), "multiples of the patch size 8x8, got 48x"),
+        (lambda: plain.predict(images, verbose=0), "patch size 8x8, got 48x"),
+        (lambda: keras_vit.Predictor(plain)(images), "multiples of 8 and 8, got 48x50"),
+        (lambda: explain.attention_maps(plain, images), "8 and 8, got 48x50"),
+        (lambda: keras_vit.embed(plain, photos, image_size=50), "8 and 8, got 50x50"),
+        (
+            lambda: keras_vit.embed(small_models.shared(), photos, image_size=48),
+            "images of 32x48 alone",
+            "at_image_size",
+        ),
+    ):
+        check_refusal(call, *parts)
+
+
+def blocks_of(*positions):
+    images = keras.Input((*SIZE, 3))
+    tokens = keras_vit.ClassToken()(keras_vit.PatchEncoder(8, 24)(images))
+    for one in positions:
+        tokens = keras_vit.TransformerBlock(3, 40, positions=one)(tokens)
+    model = keras.Model(images, layers.PatchPooling()(tokens))
+    randomize(model)
+    return model
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        layers.RotaryPositions("eva", (4, 6), base=10.0),
+        layers.RotaryPositions("eva", (4, 6), stretched_to=(2, 3)),
+        layers.RotaryPositions("dinov3", (4, 6)),
+        layers.RelativePositionBias((4, 6)),
+    ],
+    ids=["base", "stretched", "kind", "biases"],
+)
+def test_each_block_has_positions_of_its_own(others):
+    others = type(others).from_config(others.get_config())
+    fixed = blocks_of(layers.RotaryPositions("eva", (4, 6)), others)
+    model = at_image_size(fixed, ANY)
+    runtime = keras_vit.Predictor(fixed, engine="onnxruntime")
+    close(runtime(images_of(fixed, SIZE)), fixed(images_of(fixed, SIZE)), 1e-5)
+    for size in (SIZE, (48, 24)):
+        images = images_of(model, size)
+        close(model(images), at_image_size(fixed, size)(images))
+
+
+def test_another_rule_for_biases_of_any_size():
+    fixed = blocks_of(layers.RelativePositionBias((4, 6)))
+    images = images_of(fixed, (48, 24))
+    wanted = at_image_size(fixed, (48, 24), "bilinear")(images)
+    close(at_image_size(at_image_size(fixed, ANY), ANY, "bilinear")(images), wanted)

@@ -165,20 +165,22 @@ def post_norm_block(x, block, **arguments):
     return transformer_block(x, block, **arguments, post_norm=True)
 
 
+def pooling_weights(x, layer, num_heads):
+    """The weights (batch, heads, tokens) of a learned query, and the values."""
+    heads = (*x.shape[:2], num_heads, -1)
+    query = dense(numpy(layer.probe)[0, 0], layer.query).reshape(num_heads, -1)
+    key, value = (dense(x, part).reshape(heads) for part in (layer.key, layer.value))
+    scores = np.einsum("hd,bkhd->bhk", query, key) / np.sqrt(query.shape[1])
+    return softmax(scores), value
+
+
 def attention_pooling(
     x, layer, num_heads, mlp_dim, num_prefix_tokens=0, layer_norm_epsilon=1e-6,
     activation="gelu_tanh",
 ):  # fmt: skip
-    x = x[:, num_prefix_tokens:]
-    batch, length, size = x.shape
-    query = dense(numpy(layer.probe)[0, 0], layer.query).reshape(num_heads, -1)
-    key, value = (
-        dense(x, part).reshape(batch, length, num_heads, -1)
-        for part in (layer.key, layer.value)
-    )
-    weights = softmax(np.einsum("hd,bkhd->bhk", query, key) / np.sqrt(query.shape[1]))
-    mixed = np.einsum("bhk,bkhd->bhd", weights, value).reshape(batch, size)
-    pooled = dense(mixed, layer.out)
+    weights, value = pooling_weights(x[:, num_prefix_tokens:], layer, num_heads)
+    mixed = np.einsum("bhk,bkhd->bhd", weights, value)
+    pooled = dense(mixed.reshape(len(x), -1), layer.out)
     normed = layer_norm(pooled, layer.norm, layer_norm_epsilon)
     return pooled + mlp(normed, layer.mlp, mlp_dim, activation)
 
