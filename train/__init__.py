@@ -2,5 +2,5 @@
 
 import keras_vit_start
 
-# Before any of it is imported: a file of the user may have the name.
+# Check before any of it is imported: a user's file may have the name.
 keras_vit_start.need_ours("zoo", "keras_vit")

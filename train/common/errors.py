@@ -37,7 +37,7 @@ def explaining_full_memory(remedy) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        # By name, for TensorFlow and PyTorch may not be there. JAX has no class for it.
+        # Compare names: TensorFlow and PyTorch may be missing. JAX has no such class.
         kinds = ("ResourceExhaustedError", "OutOfMemoryError")
         if type(error).__name__ not in kinds and "RESOURCE_EXHAUSTED" not in str(error):
             raise

@@ -24,7 +24,7 @@ _ABANDONED_SECONDS = 24 * 60 * 60
 # The names of temporary files, as `whole_file` makes them.
 _TEMPORARY = r"\..+-[0-9a-f]{8}\.tmp(\.[a-z0-9]+)?"
 _CHECKPOINT = re.compile(r"step-([0-9]{8}|[1-9][0-9]{8,})\.npz")
-# In the hidden folder that a process writes.
+# A process locks this file in the hidden folder that it writes.
 _LOCK = "lock"
 _MEND = "Free space or mend the permissions"
 
@@ -93,8 +93,8 @@ def lock_file(place, busy, flag) -> Iterator[bool]:
         try:
             yield is_soft
         finally:
-            # Before the release: after it, it may be another's. Windows does not
-            # remove open files.
+            # Remove it before the release: afterwards it may be another's. Windows does
+            # not remove open files.
             with contextlib.suppress(OSError):
                 if not is_soft:
                     place.unlink()
@@ -102,7 +102,7 @@ def lock_file(place, busy, flag) -> Iterator[bool]:
 
 def _hold(folder, stack):
     """Locks a folder of temporary files until an `ExitStack` ends."""
-    # Some disks have no locks: there, what a kill leaves stays.
+    # Some disks have no locks: leftovers of killed processes stay there.
     with contextlib.suppress(OSError, NotImplementedError):
         lock = file_lock(pathlib.Path(folder, _LOCK))
         lock.acquire(timeout=0)
@@ -233,7 +233,7 @@ def scratch_folder(purpose) -> Iterator:
         with contextlib.suppress(OSError, NotImplementedError):
             status = left.lstat()
             is_own = not hasattr(os, "getuid") or status.st_uid == os.getuid()
-            # Whoever uses it has locked it first.
+            # A folder in use was locked first.
             if stat.S_ISDIR(status.st_mode) and is_own and (left / _LOCK).is_file():
                 with file_lock(left / _LOCK).acquire(timeout=0):
                     shutil.rmtree(left)
@@ -253,7 +253,7 @@ def _tidy_beside(path):
             if beside.is_symlink():
                 continue
             parts = set(os.listdir(beside))
-            # Whoever writes has the lock before there is any of them.
+            # A writer holds the lock before it makes any of these.
             if not parts & {"new", "old"} or parts - {"new", "old", _LOCK}:
                 continue
             with file_lock(beside / _LOCK).acquire(timeout=0):

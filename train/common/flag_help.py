@@ -11,8 +11,8 @@ from zoo.text import as_flags
 _DASHED = ("help", "helpshort", "helpfull")
 _ASKING = {f"{dashes}{name}" for dashes in ("-", "--") for name in _DASHED}
 _ASKING |= {"-?", "-h"}
-# The flags of the commands in the order in which the page shows them; settings of
-# recipes name their group, and are where the asterisk is.
+# The page shows flags in this order. Settings of recipes, which name their group, take
+# the place of the asterisk.
 GROUPS = {
     "Data": "dataset data_dir skip_corrupt split real_labels * images bits",
     "Model": "* model weights image_size central_crop class features",
@@ -25,7 +25,7 @@ GROUPS = {
     "Output": "run_dir out_dir out output to name license replace push_to private top "
     "sort_into gallery overwrite verbose",
 }
-# The flags of the command that are settings, by their groups.
+# Settings of the current command are listed here by group.
 _SETTINGS = {}
 
 

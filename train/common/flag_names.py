@@ -8,8 +8,8 @@ from absl import flags
 from train.common import flag_help
 from zoo.text import printable
 
-# The flags that names of other programs mean, of which a command has the first or none;
-# a colon comes before what else to know.
+# Other programs' names are keys, our flags values: the first that a command has is
+# suggested. A note may follow a colon.
 _MEANT = {
     "epochs num_epochs n_epochs max_epochs nepochs num_train_epochs": (
         "steps: steps = epochs * training images / batch_size"
@@ -70,7 +70,7 @@ _MEANT = {
     "target_class class_name label": "class",
     "photos photo source image input": "images",
 }
-# The largest numbers of 32 bits, which seeds have too, and of float32.
+# These are the largest integer of 32 bits, as for seeds, and about that of float32.
 _MOST_COUNT, _MOST_NUMBER = 2**32 - 1, 3.4e38
 
 
@@ -137,7 +137,7 @@ def check_numbers() -> None:
         value = flag.value
         if isinstance(value, int) and abs(value) > _MOST_COUNT:
             raise flags.Error(f"--{name} must be at most {_MOST_COUNT:,}.")
-        # Not a number compares as false.
+        # NaN compares as false.
         if isinstance(value, float) and not abs(value) <= _MOST_NUMBER:
             raise flags.Error(
                 f"--{name}={value} must be finite, and at most {_MOST_NUMBER:g}."

@@ -42,12 +42,12 @@ NOISE = re.compile(
     """,
     re.VERBOSE,
 )
-# Warnings of Python that are ours are shown at the line of whoever called us.
+# Warnings at lines of these modules are ours, or are about a call of ours.
 _OURS = r"(keras_vit|keras_vit_start|train|zoo|__main__|absl|runpy)\b"
 TITLE = b"libraries had printed, which is hidden otherwise:\n"
-# Lines that are kept for a command that dies.
+# Keep so many hidden lines, to show them if the command dies.
 _KEPT = 50
-# How many warnings of one place of the code are shown, such as of one file each.
+# Show at most so many different warnings from one place in the code.
 _WARNINGS = 10
 _shown = collections.defaultdict(set)
 _PATIENCE_SECONDS = 0.2
@@ -87,7 +87,7 @@ class Watcher:
         self.before = os.dup(2)
         self._pid = 0
         source, sink = os.pipe()
-        # Gets one byte if the command ends well.
+        # The pipe receives one byte if the command ends well.
         told, self._tell = os.pipe()
         sys.stderr.flush()
         try:
@@ -136,7 +136,7 @@ def _can_watch():
 
 def _fork():
     with warnings.catch_warnings():
-        # Threads of NumPy, of which the child needs none.
+        # The warning is about NumPy's threads, which the child does not need.
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
 
@@ -161,7 +161,7 @@ def _watch(source, told, sink, not_mine):
     """What the watcher does: never returns."""
     status = 1
     try:
-        # It ends when the last who writes does; Ctrl-C goes to the whole group.
+        # The watcher ends with the last writer; Ctrl-C reaches the whole group.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
             signal.signal(number, signal.SIG_IGN)
         nothing = os.open(os.devnull, os.O_RDWR)
@@ -189,7 +189,7 @@ def _pass_on(source, sink):
 
     partial = b""
     while True:
-        # A line without an end, as of a bar, waits for it only so long.
+        # Show an unfinished line, such as a progress bar, after a moment.
         waits = _PATIENCE_SECONDS if partial else None
         if not select.select([source], [], [], waits)[0]:
             show(partial)
@@ -232,7 +232,7 @@ def _hide_those_of_python():
 def _show_warning(message, category, filename, lineno, file=None, line=None):
     stream, text = file or sys.stderr, flag_help.in_flags(str(message))
     shown = _shown[filename, lineno]
-    # Data may be read more than once, and warned of each time.
+    # Data may be read more than once, with the same warning each time.
     if stream is None or text in shown or len(shown) == _WARNINGS:
         return
     shown.add(text)

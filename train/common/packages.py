@@ -4,7 +4,7 @@ import importlib.util
 
 from train.common.errors import RunError
 
-# Names for pip of those that are imported under another name.
+# pip knows these packages under other names than Python.
 _NAMES = {"PIL": "pillow", "sklearn": "scikit-learn", "yaml": "pyyaml"}
 
 

@@ -13,7 +13,7 @@ from zoo.runtimes import AUTO, PRECISIONS, RUNTIMES, check_choice
 if TYPE_CHECKING:
     import keras_vit
 
-# The flags are those of the command that asks for them, in its --help too.
+# Flags belong to the command that defines them, in its --help too.
 flags.disclaim_key_flags()
 
 

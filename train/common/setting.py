@@ -14,10 +14,9 @@ from typing import Any
 from zoo import ViTConfig
 from zoo.limits import FLOAT
 
-# As many micro-batches as the memory of the devices makes necessary, and the precision
-# that they compute in.
+# The run chooses: as few micro-batches as fit in memory, or the precision.
 AUTO = "auto"
-# Limits: what a value must be, and a function that returns whether it is.
+# A limit is what a value must be, and a function that returns whether it is.
 ABOVE_0 = ("above 0", lambda value: value > 0)
 AT_LEAST_0 = ("at least 0", lambda value: value >= 0)
 AT_LEAST_1 = ("at least 1", lambda value: value >= 1)
@@ -82,7 +81,7 @@ def check_limits(settings) -> None:
 
 def _is_finite(value):
     values = value if isinstance(value, (tuple, list)) else (value,)
-    # Not a number compares as false.
+    # NaN compares as false.
     return all(abs(real) <= FLOAT for real in values if isinstance(real, numbers.Real))
 
 
@@ -106,7 +105,7 @@ def fitted(field, value) -> Any:
     """
     if value == AUTO and field.metadata.get("takes_auto"):
         return value
-    # Texts come last, as they may be numbers.
+    # Try text last, as it may be a number.
     for kind in sorted(kinds(field), key=lambda kind: kind is str):
         with contextlib.suppress(ValueError, TypeError, OverflowError):
             return _fitted(value, kind)

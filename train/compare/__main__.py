@@ -16,7 +16,7 @@ from train.data import data_flags
 from train.models.run_directory import RunDirectory
 from zoo.text import printable
 
-# Checked for before anything heavy is imported, by the names that Python has.
+# Packages to check for, by import name, before anything heavy is imported.
 PACKAGES = ("tensorflow", "PIL", "jinja2")
 flags.DEFINE_string(
     "output", "compare.md", "The page; the numbers go into a .json beside it."

@@ -130,7 +130,7 @@ def _row(name, report, model):
     try:
         arithmetic = multiply_adds(model)
     except ValueError:
-        # A layer of the user's own: the rest is compared all the same.
+        # A user's own layer is not counted; the rest is compared all the same.
         arithmetic = None
     return {
         "run": name,

@@ -14,13 +14,13 @@ from zoo import photos
 from zoo.regular_files import expand_home, missing_remedy, similar_path
 from zoo.text import named, printable
 
-# Names of subfolders, and the part that each is.
+# Subfolders of these names are these parts.
 PART_OF = {part: part for part in PARTS} | {"val": "validation"}
 LAYOUT = (
     "expected one folder per class, such as daisy/1.jpg, or such folders in each part, "
     "train/daisy/1.jpg and test/daisy/2.jpg"
 )
-# Files of operating systems, which need no mention.
+# Operating systems leave these files, which need no mention.
 _SYSTEM_FILES = ("thumbs.db", "desktop.ini")
 
 
@@ -83,14 +83,14 @@ def _check_folder(dataset, data_dir):
         if not classes and not parts:
             raise no_classes(folder)
         for path in classes:
-            # Until the first one: there may be a million.
+            # Stop at the first image: there may be a million.
             if not any(is_image(entry, endings) for entry in _shown(path)):
                 raise no_images(path)
 
 
 def _shown(folder):
     """Yields the `os.DirEntry` of all in a folder that is not hidden."""
-    # They know what is a file without asking the file system once more for each.
+    # Entries know what is a file without asking the file system again.
     with os.scandir(folder) as listing:
         for entry in listing:
             name = entry.name
@@ -169,7 +169,7 @@ def open_builder(dataset: str, data_dir: str | Path | None) -> Any:
     try:
         return tfds.builder(dataset, data_dir=data_dir)
     except Exception as error:
-        # A file is no data, so that one called cifar100 does not hide the data set.
+        # A file called cifar100 must not hide the data set.
         _refuse_file(dataset)
         # TFDS raises ValueError, AssertionError or ImportError too, by what is wrong.
         if not isinstance(error, tfds.core.DatasetNotFoundError):
@@ -193,7 +193,7 @@ def _nearest(name, known, cutoff):
     return f"did you mean {' or '.join(near)}? " if near else ""
 
 
-# By the kinds of `SOURCES`; others are known by their loaders alone.
+# Kinds of `SOURCES` that are missing here are checked by their loaders alone.
 _CHECKS = {
     "folder": _check_folder,
     "csv": _check_csv,

@@ -19,14 +19,14 @@ from train.data.transforms.augmentation import augment
 from train.data.transforms.mixing import cutmix, mixup
 
 SHUFFLE_BUFFER = 50_000
-# In order, the next image may be a slow one: others get done meanwhile.
+# The next image in order may be a slow one: others get done meanwhile.
 _IN_FLIGHT = 2 * CORES
 BATCHES_READY = 2
 # Record files that are too large for the buffer are interleaved.
 _FILES_AT_ONCE = 16
 NO_LABEL = -1
-# Folded into seeds, so that batches, `finish` and layers have random numbers of their
-# own.
+# Seeds are folded with these, so that batches, `finish` and layers have random numbers
+# of their own.
 _BATCH_SEED = 0x6D6978
 _FINISH_SEED = 0x66696E
 _LAYER_SEED = 0x6C6179
@@ -35,8 +35,8 @@ _UNCHANGED = Augmentation()
 # AutoGraph would find nothing to convert, and seek it for most of a second.
 _as_written = tf.autograph.experimental.do_not_convert
 
-# From an image in [-1, 1], its label and a seed, integers `(2,)`, to an element of
-# batches, `(inputs, labels)`.
+# A `finish` makes an element of batches, `(inputs, labels)`, of an image in [-1, 1],
+# its label and a seed, integers `(2,)`.
 Finish = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tuple]
 
 
@@ -142,7 +142,7 @@ def training_batches(
 
         def decode(choose_window=None) -> Any:
             pixels = split.decode(record, choose_window, fast=True)
-            # As bytes, before the resize: a quarter of the memory to move.
+            # Flip bytes before the resize: a quarter of the memory to move.
             if flip:
                 pixels = tf.image.stateless_random_flip_left_right(pixels, image_seed)
             return pixels

@@ -15,7 +15,7 @@ from train.common.setting import AT_LEAST_0, FRACTION, each, setting
 from zoo.regular_files import expand_home
 
 PARTS = ("train", "validation", "test")
-# From `train.tfrecord` and `train-0.tfrecords` to `train-00000-of-00004.gz`.
+# Names range from `train.tfrecord` to `train-00000-of-00004.gz`.
 _RECORDS = re.compile(
     r"(train|validation|test)(-.*)?(\.tfrecords?(-\d+-of-\d+)?|-\d+-of-\d+)(\.gz)?"
 )

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from zoo import machine
 
-# A step is products for the most part, and casts what is not.
+# Products must be faster by this factor, as a step has casts too.
 _GAIN = 1.2
 
 
@@ -15,7 +15,7 @@ def of_processor() -> tuple:
     name = machine.cpu_name()
     if not machine.computes_bfloat16():
         return False, f"as this {name} has no instructions for bfloat16"
-    # Some have them, and take longer than in float32.
+    # Some processors have the instructions and are slower than in float32.
     gain = bfloat16_gain()
     return gain >= _GAIN, (
         f"as this {name} multiplies in bfloat16 at {gain:.2f} times the speed "
@@ -27,7 +27,7 @@ def bfloat16_gain() -> float:
     """Returns how much faster a product is in bfloat16, in half a second."""
     times = {tf.float32: [], tf.bfloat16: []}
     multiply = tf.function(tf.matmul, autograph=False)
-    # The first product of an MLP of ViT-B/16 on images of five.
+    # Multiply as the first product of a ViT-B/16 MLP does, for five images.
     factors = tf.ones((985, 768)), tf.ones((768, 3072))
     for turn in range(6):
         for dtype, seconds in times.items():

@@ -92,7 +92,7 @@ class Checkpoints:
         shapes = {key: tuple(variable.shape) for key, variable in targets.items()}
         try:
             file = Npz(path)
-            # A run whose weights are not finite goes on as it would have.
+            # Accept weights that are not finite: the run goes on as it would have.
             arrays = {key: file.check(key, finite=False) for key in file.keys}
             if shapes != {key: tuple(array.shape) for key, array in arrays.items()}:
                 raise RunError(

@@ -29,7 +29,7 @@ class Choice:
         return functools.partial(target, **values, **more)
 
 
-# Called with logits and labels, and built with `class_weights` besides.
+# Losses are called with logits and labels, and built with `class_weights` besides.
 LOSSES = {
     "softmax": Choice(
         "train.engine.losses:softmax_cross_entropy",
@@ -53,7 +53,7 @@ SCHEDULES = {
     ),
 }
 
-# Called with the schedule.
+# Optimizers are built with the schedule.
 OPTIMIZERS = {
     "momentum": Choice(
         "train.engine.optimizers:MomentumSGD",
@@ -67,5 +67,5 @@ OPTIMIZERS = {
     ),
 }
 
-# Policies of `keras.config.set_dtype_policy`.
+# These are policies of `keras.config.set_dtype_policy`.
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")

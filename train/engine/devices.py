@@ -17,7 +17,7 @@ def start(name="auto") -> Any:
         return tensorflow_backend.start(name)
     from train.engine import jax_backend
 
-    # Or each would train alone, in one directory.
+    # Otherwise each worker would train alone, in the same directory.
     is_one_of_many = name == "auto" and tensorflow_backend.has_other_workers()
     return jax_backend.start("multiworker" if is_one_of_many else name)
 

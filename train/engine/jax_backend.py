@@ -36,7 +36,7 @@ class JaxTrainer(Trainer):
 
     def __init__(self, model, optimizer, *, strategy, **settings):
         super().__init__(model, optimizer, strategy=strategy, **settings)
-        # Trained variables, the model's other ones, and those of the training.
+        # Trainable, non-trainable, optimizer state with averages, loss scale.
         self._groups = [
             model.trainable_variables,
             model.non_trainable_variables,
@@ -57,7 +57,7 @@ class JaxTrainer(Trainer):
     def step(self, inputs, labels) -> dict:
         """Takes one step on arrays (batch, ...) that are spread over the devices."""
         if len(self._under_way) == 2:
-            # Each step under way holds its batch.
+            # Wait: each unfinished step holds its batch in memory.
             jax.block_until_ready(self._under_way[0])
         state, metrics = self._compiled_step(self._state(self._groups), inputs, labels)
         self._under_way.append(metrics)
@@ -77,8 +77,8 @@ class JaxTrainer(Trainer):
 
     def _state(self, groups):
         """Returns the values of groups of variables, which are on all devices."""
-        # Keras leaves them where they are on one device, whose sharding has another
-        # name: a step on them would be compiled once more.
+        # On one device Keras leaves values under a sharding of another name, for which
+        # the step would be compiled again.
         return [
             [
                 value
@@ -212,14 +212,14 @@ class JaxDevices(Devices):
     def bfloat16(self) -> tuple[bool, str]:
         """Returns whether the devices multiply in bfloat16, and why so, in words."""
         if self.is_cpu:
-            # As fast as float32 on an AVX-512 processor with such instructions.
+            # It was as fast as float32 on an AVX-512 processor with bfloat16.
             return False, "as JAX on processors gains nothing by bfloat16"
         names = [
             device.compute_capability
             for device in jax.devices()
             if device.platform == "gpu"
         ]
-        # NVIDIA's are such as 9.0, AMD's such as gfx942.
+        # NVIDIA reports versions such as 9.0, AMD names such as gfx942.
         matches = [re.fullmatch(r"([0-9]+)\.([0-9]+)", name) for name in names]
         return bfloat16.of_accelerators(
             [match and (int(match[1]), int(match[2])) for match in matches]
@@ -238,7 +238,7 @@ class JaxDevices(Devices):
         """Yields batches that are spread over the devices; `make` as in `Devices`."""
         parts = make(share=Share(devices=self.count, filled=True)).as_numpy_iterator()
         batches = iter(lambda: list(itertools.islice(parts, self.count)), [])
-        # On its way while the devices work on the one before.
+        # Transfer the next batch while the devices work on this one.
         yield from one_behind(
             keras.tree.map_structure(self._spread, *batch) for batch in batches
         )

@@ -16,7 +16,7 @@ from train.engine.metrics import MetricLog
 from train.engine.step import one_behind
 from zoo.head import softmax
 
-# Metrics are fetched from the devices so often, and after so many steps at most.
+# Fetch metrics from the devices this often, and after this many steps at most.
 FETCH_SECONDS = 1.0
 FETCH_STEPS = 100
 
@@ -73,7 +73,7 @@ class TrainingLoop:
                 if stops:
                     break
             if recipe.early_stopping:
-                # Only then have all workers seen the last validation, and the file.
+                # Wait until all workers have seen the last validation and its file.
                 if devices.is_chief:
                     self.checkpoints.wait()
                 devices.all_gather(0)
@@ -110,7 +110,7 @@ class TrainingLoop:
         elif start_step:
             print(f"going on after step {start_step:,}")
         if self.recipe.early_stopping and self.metrics.best_validation()[0]:
-            # Now, rather than after the last step.
+            # Fail now rather than after the last step.
             self.checkpoints.require_best()
 
     def _chief_decides(self, decide):
@@ -154,7 +154,7 @@ class TrainingLoop:
             return False
         stops = self._chief_decides(lambda: self._is_over(step))
         if stops:
-            # From here the same command has nothing left to do.
+            # From this checkpoint the same command has nothing left to do.
             self._save(step)
         return stops
 
@@ -162,7 +162,7 @@ class TrainingLoop:
         try:
             self.log.images(step, self.run.pictures(step))
         except ValueError as error:
-            # As of weights that are not finite: no reason to stop.
+            # Weights that are not finite have no pictures, which is no reason to stop.
             self.log.print(f"step {step}: no pictures for TensorBoard: {error}")
 
 
@@ -195,7 +195,7 @@ def take_steps(
     for step in range(start_step + 1, steps + 1):
         pending.append(trainer.step(*next(batches)))
         is_due = step == steps or any(step % interval == 0 for interval in intervals)
-        # Steps may have become slower. Of several hosts each has its own clock.
+        # Steps may have become slower. Several hosts have different clocks.
         is_late = is_alone and time.perf_counter() - before >= FETCH_SECONDS
         if len(pending) - trainer.ahead < most and not (is_due or is_late):
             continue

@@ -156,9 +156,9 @@ class Adam(_Optimizer):
         index = self._get_variable_index(variable)
         mean, square = self.means[index], self.squares[index]
         dtype = variable.dtype
-        # As float32 has them everywhere: 1 - beta_2 is 5e-5 off the exact one's.
+        # Round as float32 does everywhere: 1 - beta_2 is 5e-5 off the exact value.
         beta_1, beta_2 = (float(np.float32(b)) for b in (self.beta_1, self.beta_2))
-        # The means of gradients that are all one, since they start at zero.
+        # Means start at zero: divide by what constant gradients of one would give.
         step = ops.cast(self.iterations + 1, dtype)
         full_mean = -ops.expm1(step * math.log(beta_1))
         full_root = ops.sqrt(-ops.expm1(step * math.log(beta_2)))
@@ -174,7 +174,7 @@ class Adam(_Optimizer):
                 var=variable.handle,
                 m=mean.value.handle,
                 v=square.value.handle,
-                # The rate has its part of the powers already.
+                # The rate already contains the bias correction.
                 beta1_power=tf.zeros((), dtype),
                 beta2_power=tf.zeros((), dtype),
                 lr=rate,

@@ -13,7 +13,7 @@ from train.common.errors import RunError
 from train.data.pipeline import NO_LABEL
 from train.engine.losses import count_correct, softmax_cross_entropy
 
-# Settings of an optimizer that only its `apply` applies, which is not called here.
+# Only `Optimizer.apply` honours these settings, and it is not called here.
 _OF_APPLY = (
     *("weight_decay", "clipnorm", "clipvalue", "global_clipnorm", "use_ema"),
     *("loss_scale_factor", "gradient_accumulation_steps"),
@@ -36,7 +36,7 @@ class Trainer:
     `loss_scale`, where a step whose gradients overflow changes nothing and has norm 0.
     """
 
-    # Steps that run while `fetch` returns those before; without any it waits for all.
+    # So many steps may still run while `fetch` returns the ones before.
     ahead = 0
 
     def __init__(
@@ -121,7 +121,7 @@ class Trainer:
 
     def _decay(self):
         """Returns the decay of the averages at this step."""
-        # A smaller one at first, or the initial weights would dominate.
+        # Begin with a smaller decay, or the initial weights would dominate.
         steps = ops.cast(self.optimizer.iterations, "float32")
         return ops.minimum(self.average_decay, (1.0 + steps) / (10.0 + steps))
 

@@ -14,14 +14,14 @@ from train.data.pipeline import Share
 from train.engine import bfloat16
 from train.engine.step import Devices, Trainer
 
-# Errors that TensorFlow raises on the hosts that are left.
+# TensorFlow raises these on the remaining hosts when one is lost.
 _LOST = (
     *(tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError),
     *(tf.errors.DeadlineExceededError, tf.errors.InternalError),
 )
-# Gradients are summed over devices in a few pieces.
+# Sum gradients over devices in a few large pieces.
 _PIECES = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=50 * 2**20)
-# Any number but 0: each device draws from a stream of its own.
+# Any number but 0 gives each device a random stream of its own.
 _SEEDS_APART = 1_000_003
 _EXAMPLE = (
     """'{"cluster": {"worker": ["host0:2222", "host1:2222"]}, """
@@ -58,11 +58,11 @@ class TensorFlowTrainer(Trainer):
 
         self.strategy.run(spread)
 
-    # No control flow for AutoGraph, whose conversion takes a second of each start.
+    # AutoGraph would take a second and find no control flow to convert.
     @tf.function(autograph=False)
     def step(self, inputs, labels) -> dict:
         """Takes one step on tensors (batch, ...), or on distributed ones."""
-        # The same on every device.
+        # Metrics are the same on every device.
         return self.first_device(self.strategy.run(self._step, (inputs, labels)))
 
     def fetch(self, metrics) -> list:
@@ -140,7 +140,7 @@ class TensorFlowTrainer(Trainer):
 
         variables = self.model.trainable_variables
         zeros = [tf.zeros(variable.shape) for variable in variables], 0.0, 0.0
-        # One at a time, or all of their activations are alive at once.
+        # Run one at a time, or the activations of all are alive at once.
         _, sums = tf.while_loop(
             lambda index, _: index < self.micro_batches,
             add,
@@ -159,7 +159,7 @@ class TensorFlowTrainer(Trainer):
         with tf.GradientTape() as tape:
             logits = self.model(inputs, training=True)
             losses = self.loss(logits, labels)
-            # Divided here, not in each gradient, which would copy them all.
+            # Divide the loss: dividing each gradient would copy them all.
             loss = tf.reduce_sum(losses) / count
             target = self.loss_scale.scaled(loss) if self.loss_scale else loss
         gradients = tape.gradient(
@@ -280,7 +280,7 @@ class TensorFlowDevices(Devices):
             )
         )
         if isinstance(batches, tf.data.Dataset) and _has_gpu():
-            # Strategies of several devices do so themselves.
+            # Strategies of several devices prefetch by themselves.
             device = tf.config.list_logical_devices("GPU")[0].name
             batches = batches.apply(tf.data.experimental.prefetch_to_device(device))
         return batches

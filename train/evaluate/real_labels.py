@@ -49,7 +49,7 @@ def file_names(split, dataset, data_dir=None) -> list:
             f"{dataset} does not have the names of its files, which the reassessed "
             "labels are matched by: pass imagenet2012, or a folder with the files."
         )
-    # As train.data.sources.tfds_source reads it, so in the same order.
+    # Read as train.data.sources.tfds_source does, so in the same order.
     records = builder.as_dataset(
         split=split.name.removeprefix(f"{dataset} "),
         shuffle_files=False,

@@ -32,9 +32,9 @@ from train.data.finding import check_paths
 from train.models.finding import find
 from zoo.text import printable
 
-# Checked for before anything heavy is imported, by the names that Python has.
+# Packages to check for, by import name, before anything heavy is imported.
 PACKAGES = ("tensorflow", "PIL", "jinja2", "matplotlib", "yaml")
-# The most answers that are printed; a file has all.
+# Print at most this many answers; a file has all.
 _PRINTED = 50
 flags.DEFINE_string(
     "model", None, "The model; all words of the command line are photos then."

@@ -15,7 +15,7 @@ from keras_vit.structure import num_registers, pooling_of
 from zoo.text import shorten
 
 _DOTS_PER_INCH = 130
-# Around a figure, in inches.
+# Leave this margin around a figure, in inches.
 _MARGIN = 0.1
 _SHARE = "share of the attention"
 _RELEVANCE = "relevance, in units of the output"
@@ -77,7 +77,7 @@ def _write(folder, kind, inspected, photo):
         return Figure(kind, name, None, str(error))
     picture = folder / "figures" / f"{name}.png"
     plots.fit_alphabets(figure)
-    # Finding layout and margins takes as long as drawing: once for both files.
+    # Compute the layout once for both files: it takes as long as drawing.
     figure.draw_without_rendering()
     figure.set_layout_engine(None)
     sheet = figure.get_tightbbox().padded(_MARGIN)

@@ -10,7 +10,7 @@ from keras_vit.explain.one_pass import inspect
 from zoo.store.progress import progress_bar
 
 _BATCH_SIZE = 8
-# All of fewer photos may happen to show something at the border.
+# Fewer photos may all happen to show something at the border.
 _LEAST_PHOTOS = 4
 
 

@@ -17,7 +17,7 @@ def render(results, of_photos, photos, of_model) -> str:
     """
     import PIL.Image
 
-    # The titles of the missing figures of photos by the reason.
+    # Collect the titles of missing figures of photos by their reason.
     missing = {}
     for name, reason in results["missing"].items():
         if KINDS[name].of != "model":

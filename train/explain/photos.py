@@ -75,7 +75,7 @@ class Photos:
         files = [str(path) for path in self.paths]
         self._split = file_split("the photos", files, np.zeros(len(files)))
         with warnings.catch_warnings():
-            # The model may say bits; if not, it comes again as photos are prepared.
+            # The model may state the bits; if not, the warning comes again later.
             warnings.filterwarnings("ignore", ".* nearly black")
             corrupt = find_corrupt(self._split)
         if corrupt:

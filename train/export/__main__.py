@@ -32,7 +32,7 @@ __doc__ = __doc__ and __doc__.replace(
     "FORMATS", "\n".join(f"  {row.name:16} {row.help}" for row in FORMATS.values())
 )
 
-# Checked for before anything heavy is imported, by the names that Python has.
+# Packages to check for, by import name, before anything heavy is imported.
 PACKAGES = ("tensorflow", "PIL", "jinja2", "scipy", "yaml")
 flags.DEFINE_string("model", None, "The model, unless it is the only argument.")
 flags.DEFINE_list(

@@ -54,7 +54,7 @@ ONNX = Runtime(
 # disagrees for 10 to 100%.
 FLOAT, DYNAMIC, INT8 = 0.995, 0.95, 0.9
 _QUANTIZED = ("calibration", "min_agreement")
-# Options that users set, for formats that take them.
+# Users can set these options where a format takes them.
 OPTIONS = ("dynamic_batch", "uint8", "any_size")
 
 

@@ -85,7 +85,7 @@ def write_onnx(model, path, *, precision="float32", class_names=None) -> None:
             metadata=metadata,
         )
         onnx.checker.check_model(str(written), full_check=True)
-        # First the weights that the other file refers to.
+        # Write the weights first: the other file refers to them.
         for name in (f"{path.name}.data", path.name):
             if (file := written.with_name(name)).exists():
                 with whole_file(path.with_name(name), "--out") as temporary:

@@ -34,7 +34,7 @@ def run(name, path, images, *, threads, count=None) -> tuple:
         **os.environ,
         "KERAS_BACKEND": "tensorflow",
         "TF_CPP_MIN_LOG_LEVEL": "2",
-        # All on the CPU, or their times could not be compared.
+        # Run everything on the CPU, so that times can be compared.
         "CUDA_VISIBLE_DEVICES": "-1",
     }
     command = keras_vit_start.python("train.export.program", json.dumps(settings))
@@ -100,7 +100,7 @@ def _cosines(outputs, expected):
 
 def _last_words(status, stderr):
     reason = f"signal {-status}" if status < 0 else f"status {status}"
-    # SIGKILL, which only the kernel should have sent.
+    # Only the kernel should have sent SIGKILL.
     hint = ", perhaps for lack of memory" if status == -9 else ""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     return f"its process ended with {reason}{hint}: {' '.join(lines[-_LAST_LINES:])}"

@@ -33,7 +33,7 @@ _MIN_REPEATS = 5
 
 def main() -> None:
     """Runs the model and reports its outputs, latency and memory."""
-    # Reserved for reports: what libraries print goes to stderr.
+    # Reserve stdout for reports: what libraries print goes to stderr.
     stdout = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 

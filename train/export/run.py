@@ -31,7 +31,7 @@ from zoo.regular_files import expand_home
 from zoo.store import digest
 
 PAGE, RECORD, CLASS_NAMES = "export.md", "export.json", "class_names.txt"
-# How many images of another size exports for any size are compared on.
+# Exports for any size are compared on so many images of another size.
 _AT_ANOTHER_SIZE = 16
 
 
@@ -107,7 +107,7 @@ def export(
     loaded = _load(model, image_size, features)
     bits, notes = loaded.bits(bits)
     set_bits(loaded.model, bits)
-    # Features have no classes by which to choose the matrices that stay in float16.
+    # Features have no classes by which to choose matrices for float16.
     aim = (min_agreement or None) if has_head(loaded.model) else None
     threads = threads or os.cpu_count()
     with scratch_folder("export") as scratch:
@@ -266,8 +266,7 @@ class _Exports:
             why = _shortfall(self.results, entry, row, exact=exact)
         except RunError as error:
             why = str(error).removeprefix(f"{row.name} ")
-        # A mistake in one format, of ours or of a library, is no reason to lose the
-        # others.
+        # An error in one format, ours or a library's, must not lose the others.
         except Exception as error:
             why = f"{type(error).__name__}: {first_line(error)}"
         if why is None:
@@ -352,8 +351,8 @@ def _write(row, model, folder, arguments):
 
 def _shortfall(results, entry, row, *, exact):
     """Returns why an export agrees too little, None where it agrees enough."""
-    # Less than the default means a broken conversion, which few images cannot prove.
-    # Cosines have no interval.
+    # Below the default the conversion is broken, which few images cannot prove: compare
+    # the upper end of the interval. Cosines have none.
     is_interval = not exact and "agreement_high" in entry
     reached = entry["agreement_high" if is_interval else "agreement"]
     other = entry.get("other_size")

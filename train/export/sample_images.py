@@ -21,7 +21,7 @@ from train.scoring.matching import match_classes
 from zoo.preparation import asked_for
 from zoo.store.progress import progress_bar
 
-# The default number of images: of a data set, and synthetic.
+# These are the default numbers of images: from a data set, and synthetic.
 OF_DATA_SET, SYNTHETIC = 500, 64
 # Sizes of the random grids that are summed, from coarse to fine.
 _GRIDS = (2, 4, 8, 16, 32)

@@ -23,7 +23,7 @@ from train.models.run_directory import RunDirectory
 from train.recipes.recipe import brings_weights
 from zoo.text import printable
 
-# Checked for before anything heavy is imported, by the names that Python has.
+# Packages to check for, by import name, before anything heavy is imported.
 PACKAGES = ("tensorflow", "PIL", "jinja2", "yaml")
 data_flags.define_data()
 flags.DEFINE_list("shots", ["1", "5", "10", "25"], "Training images per class.")

@@ -23,8 +23,8 @@ from train.run.building import config_of
 MASKED, SWAPPED = 0.8, 0.1
 LEVELS = 8
 COLOURS = LEVELS**3
-# Keeps a mean of integers at the edge of two levels there, in spite of the rounding in
-# float32 between [-1, 1] and [0, 255].
+# A mean at the edge of two levels stays there, in spite of float32's rounding between
+# [-1, 1] and [0, 255].
 _SLACK = 1e-3
 
 

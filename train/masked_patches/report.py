@@ -10,7 +10,7 @@ from train.reports.contents import about_curve
 from train.reports.figures import draw_learning_curve, write_image_table
 from train.reports.markdown import flat, result_text
 
-# Rows of the table by the prefix of the names of their results.
+# The table has a row for each prefix of results.
 _ROWS = {
     "": "the model",
     "masked_": "the model, patches replaced by [mask]",
@@ -103,7 +103,7 @@ def write_picture(path, inputs, guesses, colours, grid_size) -> None:
     for name, classes in (("predicted", guesses), ("mean colours", colours)):
         means = patches.mean(axis=(2, 3))
         levels = np.stack(np.unravel_index(classes, (LEVELS,) * 3), axis=-1)
-        # The colours in the middle of the levels, in [-1, 1].
+        # Take the colours in the middle of the levels, in [-1, 1].
         middles = (2 * levels + 1) / LEVELS - 1
         np.put_along_axis(means, places[..., None], middles, axis=1)
         table[name] = joined(np.broadcast_to(means[:, :, None, None], patches.shape))

@@ -52,7 +52,7 @@ def find(source: str | FoundModel, exports: bool = False) -> FoundModel:
     except PrintableError as error:
         raise RunError(str(error)) from error
     except (ValueError, OSError, KeyError) as error:
-        # Errors of the system and libraries do not say what they are about.
+        # Errors of the system and of libraries do not name the model.
         reason, remedy = f"{type(error).__name__}: {error}", "check its name or path."
         if isinstance(error, OSError):
             reason = error.strerror or reason

@@ -64,7 +64,8 @@ class RunDirectory:
             if is_new:
                 # A run that was refused has written nothing.
                 stack.callback(_attempt, self.path.rmdir)
-            # Before the attempt, at which some versions of filelock empty the file.
+            # Read it before the attempt, at which some versions of filelock empty the
+            # file.
             owner = self._owner()
             busy = f"Another run{owner} is using {self.path}"
             is_soft = stack.enter_context(lock_file(self.lock, busy, "--run_dir"))
@@ -119,7 +120,7 @@ class RunDirectory:
         """Writes the settings of a finished run that is to have more steps, if any."""
         if (steps := self._extensible(settings)) is not None:
             after = sorted({*self.extensions(steps), steps})
-            # First, for the settings alone would make it a run of so many steps.
+            # Write this first: the settings alone would make it a run of so many steps.
             write_json(self.extended, {"after": after})
             write_json(self.config, _as_read(settings))
 
@@ -242,8 +243,8 @@ class RunDirectory:
     def _dataset_of(self, config):
         """Returns the path of the run's own files, if another one is meant by now."""
         path = _read(self.data, "remove it").get("path") if self.data.exists() else ""
-        # The command may have been given in another directory. What was moved since
-        # with the run is where it was from there.
+        # The command may have been given in another directory. Data that were moved
+        # along with the run are where the relative path says.
         if path and os.path.exists(path) and not is_same(path, config["dataset"]):
             return {"dataset": path}
         return {}

@@ -27,7 +27,7 @@ from train.common import command_line, flag_help, predictors
 from train.data import data_flags
 from zoo.text import counted, named, printable
 
-# Checked for before anything heavy is imported, by the names that Python has.
+# Packages to check for, by import name, before anything heavy is imported.
 PACKAGES = ("PIL",)
 UNREADABLE = 3
 # No path is longer.

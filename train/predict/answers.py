@@ -18,10 +18,10 @@ from zoo.regular_files import expand_home, open_regular
 from zoo.text import of_plain_cell, plain_cell
 
 TOP = 5
-# The most bytes of a record: no path with five names of classes has more.
+# No record has more bytes: a path and five names of classes.
 _MOST_BYTES = 2**16
-# Among the settings: the directory that relative paths start from, as it is reached
-# from that of the file, so that both can be moved.
+# This setting has the directory that relative paths start from, relative to that of the
+# file, so that both can be moved.
 _PATHS_FROM = "relative_paths_from"
 
 
@@ -124,7 +124,7 @@ class AnswerFile:
             make_folder(self.path.parent, "--out")
             start = spelled(_relative(self._folder, self.path.parent.resolve()))
             write_json(self._settings, {**settings, _PATHS_FROM: start}, "--out")
-        # Not buffered, so that lines are one write.
+        # Do not buffer, so that lines are one write.
         try:
             self._file = open_regular(self.path, "ab", buffering=0)
         except OSError as error:

@@ -40,7 +40,7 @@ class FeatureFile:
         ]
         if count:
             self._go_on()
-        # Not buffered, so that rows are one write.
+        # Do not buffer, so that rows are one write.
         self._files = [
             open_regular(path, "ab" if count else "wb", buffering=0)
             for path in self._hidden
@@ -80,7 +80,7 @@ class FeatureFile:
         """Closes the hidden files; with `keep` unfinished ones stay, to go on with."""
         for file in self._files:
             file.close()
-        # First the names, without which both are made of the finished file.
+        # Remove the names first: without them both are made of the finished file.
         for path in () if keep and not self._is_finished else reversed(self._hidden):
             path.unlink(missing_ok=True)
 

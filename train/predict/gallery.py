@@ -9,7 +9,7 @@ from zoo import limits
 from zoo.photos import decode, exif, jpeg, read_ahead
 from zoo.regular_files import expand_home, read_bytes
 
-# How many photos are shown of more, and the longer side of each, in pixels.
+# At most so many photos are shown, each with a longer side of so many pixels.
 SHOWN, LONGER_SIDE = 500, 240
 
 

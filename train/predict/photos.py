@@ -42,7 +42,7 @@ class Photos:
         self.others = collections.Counter()
         self._without = {os.path.realpath(folder) for folder in without}
         self._endings = photos.endings()
-        # The real paths of folders that were given, and of those that links led to.
+        # Remember the real paths of folders that were given, or that links led to.
         self._tops = set()
         self._found = {
             place: _expanded(place) for place in self.places if place != STDIN
@@ -157,7 +157,7 @@ def _matches(pattern):
             folders[:] = [name for name in folders if not name.startswith(".")]
             folder = os.path.join(folder, "")[0 if top else len("./") :]
             paths.update(_matches(glob.escape(folder) + (tail[:-1] or "*")))
-    # Folders come with all that is in them, which is in the list, too.
+    # Leave folders out: the list has what is in them, too.
     paths = {path for path in paths if not os.path.isdir(path)}
     return paths.union(error.filename for error in unreadable)
 

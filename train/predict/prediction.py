@@ -29,7 +29,7 @@ from zoo.regular_files import expand_home
 from zoo.store.progress import progress_bar
 from zoo.text import printable
 
-# The most photos that are named of those that could not be read.
+# Name at most so many of the photos that could not be read.
 NAMED = 10
 # A bar before that would only flicker.
 _BAR_SECONDS = 3
@@ -276,7 +276,8 @@ class _Job:
     def _answer(self, photos, images):
         outputs, features = self.classifier.compute(images)
         answers = [] if outputs is None else self._answers(photos, outputs)
-        # First what an interruption may repeat, and last what says that it is done.
+        # Write first what an interruption may repeat, and last what says that it is
+        # done.
         if self.features is not None:
             self._check_outputs(features, photos, self.classifier.num_features)
             self.features.append([self.spell(photo) for photo in photos], features)

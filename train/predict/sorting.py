@@ -15,14 +15,14 @@ from train.common.errors import RunError
 from train.common.files import make_folder
 from zoo.regular_files import file_lock
 
-# The most of a name before a number or digest: disks take 255 bytes.
+# Keep so much of a name before a number or digest: disks take 255 bytes.
 _MOST_CHARACTERS = 60
 # No two of a million paths share a digest of this length.
 _DIGEST_BYTES = 8
-# Leftovers of a killed process, with its number.
+# Killed processes leave files of such names, with their number.
 _TEMPORARY = re.compile(r"\.keras-vit-\d{1,10}\.tmp")
 _LOCK, _LOCK_SECONDS = ".keras-vit.lock", 600
-# Names that Windows keeps for itself.
+# Windows keeps these names for itself.
 _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 
 
@@ -130,7 +130,7 @@ def folder_names(class_names) -> dict:
 def _safe(name):
     name = "".join(c if c.isprintable() else "_" for c in name)
     name = re.sub(r'[<>:"/\\|?*]+', "_", name)[:_MOST_CHARACTERS]
-    # Hidden folders, and those that Windows cannot open.
+    # Avoid hidden folders, and those that Windows cannot open.
     name = re.sub(r"^[.\s]+", "_", name).rstrip(". ")
     return f"_{name}" if not name or _RESERVED.fullmatch(name) else name
 

@@ -20,7 +20,7 @@ from train.common import command_line
 from train.models.run_directory import RunDirectory
 from zoo.store import hub
 
-# Checked for before anything heavy is imported, by the names that Python has.
+# Packages to check for, by import name, before anything heavy is imported.
 PACKAGES = ("tensorflow", "PIL", "jinja2", "yaml")
 flags.DEFINE_string("to", None, "The registry: a folder of models.", required=True)
 flags.DEFINE_string(

@@ -26,10 +26,10 @@ from zoo.regular_files import file_lock, missing_remedy
 from zoo.store import digest
 from zoo.text import brief, is_safe
 
-# Between the logits of the SavedModel and of the model, relative to the largest.
+# The SavedModel's logits may differ by this, relative to the largest.
 _TOLERANCE = 1e-4
 _LOCK_SECONDS = 60
-# Numbers of the report's images, which are no metrics of the model.
+# These count images of the report, and are not metrics of the model.
 _COUNTS = ("test_examples", "test_suspected_label_errors")
 
 
@@ -148,7 +148,7 @@ def _write_model(folder, run, trained, *, report, name, licence, class_names):
     other |= kind_of_pooling(trained) not in ("token", "gap")
     other |= bits_of(trained) is not None
     if other:
-        # Its metadata describe the computation, and the bits of photos.
+        # The metadata of .safetensors describe the computation and the bits.
         weights = registry.WEIGHTS[1]
     keras_vit.save_released_weights(trained, folder / weights)
     model = _load_and_compare(folder / weights, trained)

@@ -55,6 +55,7 @@ def for_dataset(dataset, name=None, package=__name__) -> Recipe:
         )
     stripped = dataset.rstrip("/") or "/"
     if kind is kind_of(stripped) and kind.name in ("folder", "tfrecord"):
-        # Written either way, a folder is the same data set to a run that goes on.
+        # A run that goes on finds the same data set, with a slash at its end or
+        # without.
         dataset = stripped
     return recipes[name].override(dataset=dataset)

@@ -28,9 +28,9 @@ def _is_weights(values):
     return not isinstance(values, str) and 0 <= min(values, default=0) < sum(values)
 
 
-# Values of `changes`, of fields that do not decide the result: they change only what is
-# written on the way, or random numbers and rounding, on which no published number
-# depends.
+# A field whose `changes` is one of these does not decide the result: it changes only
+# what is written on the way, or random numbers and rounding, on which no published
+# number depends.
 OUTPUT, NOISE = "output", "noise"
 _data, _model, _optimization, _augmentation, _run, _devices = (
     functools.partial(setting, group=group)

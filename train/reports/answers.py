@@ -11,7 +11,7 @@ from train.common.files import whole_file
 from train.reports.ranked import Ranked
 from zoo.text import plain_cell
 
-# Below it, the mean probability of a class is too uncertain to judge labels by.
+# With fewer examples the mean probability of a class is too uncertain.
 LEAST_EXAMPLES = 5
 
 
@@ -126,7 +126,7 @@ def label_errors(answers, is_new=None) -> LabelErrors | None:
     thresholds = np.full(classes, np.inf)
     thresholds[is_judged] = sums[is_judged] / counts[is_judged]
     is_reached = answers.probabilities >= thresholds[answers.classes]
-    # The first one, as the most probable come first.
+    # Take the first one, as the most probable come first.
     first = np.take_along_axis(
         answers.classes, is_reached.argmax(axis=1)[:, None], axis=1
     )[:, 0]

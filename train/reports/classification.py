@@ -67,7 +67,7 @@ def classification_summary(ranking, class_names, data_classes=None) -> dict:
         rows, columns = places[labels], places[predicted]
         names = [*(class_names[place] for place in own), OTHER_CLASSES]
     summary["matrix_classes"] = names
-    # Sums up what is at one place.
+    # `coo_array` sums up what is at one place.
     counted = (np.ones(len(rows), np.int64), (rows, columns))
     summary["confusion_matrix"] = coo_array(counted, (len(names),) * 2).tocsr()
     if len(class_names) > 5:

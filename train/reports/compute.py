@@ -49,15 +49,15 @@ def _convolution(layer, input_shape):
 
 def _attention(layer, input_shape):
     _, tokens, hidden_size = input_shape
-    # Scores and their weighted sum; then the scores of relative positions.
+    # Count scores and their weighted sum, then scores of relative positions.
     embedded = isinstance(layer.positions, keras_vit.layers.RelativePositionEmbedding)
     products = 3 if embedded else 2
-    # Query, key, value and output.
+    # Count the products of query, key, value and output.
     return 4 * tokens * hidden_size**2 + products * tokens**2 * hidden_size
 
 
 def _mlp(layer, input_shape):
-    # Twice as many hidden numbers before gates.
+    # Gates need twice as many hidden numbers.
     products = 3 if layer.activation == "swiglu" else 2
     return products * math.prod(input_shape[1:]) * layer.mlp_dim
 
@@ -77,7 +77,7 @@ def _unit(layer, input_shape):
 
 def _attention_pooling(layer, input_shape):
     _, tokens, hidden_size = input_shape
-    # One query, with the keys and values of all tokens.
+    # Count one query, with the keys and values of all tokens.
     products = 2 * tokens * hidden_size**2 + 2 * hidden_size**2
     return products + 2 * tokens * hidden_size + 2 * hidden_size * layer.mlp_dim
 
@@ -85,7 +85,7 @@ def _attention_pooling(layer, input_shape):
 _COUNTS = {
     keras_vit.layers.AttentionPooling: _attention_pooling,
     keras.layers.Dense: _dense,
-    # StdConv2D is one.
+    # StdConv2D is a subclass.
     keras.layers.Conv2D: _convolution,
     keras.layers.DepthwiseConv2D: _convolution,
     keras_vit.PatchEncoder: _convolution,

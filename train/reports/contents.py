@@ -14,9 +14,9 @@ from train.reports.figures import (
 )
 from train.reports.markdown import TABLE_ROWS, flat, result_text
 
-# Figures that have sections of their own.
+# These figures have sections of their own.
 _FIGURES = {CONFUSION_MATRIX, LEARNING_CURVE, MISTAKES, RELIABILITY}
-# The most of other pictures in the folder that are shown.
+# Show at most so many other pictures of the folder.
 _MOST_PICTURES = 24
 _RATIOS = {"precision": "Precision", "recall": "Recall", "f1": "F1"}
 

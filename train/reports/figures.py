@@ -18,7 +18,7 @@ from zoo.text import shorten, width
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Files of a report.
+# A report has these files.
 LEARNING_CURVE = "learning_curve.png"
 CONFUSION_MATRIX = "confusion_matrix.png"
 RELIABILITY = "reliability.png"

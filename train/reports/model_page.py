@@ -38,7 +38,7 @@ def model_page(card, report, pictures) -> str:
             yaml.safe_dump(_header(card), sort_keys=False, allow_unicode=True)
         ),
         card=card,
-        # For code, where no character has to be escaped.
+        # The name stands in code, where no character has to be escaped.
         name=markdown.Block(card.name),
         architecture=" ".join(filter(None, ("Vision Transformer", card.variant))),
         height=card.image_size[0],

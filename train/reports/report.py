@@ -61,7 +61,7 @@ def write_report(
     for name in ("other_classes", "notes"):
         if name in summary:
             details[name] = summary[name]
-    # As they will be when read back; a number that is not finite is an error.
+    # Make them what they will be when read back; numbers must be finite.
     results, details = json.loads(
         json.dumps([measured | results, details], allow_nan=False, default=os.fspath)
     )

@@ -57,7 +57,7 @@ def model(recipe, classes) -> Any:
         rate, depth_rate = recipe.dropout, recipe.stochastic_depth_rate
         options = {
             "pooling": pooling,
-            # As validation and test images are prepared, whatever the weights say.
+            # Validation and test images are prepared so, whatever the weights say.
             "preparation": "squash",
             "new_head": True,
             "representation_size": (
@@ -139,7 +139,7 @@ def loss(recipe, source) -> Callable:
     if weights == "balanced":
         counts = source.train.class_counts(len(source.class_names))
         present = (counts > 0).sum()
-        # A class that is not there has no weight to share.
+        # A class without images has no weight to share.
         weights = tuple(
             float(source.train.num_examples / (present * count)) if count else 0.0
             for count in counts

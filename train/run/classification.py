@@ -20,7 +20,7 @@ from train.run import building
 from train.run.task import Task, speed
 from train.run.tuning import choose_trainable, count_parameters, layer_rates
 
-# To count the classes of more, as of all ImageNet, would take minutes of reading.
+# Counting the classes of more, as of all ImageNet, would take minutes of reading.
 _COUNTED_EXAMPLES = 200_000
 
 
@@ -91,7 +91,7 @@ class FineTuning(Task):
         _, images, labels = pipeline.samples(
             source.test, PICTURES, image_size=self.model.input_shape[1:3]
         )
-        # Both the same way: compiled, bfloat16 rounds elsewhere, by more than 1%.
+        # Call both the same way: compiled, bfloat16 rounds elsewhere, by more than 1%.
         trained, loaded = (
             keras.ops.convert_to_numpy(keras.ops.softmax(net(images, training=False)))
             for net in (self.model, load_model(directory.model))

@@ -14,7 +14,7 @@ from zoo import ViTConfig, limits
 from zoo.regular_files import expand_home, missing_remedy, read_text
 from zoo.text import brief
 
-# Fields of a recipe that a file cannot claim.
+# A file cannot claim these fields of a recipe.
 NOT_IN_FILES = {"published"}
 _WORDS = {
     int: "a whole number",
@@ -73,10 +73,10 @@ def _yaml(text, once):
     packages.need("--config with YAML", ["yaml"])
     import yaml
 
-    # Makes plain values alone, whatever the file says.
+    # This loader makes plain values alone, whatever the file says.
     class Loader(yaml.SafeLoader):
         def compose_node(self, parent, index) -> Any:
-            # A few of them, each of a list of others, would be billions of values.
+            # A few aliases, each of a list of others, would be billions of values.
             if self.check_event(yaml.AliasEvent):
                 raise ValueError(
                     f"line {self.peek_event().start_mark.line + 1} refers to another "
@@ -89,7 +89,8 @@ def _yaml(text, once):
             return super().construct_mapping(node, deep)
 
         def construct_scalar(self, node) -> str:
-            # As JSON escapes what is beyond 16 bits: --print_config shows JSON.
+            # --print_config shows JSON, which escapes what is beyond 16 bits in two
+            # parts.
             text = super().construct_scalar(node)
             return text.encode("utf-16", "surrogatepass").decode(
                 "utf-16", "surrogatepass"
@@ -137,7 +138,7 @@ def values(content, recipe_class, path) -> dict:
             hint = "a layer is handed to FineTuning in Python (docs/augmentation.md)."
         raise RunError(f"--config={path}: there is no setting {name[:80]!r}: {hint}")
     settings = {}
-    # These two chose the recipe.
+    # Leave out the two that chose the recipe.
     for name in content.keys() - {"recipe", "dataset"}:
         try:
             settings[name] = setting.fitted(fields[name], content[name])

@@ -49,5 +49,5 @@ def _value(recipe, name):
     if isinstance(value, tuple):
         return ",".join(map(str, value))
     words = {None: "none", True: "yes", False: "no"}
-    # 1 and 0 are equal to them.
+    # The type is compared too, as 1 and 0 equal True and False.
     return words[value] if value is None or isinstance(value, bool) else str(value)

@@ -30,7 +30,7 @@ from zoo.regular_files import expand_home
 STEPS = 100
 # Rates are tried from the recipe's divided by this to the recipe's times this.
 RANGE = 1000.0
-# Steps whose mean loss is a point of the curve.
+# A point of the curve is the mean loss of so many steps.
 WINDOW = 7
 # The test ends where the loss is above that of the start, and so many times the lowest.
 DIVERGED = 4.0

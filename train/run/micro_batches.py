@@ -23,9 +23,9 @@ from train.recipes.recipe import divisors
 from train.run import building
 from zoo import machine
 
-# Share of the free memory; the rest is for reading images, validation, checkpoints.
+# Use this share of the free memory; reading, validation and checkpoints need the rest.
 SHARE = 0.8
-# Growth of the peak that shows how much an image needs; less may be by chance.
+# A growth of the peak by so much shows what an image needs; less may be chance.
 CONCLUSIVE_BYTES = 256 * 2**20
 _LEAST_GROWTH = 64 * 2**20
 _ALONE = pipeline.Share()
@@ -61,7 +61,7 @@ def number_of(task, devices, directory) -> int:
     # It hides the notice about this run's first step too: the trials were meant.
     tf.get_logger().addFilter(_is_no_retracing)
     chosen = _search(_Trials(task, devices))
-    # The trainers of the trials, which compiled steps keep in circles.
+    # Free the trainers of the trials, which compiled steps keep in circles.
     gc.collect()
     write_json(file, chosen)
     print(_announcement(chosen))
@@ -145,7 +145,7 @@ def _measured(trials, candidates):
             "How much memory is left cannot be read on this system, which is not "
             "Linux: pass --micro_batches as a number."
         )
-    # Gradients, their sum over micro-batches and the optimizer's means at least.
+    # Gradients, their sum over micro-batches and the optimizer's means are needed.
     needed = 3 * trials.trained_bytes
     most = SHARE * available - trials.batch_bytes
     facts = {"needed_bytes": needed, "available_bytes": available}
@@ -155,7 +155,7 @@ def _measured(trials, candidates):
     size = candidates[-1]
     while size:
         peaks.add(size, trials.peak(size))
-        # Each size is compiled anew: few of them.
+        # Try few sizes, as each is compiled anew.
         larger = [
             candidate
             for candidate in candidates
@@ -219,7 +219,7 @@ class _Trials:
         variables = task.model.trainable_variables
         self.trained_bytes = sum(4 * math.prod(tensor.shape) for tensor in variables)
         spec = tf.nest.flatten(self._zeros(task.recipe.batch_size).element_spec)
-        # A batch in use, one on its way, and those that are ready.
+        # Count a batch in use, one on its way, and those that are ready.
         self.batch_bytes = (2 + pipeline.BATCHES_READY) * sum(
             math.prod(tensor.shape) * tensor.dtype.size for tensor in spec
         )
@@ -251,7 +251,7 @@ class _Trials:
                 for _ in range(2):
                     machine.forget_peak()
                     metrics = trainer.step(*next(batches))
-                    # Only now JAX has to have computed it.
+                    # Fetch a value, so that JAX has computed the step.
                     float(metrics["loss"])
         finally:
             for variable, value in zip(task.model.variables, kept, strict=True):

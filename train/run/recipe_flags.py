@@ -17,15 +17,15 @@ from train.data.finding import check as check_data
 from train.recipes import Recipe
 from train.run import help_text, settings
 
-# The flags are those of the command that asks for them, in its --help too.
+# Flags belong to the command that defines them, in its --help too.
 flags.disclaim_key_flags()
 
 # Packages that every run imports, which are checked for before it starts.
 PACKAGES = ("tensorflow", "PIL", "jinja2", "matplotlib", "tensorboard")
-# Further packages, for the report of a classifier.
+# The report of a classifier needs further packages.
 CLASSIFIER_PACKAGES = (*PACKAGES, "scipy", "sklearn")
 
-# The state after Ctrl-C, for a message.
+# A message after Ctrl-C says this.
 INTERRUPTED = "what the run directory holds is whole"
 
 
@@ -51,7 +51,7 @@ def _define_on_or_off(name, default, help, flag_values):
     flags.DEFINE_flag(flag, flag_values)
 
 
-# The first type that a field has decides how its flag is written.
+# The first of these types that a field has decides how its flag is written.
 _DEFINITIONS = {
     tuple: flags.DEFINE_list,
     bool: _define_on_or_off,
@@ -222,7 +222,7 @@ def read(
     except ValueError as error:
         sys.exit(f"error: {error}")
     recipe = settled.recipe
-    # Another directory for every kind of run.
+    # Every kind of run has another directory.
     parts = ["" if command == "finetune" else f"-{command}", values["smoke"] * "-smoke"]
     parts.append(kind and f"-{kind}")
     run_dir = values["run_dir"] or f"runs/{settled.run_name}{''.join(parts)}"

@@ -6,7 +6,7 @@ from typing import Any
 
 from train.run import config_file
 
-# Later ones override earlier ones.
+# Later origins override earlier ones.
 DEFAULT, OF_RECIPE, OF_FILE, OF_SMOKE, OF_FLAG = (
     *("default", "recipe", "config file"),
     *("--smoke", "flag"),

@@ -141,7 +141,7 @@ class Task:
         settings = recipe.as_dict() | recipe.in_use()
         settings["micro_batches"] = self.micro_batches
         if directory.extensions(recipe.steps):
-            # Not a run of the recipe, whose rates were others.
+            # It is not a run of the recipe, whose rates were others.
             settings["published"] = ""
         return {name: value for name, value in settings.items() if value != ""}
 
@@ -154,7 +154,7 @@ def about_loss(recipe, augmentation_layer=None) -> dict:
     if recipe.class_weights is not None:
         is_balanced = recipe.class_weights == "balanced"
         loss.append("balanced class weights" if is_balanced else "class weights")
-    # As in `train.run.building.model`.
+    # Frozen models have no dropout, see `train.run.building.model`.
     drops = not recipe.frozen
     parts = {
         f"{recipe.crop} crop": recipe.crop != "resize",

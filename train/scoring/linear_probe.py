@@ -17,7 +17,7 @@ from train.scoring import running
 from train.scoring.evaluation_data import report_folder
 
 L2 = 2.0**10
-# To 256 for 224, as big_vision's evaluator.
+# big_vision's evaluator resizes to 256 for 224.
 RELEASED = "squashed to 8/7 of the size, of which the centre is cut out"
 _EPSILON = 1e-5
 _CONSTANT = 100.0

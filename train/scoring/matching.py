@@ -133,7 +133,7 @@ def _is_number(name):
     return name.isascii() and name.isdecimal()
 
 
-# Ways to compare names, the strictest first.
+# Names are compared in these ways, the strictest first.
 _SPELLINGS: tuple[Callable, ...] = (
     str,
     plain,

@@ -27,7 +27,7 @@ from train.run import help_text, recipe_flags
 from train.study import kinds
 from train.study.options import Options
 
-# Checked for before anything heavy is imported, by the names that Python has.
+# Packages to check for, by import name, before anything heavy is imported.
 PACKAGES = (*recipe_flags.CLASSIFIER_PACKAGES, "yaml")
 recipe_flags.define(
     "the files in train/recipes and train/recipes/pretraining", "that of the data set"

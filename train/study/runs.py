@@ -115,7 +115,7 @@ class Runs:
             training.run(recipe, run_dir=path, **self.settings)
         else:
             print(f"{path} is finished already")
-        # Fewer steps than the recipe's where the run stopped early.
+        # A run that stopped early has fewer steps than the recipe.
         steps, _ = MetricLog(directory.metrics).series("loss")
         images = int(steps[-1]) * recipe.batch_size if len(steps) else 0
         result = {**directory.read_results(), "images": images}

@@ -13,10 +13,10 @@ import tensorflow as tf
 
 from train.data.finding import DataError
 
-# Records of a range: enough for a disk, and few enough that thousands of ranges are in
-# the buffer at a time.
+# A range has so many records: enough for a disk, and few enough that thousands of
+# ranges are in the buffer at a time.
 RECORDS = 16
-# Bytes of a file that TensorFlow reads at a time.
+# TensorFlow reads so many bytes of a file at a time.
 _BYTES = 256 * 1024
 
 
@@ -36,7 +36,7 @@ class RecordFile(NamedTuple):
 
 def offsets_of(lengths) -> np.ndarray:
     """Returns where records of so many bytes begin in a file, and where it ends."""
-    # Before each are its length and the checksum of that, after it a checksum.
+    # A record has its length and a checksum before it, and a checksum after it.
     return np.concatenate([[0], np.cumsum(lengths + 16, dtype=np.int64)])
 
 

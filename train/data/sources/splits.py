@@ -170,10 +170,10 @@ def pick(split: Split, indices) -> Split:
 def tf_options() -> tf.data.Options:
     """Returns how images are prepared: in parallel, without threads of the model."""
     options = tf.data.Options()
-    # Its thread sleeps ever longer, and an iterator at its end often waits until it
-    # wakes: in TensorFlow 2.21 an evaluation took up to twice its time.
+    # Autotuning has a thread that sleeps ever longer, and an iterator often waits for
+    # it at its end: in TensorFlow 2.21 an evaluation took up to twice its time.
     options.autotune.enabled = False
-    # Not the pool that runs the model.
+    # Leave the pool of threads that runs the model alone.
     options.threading.private_threadpool_size = CORES
     # Images are prepared in parallel: sharing one among threads only takes them away
     # from the model.

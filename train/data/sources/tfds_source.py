@@ -17,7 +17,7 @@ from train.data.sources.splits import Source, Split
 from train.data.sources.subset import validation_size
 
 _UNLABELLED = -1
-# TFDS's own, of files that it shuffled; others are read one after the other.
+# TFDS reads files that it shuffled so; others are read one after the other.
 _FILES_AT_ONCE, _BLOCK = 16, 16
 
 
@@ -85,7 +85,7 @@ def prepared_builder(dataset: str, data_dir: str | Path | None) -> Any:
     try:
         builder.download_and_prepare()
     except Exception as error:
-        # Network, disk or a manual download: the remedy is the same.
+        # The remedy is the same for the network, the disk and manual downloads.
         raise DataError(
             f"{dataset} is not prepared in {builder.data_path} and could not be "
             f"downloaded ({type(error).__name__}: {first_line(error)}): prepare it on "
@@ -157,7 +157,7 @@ def tfds_split(
         indices = interleaved([file.take for file in files], **order)
         return cut(files, lambda index, record: pair(parse(record)), indices)
 
-    # Others have no records that can be told apart in a file.
+    # Files of other formats have no records that can be told apart.
     is_tfrecord = builder.info.file_format is tfds.core.FileFormat.TFRECORD
     name = f"{dataset} {instruction}"
     return Split(
@@ -167,7 +167,7 @@ def tfds_split(
         read=read,
         locate=lambda index: f"example {index} of {name}",
         ranges=ranges if is_tfrecord else None,
-        # As TFDS itself decodes, and so as published.
+        # TFDS decodes without EXIF, and so did the published results.
         honour_exif=False,
     )
 

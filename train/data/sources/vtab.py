@@ -96,7 +96,7 @@ _KITTI_DISTANCES = ("to 8 m", "over 8 to 20 m", "over 20 m", "no vehicle")
 _CLEVR_DISTANCES = (
     f"over {low:g} to {high:g}" for low, high in pairwise(CLEVR_BOUNDS[1:-1])
 )
-# Label and names of the tasks whose classes are not those of a TFDS feature.
+# These tasks compute their label: its function and the names of classes.
 _COMPUTED = {
     "clevr_count": (
         lambda example: tf.size(example["objects"]["size"], tf.int64) - 3,

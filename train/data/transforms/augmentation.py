@@ -80,7 +80,7 @@ def random_erasing(image, seed, probability=0.5) -> tf.Tensor:
     def draw(seed, low, high) -> tf.Tensor:
         return tf.random.stateless_uniform((100,), seed, low, high)
 
-    # The ranges of all results in the paper.
+    # All results in the paper are for these ranges.
     area = draw(seeds[0], 0.02, 0.4) * height * width
     aspect = draw(seeds[1], 0.3, 1 / 0.3)
     top, left = draw(seeds[2], 0.0, height), draw(seeds[3], 0.0, width)

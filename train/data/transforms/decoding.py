@@ -11,15 +11,15 @@ import tensorflow as tf
 from train.data.transforms import exif, served_files
 from zoo import limits, photos
 
-# Up to these higher bytes of its height and width, no photo is too large whose pixels
-# have 24 bits, and none of 32.
+# No photo of 24 bits per pixel, or of 32, is too large if the higher bytes of its
+# height and width are at most these.
 _MOST_OF_24, _MOST_OF_32 = (
     math.isqrt(min(limits.PHOTO_PIXELS, 8 * limits.PHOTO_VALUES // bits)) // 256 - 1
     for bits in (24, 32)
 )
-# Bytes of a usual JPEG by their places: its start, two quantization tables, the
+# A usual JPEG has these bytes at these places: its start, two quantization tables, the
 # baseline frame of three colours, the four usual tables of codes, and the scan: nothing
-# else can be between them. Of the frame's size, see `_MOST_OF_24`.
+# else can be between them. `_MOST_OF_24` bounds the frame's size.
 _USUAL_JPEG = {
     0: b"\xff\xd8\xff\xe0\x00\x10",
     20: b"\xff\xdb\x00\x43",
@@ -33,28 +33,28 @@ _USUAL_JPEG = {
     609: b"\xff\xda",
 }
 _MOST_OF_JPEG = {163: _MOST_OF_24, 165: _MOST_OF_24}
-# So of a PNG: its start, then the sides and the bits of a sample.
+# A usual PNG has its start, then the sides and the bits of a sample.
 _USUAL_PNG = {0: b"\x89PNG\r\n\x1a\n\x00\x00\x00\x0dIHDR\x00\x00", 20: b"\x00\x00"}
 _MOST_OF_PNG = {18: _MOST_OF_32, 22: _MOST_OF_32, 24: 8}
-# Bytes of a small PNG, and what it has none of: an orientation or packed text.
+# A small PNG has at most so many bytes, and no orientation or packed text.
 _SMALL_PNG, _UNUSUAL_IN_PNG = 2**16, r"(?s)\CPNG\C*(?:eXIf|[zi]TXt)\C*"
-# Bytes of a JPEG that usually reach into its first scan, and how often to double the
-# steps from a segment to the next: 16 segments are enough.
+# So many bytes of a JPEG usually reach into its first scan. Doubling the steps from one
+# segment to the next so often passes 16 segments, which is enough.
 _HEAD, _DOUBLINGS = 1024, 4
-# Markers whose segments may stand there, of all but EXIF: frames, tables, application
+# Segments of these markers may stand there, all but EXIF: frames, tables, application
 # data, comments.
 _MARKERS = (*range(0xC0, 0xC3), 0xC4, 0xDB, 0xDD, 0xE0, *range(0xE2, 0xF0), 0xFE)
 _IS_SEGMENT = np.isin(np.arange(2**16), [0xFF00 + marker for marker in _MARKERS])
 _SCAN, _START_OF_JPEG = 0xFFDA, 0xFFD8
 _END_OF_JPEG, _END_OF_PNG = b"\xff\xd9", b"\0\0\0\0IEND\xaeB`\x82"
-# The transform of JPEG that Pillow computes.
+# Pillow computes this transform of JPEG.
 _PILLOWS = "INTEGER_ACCURATE"
-# Samples per pixel of the types of colour that PNG has.
+# PNG's types of colour have so many samples per pixel.
 _PNG_SAMPLES = [1, 0, 3, 1, 2, 0, 4]
-# Bytes of a GIF up to its first frame: a palette of 256 colours, the extension that
-# repeats animations, the frame's; and of a frame up to its pixels.
+# A GIF has at most so many bytes before its first frame (a palette of 256 colours, the
+# extensions of animations and of the frame), and a frame before its pixels.
 _GIF_HEAD, _GIF_FRAME = 13 + 768 + 19 + 8, 10 + 768 + 1
-# Parts of the pixels of a GIF, usually of 255 bytes.
+# A GIF's pixels come in at most so many parts, usually of 255 bytes.
 _GIF_PARTS = 2**20
 
 
@@ -392,7 +392,7 @@ def _decode_jpeg_window(encoded, choose_window, turn, method):
 
 
 def _decode_with_pillow(encoded, name, bits):
-    # Python, but Pillow decodes without its lock: images are decoded in parallel.
+    # This is Python, but Pillow releases its lock: images are decoded in parallel.
     decode = functools.partial(_pillow_pixels, bits=bits)
     pixels, problem = tf.numpy_function(
         decode, [encoded, name], (tf.uint8, tf.string), stateful=False
@@ -405,11 +405,11 @@ def _pillow_pixels(encoded, name, bits):
     """Returns the pixels and b"", or none and why the file is refused."""
     try:
         return photos.decode(_file(encoded), bits, os.fsdecode(_file(name))), b""
-    # Leaving here it would be another error in graphs than in eager code.
+    # Raised here, it would be another error in graphs than in eager code.
     except (ValueError, Warning) as error:
         return np.zeros((0, 0, 3), np.uint8), str(error).encode()
 
 
 def _file(encoded):
-    # Bytes in graphs, otherwise an array of them.
+    # Graphs pass bytes, eager code an array of them.
     return np.asarray(encoded, object).item()

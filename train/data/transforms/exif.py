@@ -13,7 +13,7 @@ _ENTRY = 12  # bytes
 # Segments before the scan: colour profiles and depth maps have one for every 64 KB.
 _SEGMENTS = 256
 _JPEG_MARKER = b"Exif\0\0"
-# By the orientation: which axes of the stored image are flipped, and their order then.
+# Each orientation flips these axes of the stored image, then orders them so.
 _FLIPS = [
     (turn in (3, 4, 6, 7), turn in (2, 3, 7, 8), False)  # rows, columns, channels
     for turn in range(9)

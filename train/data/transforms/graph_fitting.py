@@ -9,7 +9,7 @@ import tensorflow as tf
 from train.data.transforms.preprocessing import squash
 from zoo.preparation import Preparation
 
-# How far Pillow's kernels reach, in pixels of the smaller of both images.
+# Pillow's kernels reach so far, in pixels of the smaller of both images.
 _REACH = {"box": 0.5, "bilinear": 1.0, "hamming": 1.0, "bicubic": 2.0, "lanczos": 3.0}
 # From release 13 on, Pillow makes the rows of some photos before the columns.
 _ROWS_MAY_BE_FIRST = int(PIL.__version__.partition(".")[0]) >= 13
@@ -90,7 +90,7 @@ def _weights(said, side, new, start, count):
 
     Float32 (count, side), for `count` of `new` places from `start` on; rows sum to 1.
     """
-    # In float32 ties would be broken otherwise than Pillow breaks them.
+    # Compute in float64: in float32 ties would be broken unlike in Pillow.
     step = tf.cast(side / new, tf.float64)
     old = tf.range(tf.cast(side, tf.float64))
     places = tf.cast(tf.range(count) + start, tf.float64)[:, None]
@@ -100,7 +100,7 @@ def _weights(said, side, new, start, count):
         )
         weights = tf.maximum(shares, 0)
     elif said.interpolation == "nearest":
-        # Added up, as in Pillow: products are rounded otherwise.
+        # Add up steps as Pillow does: products are rounded differently.
         steps = tf.concat([[step / 2], tf.fill([new - 1], step)], axis=0)
         chosen = tf.floor(tf.cumsum(steps)[start : start + count, None])
         weights = tf.cast(old == chosen, tf.float64)
@@ -130,7 +130,7 @@ def _kernel(name, x):
         return _sinc(x) * (0.54 + 0.46 * tf.cos(math.pi * x))
     if name == "lanczos":
         return _sinc(x) * _sinc(x / 3)
-    # Keys's cubic of -0.5.
+    # This is Keys's cubic kernel with a = -0.5.
     near = (1.5 * away - 2.5) * away * away + 1
     far = ((-0.5 * away + 2.5) * away - 4) * away + 2
     return tf.where(away < 1, near, tf.where(away < 2, far, 0))

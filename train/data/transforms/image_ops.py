@@ -13,7 +13,7 @@ import math
 
 import tensorflow as tf
 
-# Gray of the places that a moved image leaves, and of cutout.
+# Fill with this gray what a moved image leaves, and cutout's squares.
 _FILL = 128
 
 

@@ -10,13 +10,13 @@ import tensorflow as tf
 
 from train.common.errors import RunError, first_line
 
-# Operations of TensorFlow that draw numbers from a state which no checkpoint has, or
-# may, in Python.
+# These operations of TensorFlow draw numbers from a state that no checkpoint has, or
+# may do so in Python.
 _STATEFUL = re.compile(
     r"Random.*|Stateful(?!Partitioned).*|(Parameterized)?TruncatedNormal|Multinomial"
     r"|Rng(ReadAnd)?Skip|SampleDistortedBoundingBox.*|(Eager)?PyFunc"
 )
-# Settings that say nothing on what a layer computes but which numbers it draws.
+# These settings decide which numbers a layer draws, not what it computes.
 _NOT_COMPARED = ("seed", "build_config", "name")
 
 
@@ -65,7 +65,7 @@ def traced(layer, image_size) -> Callable:
 
     try:
         graph = call.get_concrete_function()
-    # Layers are anybody's code.
+    # A layer may be anybody's code and raise anything.
     except Exception as error:
         raise RunError(
             f"The augmentation layer {_name(layer)} does not work in tf.data on the "

@@ -23,7 +23,7 @@ from zoo.store.progress import progress_bar
 # A fixed scale is used where its 255 steps over the range of the values leave eight
 # steps per standard deviation.
 _MOST_DEVIATIONS = 32
-# Room for uint8 logits beyond those of the calibration images.
+# Leave room for uint8 logits beyond those of the calibration images.
 _MARGIN = 1.5
 # Images on which the effect of each int8 matrix on the logits is measured.
 _PROBES = 8
@@ -35,7 +35,7 @@ _INT8 = {
     "compute_precision": "INTEGER",
 }
 _VALUES = {"num_bits": 8, "symmetric": False}
-# How ai_edge_quantizer is to quantize each kind of product, and input and output.
+# ai_edge_quantizer takes these settings for each kind of product, input and output.
 _CONFIGURATIONS = {
     "dynamic": _INT8,
     "static": _INT8 | {"activation_tensor_config": _VALUES},
@@ -114,7 +114,7 @@ def quantize(content, images, *, static, min_agreement=None, uint8=False) -> byt
     quantized = functools.partial(_quantized, bytearray(content), listed, ranges)
     if min_agreement is not None:
         errors = {}
-        # The mean squared change of the logits by each product alone.
+        # Measure the mean squared change of the logits by each product alone.
         for name in progress_bar(iterable=kinds, unit="matrix", desc="int8"):
             run = _Runner(quantized({name: kinds[name]}))
             changed = np.concatenate([run(image) for image in images[:_PROBES]])
@@ -157,7 +157,7 @@ def _kept(listed, errors, answers, min_agreement):
     """Returns the names of the products that stay in float16."""
     best = np.sort(answers, axis=1)[:, -2:]
     gaps = best[:, 1] - best[:, 0]
-    # First those with the largest change for the bytes they save.
+    # Begin with the largest change for the bytes that are saved.
     order = sorted(listed, key=lambda product: -errors[product.name] / product.elements)
     kept, error = [], sum(errors.values())
     for product in order:

@@ -10,8 +10,8 @@ from zoo.head import ONE_CLASS
 from zoo.limits import check_image_size
 from zoo.preparation import check_bits
 
-# In the zip archive that a TFLite file is as well. The facts are in `assets.extra` of a
-# SavedModel, too, and the metadata of an ONNX file have their keys.
+# A TFLite file, a zip archive as well, has these files. A SavedModel has the facts in
+# `assets.extra`, an ONNX file in its metadata.
 FACTS, LABELS = "keras_vit.json", "labels.txt"
 
 

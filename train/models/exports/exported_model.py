@@ -23,8 +23,8 @@ from zoo.regular_files import expand_home, missing_remedy
 from zoo.store import digest
 from zoo.text import named
 
-# The module beside this one that loads files of each ending, folders having none, and
-# the package that it needs.
+# By ending of a file, "" for folders: the module beside this one that loads it, and the
+# package that it needs.
 RUNTIMES = {
     ".tflite": ("litert", "ai_edge_litert"),
     ".onnx": ("onnxruntime", "onnxruntime"),
@@ -73,7 +73,7 @@ def _newest_versions(path):
     """Returns the folders that TensorFlow Serving would load of a folder's models."""
     newest = []
     for folder in (path, path / "saved_model"):
-        # It takes the highest number.
+        # TensorFlow Serving takes the highest number.
         versions = [
             file.parent
             for file in folder.glob(f"*/{SAVED_MODEL}")

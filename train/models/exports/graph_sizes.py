@@ -46,7 +46,7 @@ def tensorflow_node(operation, inputs, outputs, shapes, constants) -> Node:
     shape = shapes.get(inputs[0]) if inputs else None
     name = operation, outputs[0]
     if operation == "Pad" and values:
-        # TFLite has before and after per axis; ONNX has all before first.
+        # TFLite has pairs of before and after; ONNX has first all before.
         constants[name] = values[::2] + values[1::2]
         inputs = [inputs[0], name]
     elif operation == "Resize" and values:
@@ -102,7 +102,7 @@ def _output_values(node, constants):
         return [value for values in inputs for value in values][:_MOST_NUMBERS]
     if node.operation == "Mul" and min(map(len, inputs)) == 1:
         [factor], values = sorted(inputs, key=len)
-        # More is beyond the limit anyway, and would be longer with each operation.
+        # Larger numbers are beyond the limit anyway, and would grow each time.
         return [max(-(2**63), min(value * factor, 2**63)) for value in values]
     return None
 
@@ -151,8 +151,8 @@ def _size(sides):
     return math.prod(side for side in map(abs, map(float, sides)) if side > 1)
 
 
-# Functions of a node, the shape of its first input and the numbers of four inputs to
-# the shape of its output.
+# A function takes a node, the shape of its first input and the values of four inputs,
+# and returns the shape of its output.
 _SHAPES = {
     **dict.fromkeys(
         ("Cast", "Clip", "Dropout", "Identity", "Neg", "Relu", "Sqrt"),

@@ -13,9 +13,9 @@ from zoo import limits
 from zoo.limits import check_image_size
 from zoo.regular_files import open_regular
 
-# Bytes of a tensor whose values are read.
+# Values are read of tensors of at most so many bytes.
 _SMALL = 256
-# Operations of TFLite by the names of ONNX.
+# TFLite's operations have these names in ONNX.
 _NAMES = {
     "BROADCAST_TO": "Expand", "CAST": "Cast", "CONCATENATION": "Concat",
     "EXPAND_DIMS": "Unsqueeze", "FILL": "ConstantOfShape", "MIRROR_PAD": "Pad",
@@ -31,7 +31,7 @@ def load(path, threads=None) -> ExportedModel:
     from ai_edge_litert.interpreter import Interpreter
 
     interpreter = Interpreter(model_path=path, num_threads=threads)
-    # Before memory is taken for tensors of the sizes that the file declares.
+    # Check before memory is taken for tensors of the sizes that the file declares.
     check_sizes(path)
     for tensor in interpreter.get_input_details():
         check_image_size(int(side) for side in tensor["shape"][1:3])

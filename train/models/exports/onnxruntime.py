@@ -19,8 +19,8 @@ from zoo import limits
 from zoo.regular_files import check, open_regular
 from zoo.runtimes import onnx_session
 
-# Messages of https://github.com/onnx/onnx/blob/main/onnx/onnx.proto with the numbers of
-# their fields that hold others; an entry is one of the external data of a tensor.
+# https://github.com/onnx/onnx/blob/main/onnx/onnx.proto has these messages, with the
+# numbers of fields that hold other messages. An "entry" is external data of a tensor.
 _FIELDS = {
     "model": {7: "graph", 20: "training", 25: "function"},
     "training": {1: "graph", 2: "graph"},
@@ -41,12 +41,12 @@ _FIELDS = {
     "entry": {},
 }  # fmt: skip
 _KEY, _VALUE = 1, 2
-# The kinds of numbers of small tensors, and the fields of those not in raw bytes.
+# Small tensors have numbers of these types, and of these fields where not in raw bytes.
 _NUMBERS = {1: "<f4", 6: "<i4", 7: "<i8", 11: "<f8"}
 _PACKED_FLOATS = {4: "<f4", 10: "<f8"}
 _PACKED_INTEGERS = (5, 7)
 _MOST_AXES = 16
-# Bytes of a field by its type, where that says it.
+# The type of these fields says how many bytes they have.
 _FIXED = {1: 8, 5: 4}
 
 
@@ -126,7 +126,7 @@ def check_sizes(path) -> None:
             graph_sizes.check_size(_integers(fields, 8))
         elif kind == "node":
             nodes.append(_node(fields))
-    # Messages are read from the last one on.
+    # Messages were read from the last one on.
     graph_sizes.check(reversed(nodes), shapes, constants)
 
 
@@ -239,9 +239,9 @@ def files(path) -> list:
 def _messages(path):
     """Yields the kind and the fields of all messages of a file."""
     with open_regular(path) as file:
-        # Not closed here, which an error's traceback to a part of it would prevent.
+        # Do not close it: an error's traceback may still refer to a part of it.
         content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    # Not recursive: graphs in graphs may be as deep as a file likes.
+    # Do not recurse: graphs in graphs may be as deep as a file likes.
     waiting, left = [(memoryview(content), "model")], limits.ONNX_FIELDS
     while waiting:
         message, kind = waiting.pop()

@@ -16,7 +16,7 @@ from zoo.text import named
 # Operations in the exports of tests/small_models.py and others that only compute
 # numbers, one per line.
 _FILE = pathlib.Path(__file__).with_name("operations.txt")
-# Allowed in TensorFlow's own functions that save and restore the variables.
+# TensorFlow's own functions that save and restore variables may have these.
 _SAVING = {"MergeV2Checkpoints", "RestoreV2", "SaveV2", "ShardedFilename"}
 _SAVER = re.compile(r"__inference_(_traced_(?:save|restore))_\d+")
 
@@ -70,7 +70,7 @@ def _parsed(folder):
 def _all_operations(model):
     operations = set()
     for meta_graph in model.meta_graphs:
-        # Else, loading runs the graph and not the objects.
+        # Otherwise loading runs the graph and not the objects.
         has_objects = meta_graph.HasField("object_graph_def")
         is_run = has_objects and len(model.meta_graphs) == 1
         operations |= _operations(

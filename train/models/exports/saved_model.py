@@ -29,7 +29,7 @@ from train.models.exports.description import FACTS
 from train.models.exports.writing import body_and_head
 from zoo.head import NUMBERS, SEVERAL_CLASSES
 
-# The last layers of models of keras_vit, with their head and without.
+# Models of keras_vit end in one of these layers, with a head and without.
 _LAST_LAYERS = ("head", "pre_logits", "norm_after_pooling", "pooling")
 
 
@@ -134,7 +134,7 @@ def write_saved_model(model, folder, *, class_names=None) -> None:
             tf.saved_model.save(package, str(temporary), signatures=signatures)
         except tf.errors.OpError as error:
             raise OSError(error.message) from error
-        # The folder for what other libraries add.
+        # TensorFlow leaves this folder to other libraries.
         extra = temporary / "assets.extra"
         extra.mkdir()
         facts = json.dumps(writing.facts_of(model))

@@ -14,9 +14,9 @@ from train.models.run_directory import read_names
 from zoo import limits
 from zoo.regular_files import read_text
 
-# Numbers of a constant whose values are read.
+# Values are read of constants of at most so many numbers.
 _SMALL = 64
-# Operations of TensorFlow by the names of ONNX.
+# TensorFlow's operations have these names in ONNX.
 _NAMES = {
     "BroadcastTo": "Expand", "Cast": "Cast", "ConcatV2": "Concat",
     "ExpandDims": "Unsqueeze", "Fill": "ConstantOfShape", "Identity": "Identity",
@@ -120,7 +120,7 @@ def _in_order(order, nodes, inputs, shapes, constants):
     for name in order:
         node = nodes.get(name)
         if node is not None and (operation := _NAMES.get(node.op)):
-            # The last one is the axis.
+            # The last input is the axis.
             tensors = inputs[name][: -1 if node.op == "ConcatV2" else None]
             yield graph_sizes.tensorflow_node(
                 operation, tensors, [name], shapes, constants

@@ -9,7 +9,7 @@ released models have --dropout_rate=0.1 --stochastic_depth_rate=0.1 besides, hal
 
 from train.recipes.recipe import Recipe
 
-# Layers and magnitude of RandAugment, alpha of mixup.
+# Each has layers and magnitude of RandAugment, and the alpha of mixup.
 SETUPS = {
     "none": (None, 0.0),
     "light1": ((2, 0.0), 0.0),
@@ -19,7 +19,7 @@ SETUPS = {
     "strong1": ((2, 20.0), 0.5),
     "strong2": ((2, 20.0), 0.8),
 }
-# Steps of 300 epochs, the head's first bias, the part held out.
+# Each has the steps of 300 epochs, the head's first bias, the part held out.
 DATASETS = {
     "imagenet2012": (92_897, -6.9, 0.01),
     "imagenet21k": (1_039_800, -10.0, 0.001),

@@ -20,9 +20,9 @@ from train.recipes import pretraining
 
 # Runs of these kinds start from random weights.
 FROM_SCRATCH = {"compute", "examples", "positions"}
-# The data set of these kinds is the name of several.
+# These kinds take the name of several data sets.
 OF_DATASETS = {"vtab"}
-# The kind, and the place after a hyphen, of `keras_vit.ViTConfig`.
+# Each is the kind, and after a hyphen the place, of `keras_vit.ViTConfig`.
 POSITIONS = ("none", "1d", "2d", "relative", "1d-every-layer", "1d-every-layer-shared")
 POSITIONS += ("2d-every-layer", "2d-every-layer-shared")
 

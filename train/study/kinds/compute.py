@@ -10,7 +10,7 @@ from train.study import accuracies
 from train.study.runs import Point, measured_from_scratch, model_name, models_of
 
 TITLE = "accuracy against the compute of training"
-# Forward, and twice as much backward: to the inputs and to the weights.
+# A step is one pass forward and as much as two backward, to inputs and weights.
 _PASSES = 3
 _PREFIXES = {10**18: "exa", 10**15: "peta", 10**12: "tera", 10**9: "giga"}
 
