@@ -78,7 +78,7 @@ def _parsed(describe, argv):
 
 
 def parsed(argv) -> list:
-    """Returns the words of a command line that are not flags, after parsing these.
+    """Parses the flags of a command line, and returns its other words.
 
     Raises:
         flags.Error: there is no such flag, or a value is wrong; it says what to do.
@@ -97,7 +97,7 @@ def _fail(text):
 
 
 def _complain(text):
-    """Prints an error that begins with "error:", arguments in it as flags."""
+    """Prints an error line, with the names of arguments written as flags."""
     start, colon, reason = flag_help.in_flags(text).partition(":")
     print(styled(start + colon, "error", sys.stderr) + reason, file=sys.stderr)
 

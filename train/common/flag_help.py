@@ -57,7 +57,7 @@ def of_command() -> dict:
 
 
 def in_flags(text) -> str:
-    """Returns a message in which the words of Python are those of the command."""
+    """Returns a message with the names of Python's arguments written as flags."""
     flags_of = {name: f"--{name}" for name in of_command()}
     return as_flags(text, flags_of | {"zoo.list_models()": f"{typed('zoo')} list"})
 

@@ -1,4 +1,4 @@
-"""What users mean by flags that a command does not have, and by wrong values."""
+"""Messages for unknown flags and wrong values, with what was probably meant."""
 
 import difflib
 import re
@@ -132,7 +132,7 @@ def is_count(text) -> bool:
 
 
 def check_numbers() -> None:
-    """Raises a `flags.Error` for numbers that nothing computes with."""
+    """Raises a `flags.Error` for numbers that are not finite or too large."""
     for name, flag in flag_help.of_command().items():
         value = flag.value
         if isinstance(value, int) and abs(value) > _MOST_COUNT:

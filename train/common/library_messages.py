@@ -158,7 +158,7 @@ def _lead_python_to(descriptor):
 
 
 def _watch(source, told, sink, not_mine):
-    """What the watcher does: never returns."""
+    """Runs the watcher; never returns."""
     status = 1
     try:
         # The watcher ends with the last writer; Ctrl-C reaches the whole group.

@@ -1,4 +1,4 @@
-"""What computes a model's answers: the flags, and the predictor that they describe."""
+"""The flags `--engine` and `--precision`, and the predictor that they describe."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _check(choices):
 
 
 def suffix(engine, precision) -> str:
-    """Returns what the name of a folder ends in, empty by default."""
+    """Returns a suffix for names of folders, empty for the defaults."""
     others = [engine] * (engine != AUTO) + [precision] * (precision != "float32")
     return "".join(f"-{other}" for other in others)
 

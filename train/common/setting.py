@@ -86,13 +86,13 @@ def _is_finite(value):
 
 
 def each(limit) -> tuple:
-    """Returns the limit of each of several values, or of one."""
+    """Returns a limit that holds for each of several values."""
     text, holds = limit
     return f"{text} each", lambda values: all(map(holds, values))
 
 
 def fitted(field, value) -> Any:
-    """Returns a value, such as that of a file, as a type of a field.
+    """Converts a value, such as one from a file, to a type of a field.
 
     Texts of numbers are numbers, as YAML takes 1e-3 for a text, and a list of one value
     is also that value. Raises a `ValueError` where it is of none of the types.

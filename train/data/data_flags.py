@@ -36,7 +36,7 @@ def define_data(otherwise="") -> None:
 
 
 def define_bits() -> None:
-    """Defines how many bits the values of photos have."""
+    """Defines `--bits`, how many bits the values of photos have."""
     flags.DEFINE_integer(
         "bits",
         None,
@@ -49,7 +49,7 @@ def define_bits() -> None:
 
 
 def take_word(words) -> None:
-    """Makes the word of a command line that is no flag, if any, the `--dataset`.
+    """Sets `--dataset` to the word of a command line that is not a flag, if any.
 
     Raises an `app.UsageError` where there are several, or another `--dataset` is given.
     """
@@ -64,7 +64,7 @@ def take_word(words) -> None:
 
 
 def define_image_size(crops=True) -> None:
-    """Defines how images come to the size of a trained model."""
+    """Defines `--image_size` and `--central_crop`, for a trained model."""
     flags.DEFINE_integer(
         "image_size",
         None,
@@ -84,7 +84,7 @@ def define_image_size(crops=True) -> None:
 
 
 def define_batch_size(default, text) -> None:
-    """Defines how many images are computed at a time."""
+    """Defines `--batch_size`, how many images are computed at a time."""
     flags.DEFINE_integer(
         "batch_size", default, text, lower_bound=1, upper_bound=limits.BATCH_SIZE
     )

@@ -1,4 +1,4 @@
-"""Whether there are such data, found before TensorFlow is loaded."""
+"""Checks that data exist, before TensorFlow is loaded."""
 
 import csv
 import difflib
@@ -29,7 +29,7 @@ class DataError(RunError):
 
 
 def check(dataset: str, data_dir: str | Path | None = None) -> None:
-    """Refuses a name that means no data, without reading any.
+    """Refuses the name of data that do not exist, without reading any.
 
     The arguments are those of `train.data.sources.load`.
 
@@ -188,7 +188,7 @@ def open_builder(dataset: str, data_dir: str | Path | None) -> Any:
 
 
 def _nearest(name, known, cutoff):
-    """Returns a question for a message, if a known name is like an unknown one."""
+    """Returns "did you mean ...?" for a message, if known names are similar."""
     near = difflib.get_close_matches(name, known, n=3, cutoff=cutoff)
     return f"did you mean {' or '.join(near)}? " if near else ""
 

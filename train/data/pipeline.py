@@ -55,7 +55,7 @@ class Share:
     filled: bool = False
 
     def of(self, numbered: tf.data.Dataset, batch_size: int) -> tf.data.Dataset:
-        """Keeps this host's part of pairs of a number from a batch's start and more."""
+        """Keeps this host's part of a data set of (number, ...) examples."""
         if batch_size % self.devices:
             raise ValueError(
                 f"batch_size={batch_size} cannot be shared equally by {self.devices} "
@@ -186,7 +186,7 @@ def training_batches(
 
 
 def _shuffled(split):
-    """Returns a function of a seed and how much to leave out to a shuffled data set.
+    """Returns a function (seed, examples to skip) -> shuffled data set.
 
     It has the examples, or their places where they are in memory.
     """

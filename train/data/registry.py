@@ -144,7 +144,7 @@ def real_path(dataset: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Crop:
-    """What of a training image the model sees: the registration of one crop."""
+    """A crop of training images: the registration of its function."""
 
     # In `train.data.transforms.preprocessing`.
     function: str
@@ -165,7 +165,7 @@ _augmentation = functools.partial(setting, group="Augmentation")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Augmentation:
-    """What training images go through after the crop and the flip.
+    """Augmentations of training images, after the crop and the flip.
 
     The arguments are flags of `keras-vit finetune`. The metadata of each has its name
     in reports (`title`) and whether it changes an image or mixes a batch (`unit`), and
@@ -210,7 +210,7 @@ class Augmentation:
     )
 
     def used_augmentations(self, unit: str | None = None) -> dict[str, Any]:
-        """Returns the values that are not off, of one unit or of all."""
+        """Returns the augmentations that are on, of one unit or of all."""
         return {
             name: getattr(self, name)
             for name, field in augmentations().items()

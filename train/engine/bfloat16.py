@@ -11,7 +11,7 @@ _GAIN = 1.2
 
 
 def of_processor() -> tuple:
-    """Returns whether this processor does, and why so, in words."""
+    """Returns whether this processor is faster in bfloat16, and why, in words."""
     name = machine.cpu_name()
     if not machine.computes_bfloat16():
         return False, f"as this {name} has no instructions for bfloat16"
@@ -41,7 +41,7 @@ def bfloat16_gain() -> float:
 
 
 def of_accelerators(capabilities) -> tuple:
-    """Returns whether GPUs or TPUs do, and why so, in words.
+    """Returns whether GPUs or TPUs multiply in bfloat16, and why, in words.
 
     `capabilities` are those of GPUs, (major, minor) or None of other makers' GPUs; of
     TPUs there are none.

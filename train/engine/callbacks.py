@@ -125,7 +125,7 @@ class SignalHandler:
         self.received = number
 
     def came(self) -> int:
-        """Returns the signal that came to a process of the run, 0 for none."""
+        """Returns the signal that a process of the run received, 0 for none."""
         return max(self.all_gather(self.received))
 
     def after(self, step) -> None:

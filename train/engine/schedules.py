@@ -85,7 +85,7 @@ class WarmupLinear(_Warmup):
 
 @keras.saving.register_keras_serializable(package="keras_vit")
 class ExponentialRise(keras.optimizers.schedules.LearningRateSchedule):
-    """From `low` by the same factor each step to `high`, the rate of the last step.
+    """A rate that rises from `low` by the same factor each step, up to `high`.
 
     Source:
         arXiv 1506.01186, section 3.3, where the rate rises linearly.

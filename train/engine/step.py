@@ -213,6 +213,6 @@ class Devices:
 
 
 def one_behind(items) -> Iterator:
-    """Yields items, each once the next is made: devices work on that meanwhile."""
+    """Yields each item once the next one is made, while devices work on that."""
     for item, _ in itertools.pairwise(itertools.chain(items, [None])):
         yield item

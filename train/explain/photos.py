@@ -40,7 +40,7 @@ class Photo:
 
     @property
     def file_name(self) -> str:
-        """What the names of its figures begin with."""
+        """The prefix of the names of its figures."""
         stem = re.sub(r"[^\w.+-]+", "-", pathlib.PurePath(self.name).stem)
         return f"{self.number:02}-{stem[:60].strip('-')}"
 

@@ -89,7 +89,7 @@ class Format:
 
     @property
     def takes(self) -> tuple:
-        """What can be chosen: arguments of the writer, and the model's `any_size`."""
+        """The options: arguments of the writer, and the model's `any_size`."""
         return (*self.runtime.options, *self.options)
 
     @property

@@ -238,7 +238,7 @@ class _Exports:
         }
 
     def allow_any_size(self, scratch) -> None:
-        """Lets formats that can take images of any size, compared at another one too.
+        """Exports for images of any size where a format can, compared at another one.
 
         That is on synthetic images, with a Keras model for their size alone.
         """

@@ -74,7 +74,7 @@ def main(argv) -> None:
 
 
 def next_steps(model, dataset) -> list:
-    """Returns what goes on with the model that was measured, and with no other."""
+    """Returns commands that go on with the model that was measured."""
     # finetune takes weights, which publish makes of a run.
     if RunDirectory(model).model.exists():
         return [("publish", model, "--to=registry")]

@@ -135,7 +135,7 @@ def listed(name) -> Any:
 
 
 def plain(name) -> str:
-    """Returns a name without what does not tell classes apart."""
+    """Returns a name to match by: without case, and with one kind of space."""
     # In names of folders macOS has accents as characters of their own.
     name = unicodedata.normalize("NFC", name)
     return re.sub(r"[\s_-]+", "_", name.strip().casefold())

@@ -90,7 +90,7 @@ class RunDirectory:
         return f" ({text})" if known else ""
 
     def claim(self, settings, *, extend=False) -> "RunDirectory":
-        """Writes all that decides a result, or checks that a begun run has the same.
+        """Writes the settings of a run, or checks that a begun run has the same.
 
         With `extend` a finished run may have had fewer steps; `extend` then writes.
         """
@@ -137,7 +137,7 @@ class RunDirectory:
         return [step for step in earlier if step < steps]
 
     def _extensible(self, settings):
-        """Returns the steps of a begun run that had fewer, and else the same."""
+        """Returns the steps of a begun run if it differs in having fewer, else None."""
         if not (self.is_begun() and self.config.exists()):
             return None
         earlier, now = _read(self.config), _as_read(settings)

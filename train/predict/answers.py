@@ -52,7 +52,7 @@ def spelled(path) -> str:
 
 
 def of_spelled(text) -> str:
-    """Returns the path that `spelled` made a text of."""
+    """Returns the path of a text by `spelled`."""
     return re.sub(r"\\u(dc[89a-f][\da-f])", lambda match: chr(int(match[1], 16)), text)
 
 

@@ -89,7 +89,7 @@ class FeatureFile:
             yield from map(json.loads, file)
 
     def _go_on(self):
-        """Cuts the hidden files to `count` rows; makes them of a finished file."""
+        """Cuts the hidden files to `count` rows, or makes them from a finished file."""
         rows, names = self._hidden
         try:
             if not names.exists() and self.path.exists():

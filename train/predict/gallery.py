@@ -39,7 +39,7 @@ class Spread:
 
 
 class Gallery:
-    """The page. Of many photos it shows `SHOWN`, evenly spread, and counts all.
+    """The page, which shows at most `SHOWN` photos, evenly spread, and counts all.
 
     Args:
         path: str or path of the page.

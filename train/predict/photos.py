@@ -16,7 +16,7 @@ STDIN = "-"
 
 
 class Photos:
-    """Photos by files, folders, patterns, and a list on standard input.
+    """Photos given as files, folders, patterns, and a list on standard input.
 
     Iterating yields paths, one after another: of a folder first its own photos, sorted,
     then those of its folders. Files and folders whose names begin with a dot are left
@@ -116,7 +116,7 @@ class Photos:
         return True
 
     def read(self) -> str:
-        """Returns a part of a sentence on the endings of what is read."""
+        """Returns which endings are read, as a part of a sentence."""
         return f"; read are {', '.join(self._endings)}"
 
     def note(self) -> str:

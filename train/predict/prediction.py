@@ -37,7 +37,7 @@ _BAR_SECONDS = 3
 
 @dataclasses.dataclass
 class Predictions:
-    """What became of the photos.
+    """The outcome of predictions for photos.
 
     Attributes:
         model: str, the name of the model.
@@ -134,7 +134,7 @@ def predict(
 
 
 class _Job:
-    """What one call of `predict` does with its photos."""
+    """A call of `predict`: the model, its photos and what is written."""
 
     def __init__(self, classifier, photos, file, answer, bits):
         self.classifier, self.photos = classifier, photos

@@ -1,4 +1,4 @@
-"""The settings of a run, as data."""
+"""A recipe: the settings of a run, how they depend on each other and change."""
 
 import dataclasses
 import math
@@ -102,7 +102,7 @@ class Recipe(TrainingSettings):
         object.__setattr__(self, "learning_rates", rates)
 
     def check(self) -> None:
-        """Refuses models and weights that there are not, and what does not fit them.
+        """Refuses models and weights that do not exist, and what does not fit them.
 
         Nothing is downloaded: so a mistake is found before anything else is done.
 
@@ -190,7 +190,7 @@ class Recipe(TrainingSettings):
         return sorted(dataclasses.fields(cls), key=lambda field: field.name in last)
 
     def in_use(self) -> dict:
-        """Returns the values that hold for settings of None, by their names."""
+        """Returns the values in use for settings that are None, by name."""
         return {
             field.name: getattr(self, field.metadata["otherwise"])
             for field in dataclasses.fields(self)

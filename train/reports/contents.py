@@ -1,4 +1,4 @@
-"""What a report says, once: `report.md` and `report.html` are made of it."""
+"""The contents of a report, from which `report.md` and `report.html` are made."""
 
 import statistics
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Contents:
-    """A report: `accuracy` and what follows it in the first sentence, and sections.
+    """A report: `accuracy` and the rest of the first sentence, and sections.
 
     `notes` are sentences on what the numbers are of.
     """

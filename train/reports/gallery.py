@@ -76,7 +76,7 @@ class Group:
 
 
 class Gallery:
-    """Photos of a report, each decoded once more.
+    """Photos of a report, decoded again for it.
 
     Args:
         answers: `train.reports.answers.Answers` to all images.

@@ -1,4 +1,4 @@
-"""What reports keep of a classifier's outputs: of each image the most probable classes.
+"""The most probable classes of each image, which reports keep of the outputs.
 
 All outputs of 50,000 images in 21,843 classes would take 4 GB.
 """
@@ -45,7 +45,7 @@ class Ranked:
 
 
 def ranked(labels, probabilities, data_classes=None) -> Ranked:
-    """Returns what is `Ranked` of labels (n,) and probabilities (n, classes).
+    """Returns the `Ranked` of labels (n,) and probabilities (n, classes).
 
     `data_classes` are the places of the classes that the data set has, None for all.
 

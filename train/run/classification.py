@@ -71,7 +71,7 @@ class FineTuning(Task):
             self.rate_scales = layer_rates(self.model, recipe.layer_decay)
 
     def evaluate(self, trainer, batches, on_batch=None) -> dict:
-        """Returns loss, accuracy, and what is `Ranked` of the answers."""
+        """Returns loss, accuracy, and the `Ranked` of the answers."""
         parts, loss = loop.evaluate(trainer, batches, ranked, on_batch)
         answered = joined(parts)
         accuracy = float(np.mean(answered.predicted == answered.labels))

@@ -122,7 +122,7 @@ def text_of(content, name, path) -> str | None:
 
 
 def values(content, recipe_class, path) -> dict:
-    """Returns what `override` of a class of recipes takes, of the content of a file.
+    """Returns the settings in a file's content that a class of recipes has.
 
     Raises a `RunError` that names what no recipe of this class has, and values of
     another type. Texts of numbers are numbers, as YAML takes 1e-3 for a text.

@@ -1,4 +1,4 @@
-"""What `--help` says of settings: the values of the recipe that is named with it."""
+"""The values of a recipe's settings in `--help`."""
 
 import dataclasses
 import sys

@@ -89,7 +89,7 @@ def sizes(images) -> list:
 
 
 def _search(trials):
-    """Returns what is written: the number of micro-batches, and what it rests on."""
+    """Returns the number of micro-batches, and the facts that it rests on."""
     devices, batch_size = trials.devices, trials.task.recipe.batch_size
     images = batch_size // devices.count
     find = _measured if devices.is_cpu else _tried

@@ -1,4 +1,4 @@
-"""What a run does, settled before anything is built."""
+"""The plan of a run, settled before anything is built."""
 
 import dataclasses
 

@@ -194,7 +194,7 @@ def check(argv, command, packages) -> None:
 
 
 def refuse(name, reason) -> None:
-    """Raises a `RunError` where a flag is given that does nothing here."""
+    """Raises a `RunError` if a flag is given that has no effect here."""
     if flags.FLAGS[name].value:
         raise RunError(f"--{name} does nothing here, for {reason}: leave it out.")
 

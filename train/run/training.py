@@ -73,7 +73,7 @@ def run(
 
 
 class Run:
-    """A task on its data and devices: what `train.engine.loop.TrainingLoop` needs."""
+    """A task on its data and devices, for `train.engine.loop.TrainingLoop`."""
 
     def __init__(self, task, trainer, directory, devices):
         self.task = task

@@ -15,7 +15,7 @@ _ID = re.compile(r"n\d{8}")
 
 
 def match_classes(outputs, head_names, data_names, numbers=False) -> tuple:
-    """Returns the names of a head's classes, and an int32 array: of each label a class.
+    """Returns the names of a head's classes, and the class of each label, int32.
 
     Matched by name, ignoring case, spaces, hyphens, underscores and how accents are
     encoded (NFC or NFD); of several synonyms with commas between them the first will
@@ -80,7 +80,7 @@ def by_number(class_names, places, data_names) -> bool:
 
 
 def _aliases(outputs, head_names, data_names):
-    """Returns the names to show of a head's classes, and of each a tuple of all."""
+    """Returns the names of a head's classes to show, and all names of each."""
     if isinstance(head_names, str):
         aliases = listed(head_names)
         return tuple(name for _, name in aliases), aliases
@@ -116,7 +116,7 @@ def _find(name, tables):
 
 
 def _instead(name, places, aliases):
-    """Returns what to call a class whose name several classes of a model have."""
+    """Returns how to rename a class whose name several classes of a model have."""
     ids = [
         alias for place in places for alias in aliases[place] if _ID.fullmatch(alias)
     ]

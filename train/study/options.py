@@ -1,4 +1,4 @@
-"""The settings of a study that are not of the recipe of its runs."""
+"""The settings of a study beside the recipe of its runs."""
 
 import dataclasses
 import functools
@@ -10,7 +10,7 @@ _option = functools.partial(setting, group="Study")
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The flags of `keras-vit study` that are not of the recipe.
+    """The flags of `keras-vit study` beside those of the recipe.
 
     Each study uses its own. With `smoke` the recipe is cut down, so that models must
     be, too.

@@ -61,7 +61,7 @@ def load_csv(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
 
 
 def _parts(path, is_whole):
-    """Returns the rows of each part that has any; whole, any column split will do."""
+    """Returns the rows of each part; of a whole data set, whatever its split."""
     rows, has_split = _read(path)
     if not has_split:
         beside = {part: path.with_name(f"{part}.csv") for part in PARTS[1:]}

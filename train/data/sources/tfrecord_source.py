@@ -61,7 +61,7 @@ def load_tfrecord(dataset, data_dir, validation_fraction, skip_corrupt) -> Sourc
 
 
 def _read(paths):
-    """Returns what is in each file, and checks every record."""
+    """Returns the content of each file, and checks every record."""
     size = sum(path.stat().st_size for path in paths)
     bar = progress_bar(
         total=size,

@@ -66,7 +66,7 @@ def _tasks():
 
 
 def interval(value, bounds) -> int:
-    """Returns the number of the interval of a value, which has its upper bound."""
+    """Returns the number of a value's interval, which includes its upper bound."""
     above = tf.cast(tf.constant(bounds, tf.float32) < value, tf.int64)
     return tf.reduce_sum(above) - 1
 

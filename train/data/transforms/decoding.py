@@ -182,7 +182,7 @@ def _is_usual_png(encoded):
 
 
 def _starts_with(encoded, contents, most):
-    """Whether a file has bytes at their places, and others that are at most so large.
+    """Whether a file has certain bytes at certain places, and small enough others.
 
     Args:
         encoded: scalar string tensor, the file.
@@ -227,7 +227,7 @@ def _is_bare_jpeg(encoded):
 
 
 def _plain_orientation(encoded):
-    """Returns the orientation of what TensorFlow sees as we do, 0 of anything else."""
+    """Returns the EXIF orientation, 0 where TensorFlow would see other pixels."""
 
     def unusual() -> Any:
         def orientation(encoded) -> np.int32:

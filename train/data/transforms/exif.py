@@ -105,7 +105,7 @@ def apart(branch: Callable[[], tf.Tensor]) -> Callable[[], tf.Tensor]:
 
 
 def _of_tiff(tiff):
-    """Reads the first directory of a TIFF file, which is what EXIF is."""
+    """Reads the orientation in the first directory of EXIF, which is a TIFF file."""
     # Missing bytes read as zeros.
     content = tf.pad(tf.cast(tf.io.decode_raw(tiff, tf.uint8), tf.int64), [[0, 8]])
     is_big_endian = content[0] == ord("M")

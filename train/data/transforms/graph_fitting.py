@@ -62,7 +62,7 @@ def fitted_in_graph(
 
 
 def _bigger(sides, size, said):
-    """Returns the (height, width) of which the model's image is cut out."""
+    """Returns the (height, width) of the image that the model's is cut out of."""
     if said is None:
         new = tf.constant(size, tf.float32)
         sides = tf.cast(sides, tf.float32)
@@ -86,7 +86,7 @@ def _start(bigger, size, said):
 
 
 def _weights(said, side, new, start, count):
-    """Returns how much of each place of an axis is in each place of the new one.
+    """Returns the weights of the old pixels of an axis in the new ones.
 
     Float32 (count, side), for `count` of `new` places from `start` on; rows sum to 1.
     """

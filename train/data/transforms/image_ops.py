@@ -194,7 +194,7 @@ def _rounded(pixels, side):
 
 
 def _move(image, x_row, y_row):
-    """Takes each pixel (x, y) from the nearest one to two rows times (x, y, 1)."""
+    """Moves pixels: the one at (x, y) comes from (x_row, y_row) times (x, y, 1)."""
     moved = tf.raw_ops.ImageProjectiveTransformV3(
         images=image[None],
         transforms=tf.stack([*x_row, *y_row, 0.0, 0.0])[None],

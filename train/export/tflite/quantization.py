@@ -124,7 +124,7 @@ def quantize(content, images, *, static, min_agreement=None, uint8=False) -> byt
 
 
 def _observed(content, listed, images):
-    """Returns the logits, and of each product's input and output what it spans.
+    """Returns the logits, and the ranges of each product's input and output.
 
     That is the least value, the largest, and the standard deviation over all images.
     """

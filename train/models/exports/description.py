@@ -1,4 +1,4 @@
-"""What an exported file says of its model, besides the shapes, in its metadata.
+"""The metadata of exported files: what they say of a model besides shapes.
 
 These are the class names, how photos come to its size, and what its head ends in.
 """
@@ -17,7 +17,7 @@ FACTS, LABELS = "keras_vit.json", "labels.txt"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What the metadata of a file say of its model, each a text there.
+    """Facts of a model in the metadata of its file, where each is a text.
 
     Args:
         activation: str, of the head: "linear", "softmax" or "sigmoid".

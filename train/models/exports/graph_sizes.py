@@ -1,4 +1,4 @@
-"""Sizes of what the graph of a file computes, known without computing it.
+"""Sizes of the tensors in the graph of a file, found without computing it.
 
 Operations have ONNX's names, and tensors any that can be a key.
 """

@@ -31,7 +31,7 @@ def body_and_head(model) -> tuple:
 
 
 def check_one_output(model) -> None:
-    """Raises ValueError where a model returns several tensors, or one by its name."""
+    """Raises ValueError for a model that returns a dict of tensors."""
     if isinstance(outputs := getattr(model, "output", None), dict):
         first = next(iter(outputs))
         raise ValueError(
