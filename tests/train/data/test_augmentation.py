@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import released_ops
 import tensorflow as tf
-from PIL import Image, ImageEnhance
+from PIL import Image
 from scipy import stats
 
 from train.data.transforms import image_ops
@@ -13,7 +13,6 @@ from train.data.transforms.augmentation import rand_augment, random_erasing
 from train.data.transforms.mixing import cutmix, mixup
 
 NAMES = [op.__name__ for op in image_ops.OPS]
-MAGNITUDES = [0, 7, 10, 15, 20]
 # The same at every magnitude.
 WITHOUT_LEVEL = ("auto_contrast", "equalize", "invert")
 
@@ -34,55 +33,46 @@ def drawn(name, image, seed):
         return [1 if tf.random.stateless_uniform((), seed) >= 0.5 else -1]
     if "centre" in arguments:
         seeds = tf.unstack(tf.random.split(seed, 2))
-        sides = image.shape[:2]
+        whole = {"shape": (1,), "dtype": tf.int32}
+        pairs = zip(seeds, image.shape[:2], strict=True)
         centre = [
-            int(tf.random.stateless_uniform((1,), seed, maxval=side, dtype=tf.int32)[0])
-            for seed, side in zip(seeds, sides, strict=True)
+            int(tf.random.stateless_uniform(seed=seed, maxval=side, **whole)[0])
+            for seed, side in pairs
         ]
         return [centre]
     return []
 
 
-@pytest.mark.parametrize(
-    ("name", "magnitude"),
-    [
-        (name, magnitude)
-        for name in NAMES
-        for magnitude in (MAGNITUDES[:1] if name in WITHOUT_LEVEL else MAGNITUDES)
-    ],
-)
-def test_operations_equal_pil_and_float64(name, magnitude):
+@pytest.mark.parametrize("name", NAMES)
+def test_operations_equal_pil_and_float64(name):
     op, released = getattr(image_ops, name), getattr(released_ops, name)
-    for seed, (height, width) in enumerate([(40, 61), (112, 96), (9, 7), (64, 3)]):
-        image = photo_like(height, width, seed)
-        found = op(tf.constant(image), magnitude / 10, (seed, 5)).numpy()
-        expected = released(image, magnitude, *drawn(name, image, (seed, 5)))
-        assert found.dtype == np.uint8
-        assert found.shape == image.shape
-        error = np.abs(found - expected.astype(float))
-        assert np.isnan(error).mean() < 0.2
-        # float32 may fall below a whole number where float64 does not; colour and
-        # sharpness multiply that by up to 2.7.
-        tolerance = {"auto_contrast": 1, "color": 3, "contrast": 1, "sharpness": 3}
-        assert np.nanmax(error) <= tolerance.get(name, 0)
-        assert np.nanmean(error > 0) < 0.05
+    # float32 may fall below a whole number where float64 does not; colour and
+    # sharpness multiply that by up to 2.7.
+    tolerance = {"auto_contrast": 1, "color": 3, "contrast": 1, "sharpness": 3}
+    for magnitude in [0] if name in WITHOUT_LEVEL else [0, 7, 10, 15, 20]:
+        for seed, shape in enumerate([(40, 61), (112, 96), (9, 7), (64, 3)]):
+            image = photo_like(*shape, seed)
+            found = op(tf.constant(image), magnitude / 10, (seed, 5)).numpy()
+            assert found.dtype == np.uint8 and found.shape == image.shape
+            expected = released(image, magnitude, *drawn(name, image, (seed, 5)))
+            error = np.abs(found - expected.astype(float))
+            assert np.isnan(error).mean() < 0.2
+            assert np.nanmax(error) <= tolerance.get(name, 0), (magnitude, shape)
+            assert np.nanmean(error > 0) < 0.05
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_operations_have_the_bits_that_earlier_runs_had(goldens, name):
     """Recorded where keras-cv 0.9 moved the images, by TensorFlow 2.21."""
     op = getattr(image_ops, name)
-    compared = 0
     with np.load(goldens / "image_ops.npz") as recorded:
-        for key in recorded.files:
-            if not key.startswith(f"{name}/"):
-                continue
+        keys = [key for key in recorded.files if key.startswith(f"{name}/")]
+        assert len(keys) >= 4
+        for key in keys:
             _, magnitude, seed, number = key.split("/")
             image = tf.constant(recorded[f"image{number}"])
             found = op(image, int(magnitude) / 10, (int(seed), 5))
             np.testing.assert_array_equal(found, recorded[key], err_msg=key)
-            compared += 1
-    assert compared >= 4
 
 
 def test_both_signs_are_drawn():
@@ -100,34 +90,6 @@ def test_one_colour_is_no_histogram_to_stretch(value):
     image = tf.constant(np.full((5, 6, 3), value, np.uint8))
     for op in (image_ops.auto_contrast, image_ops.equalize):
         np.testing.assert_array_equal(op(image, 1.0, (0, 0)), image)
-
-
-def test_the_released_contrast_is_not_that_of_pil():
-    image = photo_like(224, 224)
-    found = image_ops.contrast(tf.constant(image), 1.0, (0, 0)).numpy()
-    theirs = ImageEnhance.Contrast(Image.fromarray(image)).enhance(1.9)
-    assert np.abs(found.astype(int) - np.asarray(theirs)).mean() > 20
-    grays = image_ops.contrast(tf.constant(image), -0.1 / 1.8, (0, 0)).numpy()
-    np.testing.assert_allclose(grays, 196, atol=1)
-
-
-def test_the_released_solarize_wraps():
-    values = np.arange(256, dtype=np.uint8).reshape(16, 16, 1).repeat(3, axis=2)
-    for magnitude, threshold in ((10, 0), (15, 128), (20, 0), (5, 128)):
-        found = image_ops.solarize(tf.constant(values), magnitude / 10, (0, 0))
-        expected = np.where(values < threshold, values, 255 - values)
-        np.testing.assert_array_equal(found, expected)
-
-
-def test_keras_cv_equalizes_differently():
-    reason = "keras-cv is not installed, or cannot be imported beside this Keras"
-    keras_cv = pytest.importorskip("keras_cv", reason=reason, exc_type=Exception)
-    image = photo_like(224, 224)
-    # It leaves out the rarest value's pixels, the released code the brightest's.
-    image[:60] = 255
-    theirs = keras_cv.layers.Equalization((0, 255))(image)
-    ours = image_ops.equalize(tf.constant(image), 1.0, (0, 0))
-    assert np.abs(np.asarray(theirs) - np.asarray(ours, "float32")).max() >= 1
 
 
 def seeds(count):
@@ -160,12 +122,9 @@ def test_layers_follow_one_another(monkeypatch):
 def test_images_of_any_size_follow_their_seed_alone():
     """In graphs and eagerly, whatever the precision of Keras."""
     images = [photo_like(h, w) for h, w in ((30, 40), (17, 5), (64, 64), (3, 3))] * 4
+    specs = tf.TensorSpec((), tf.int64), tf.TensorSpec((None, None, 3), tf.uint8)
     dataset = tf.data.Dataset.from_generator(
-        lambda: iter(enumerate(images)),
-        output_signature=(
-            tf.TensorSpec((), tf.int64),
-            tf.TensorSpec((None, None, 3), tf.uint8),
-        ),
+        lambda: iter(enumerate(images)), output_signature=specs
     )
 
     def augment(index, image):
@@ -178,21 +137,23 @@ def test_images_of_any_size_follow_their_seed_alone():
     finally:
         keras.config.set_dtype_policy(kept)
     tf.random.set_seed(1)
-    changed = 0
     for index, (image, found) in enumerate(zip(images, once, strict=True)):
         again = augment(tf.constant(index, tf.int64), tf.constant(image))
         np.testing.assert_array_equal(found, again)
         assert found.shape == image.shape
-        changed += not np.array_equal(found, image)
-    assert changed > 12
+    pairs = zip(images, once, strict=True)
+    assert sum(not np.array_equal(image, found) for image, found in pairs) > 12
+
+
+BYTES = tf.zeros((4, 4, 3), tf.uint8)
 
 
 @pytest.mark.parametrize(
     ("image", "layers", "magnitude", "message"),
     [
         (tf.zeros((4, 4, 3)), 2, 10, "takes uint8 images, got float32: cast"),
-        (tf.zeros((4, 4, 3), tf.uint8), -1, 10, "num_layers must not be negative"),
-        (tf.zeros((4, 4, 3), tf.uint8), 2, -1, "magnitude must not be negative"),
+        (BYTES, -1, 10, "num_layers must not be negative"),
+        (BYTES, 2, -1, "magnitude must not be negative"),
     ],
 )
 def test_what_rand_augment_refuses(image, layers, magnitude, message):

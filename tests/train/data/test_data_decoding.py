@@ -21,7 +21,6 @@ from train.data.transforms.decoding import (
     _decode_jpeg_window,
     _is_usual_png,
     decode_image,
-    decode_in_graph,
 )
 from zoo import limits
 
@@ -83,17 +82,12 @@ JPEGS = {
 }
 EVERY = {
     **{f"jpeg, {name}": {"file_format": "JPEG", **JPEGS[name]} for name in JPEGS},
-    **{
-        f"{name}, {mode}": {"file_format": name, "mode": mode}
-        for name in ("PNG", "BMP")
-        for mode in ("1", "L", "P", "RGB", "RGBA")
-    },
-    "png, LA": {"file_format": "PNG", "mode": "LA"},
+    "png": {"file_format": "PNG"},
+    "png with alpha": {"file_format": "PNG", "mode": "RGBA"},
+    "palette": {"file_format": "PNG", "mode": "P"},
+    "bmp": {"file_format": "BMP"},
     "gif": {"file_format": "GIF"},
     "webp": {"file_format": "WEBP"},
-    "webp, transparent": {
-        **{"file_format": "WEBP", "mode": "RGBA", "lossless": True, "exact": True}
-    },
 }
 FORMATS = pytest.mark.parametrize("options", EVERY.values(), ids=EVERY)
 
@@ -140,16 +134,8 @@ def test_narrow_windows_of_a_jpeg_at_its_edges(width, subsampling, part, fast):
 
 
 @FORMATS
-def test_pixels_are_those_of_predictions_and_windows_chosen_by_shape(options):
-    """Of JPEG they were up to 14 levels off."""
-    encoded = encode(**options)
-    whole = decode_image(encoded)
-    np.testing.assert_array_equal(whole, zoo.photos.decode(encoded.numpy()))
-    if options["file_format"] == "JPEG" and options.get("mode") != "CMYK":
-        np.testing.assert_array_equal(decode_in_graph(encoded), whole)
-    if options["file_format"] != "JPEG":
-        np.testing.assert_array_equal(whole, by_pillow(encoded))
-    seen = []
+def test_windows_are_chosen_by_the_shape(options):
+    encoded, seen = encode(**options), []
 
     def choose_window(shape):
         seen.append(shape.numpy().tolist()[:2])
@@ -158,6 +144,9 @@ def test_pixels_are_those_of_predictions_and_windows_chosen_by_shape(options):
     image = decode_image(encoded, choose_window)
     assert image.shape == (3, 4, 3) and image.dtype == tf.uint8
     assert seen == [[HEIGHT, WIDTH]]
+    # Of JPEG the whole was up to 14 levels off.
+    whole = zoo.photos.decode(encoded.numpy())
+    np.testing.assert_array_equal(decode_image(encoded), whole)
 
 
 def test_graphs_know_that_there_are_three_channels():
@@ -212,39 +201,6 @@ def test_only_the_window_of_a_jpeg_is_decoded():
             decode_image(damaged, choose_window)
 
 
-BITMAP = struct.Struct("<IiiHHIIiiII")
-
-
-def bitmap(size, bits, compression=0, palette=b"", pixels=b""):
-    header = BITMAP.pack(40, *size, 1, bits, compression, len(pixels), 0, 0, 3, 0)
-    start = 14 + len(header) + len(palette)
-    file = b"BM" + struct.pack("<IHHI", start + len(pixels), 0, 0, start)
-    return file + header + palette + pixels
-
-
-def test_bitmaps_of_four_bits_run_lengths_and_rows_from_the_top():
-    """The palette is blue, green and red, which no level of gray stands for."""
-    palette = bytes([255, 0, 0, 0, 0, 255, 0, 0, 0, 0, 255, 0])
-    colours = np.array([[0, 0, 255], [0, 255, 0], [255, 0, 0]], np.uint8)
-    top, bottom = [0, 1, 2, 2], [2, 2, 1, 0]
-    for size, bits, compression, pixels in (
-        # Rows from the bottom, each filled up to four bytes.
-        ((4, 2), 4, 0, b"\x22\x10\0\0\x01\x22\0\0"),
-        ((4, 2), 8, 0, bytes([*bottom, *top])),
-        ((4, -2), 8, 0, bytes([*top, *bottom])),
-        ((4, 2), 8, 1, bytes([2, 2, 1, 1, 1, 0, 0, 0, 1, 0, 1, 1, 2, 2, 0, 0, 0, 1])),
-    ):
-        file = bitmap(size, bits, compression, palette, pixels)
-        found = decode_image(tf.constant(file))
-        np.testing.assert_array_equal(found, colours[[top, bottom]])
-
-
-def test_of_a_moving_webp_the_first_image_is_decoded():
-    more = {"save_all": True, "append_images": [Image.new("RGB", (WIDTH, HEIGHT))]}
-    encoded = encode("WEBP", lossless=True, exact=True, **more)
-    np.testing.assert_array_equal(decode_image(encoded), by_pillow(encoded))
-
-
 @pytest.mark.parametrize("side", [100, 11_264, 11_700, 13_311, 20_000])
 def test_a_usual_png_is_within_the_bound_in_bytes(side):
     small = encode("PNG", "RGBA", width=8)
@@ -256,21 +212,7 @@ def test_a_usual_png_is_within_the_bound_in_bytes(side):
     assert is_usual or side > 11_500
 
 
-WEBP = encode("WEBP", lossless=True).numpy()
-REFUSED = {
-    "nothing": b"",
-    "the start of a JPEG": b"\xff\xd8\xff",
-    "text": b"no image",
-    "a head of WebP": b"RIFF\0\0\0\0WEBP",
-    "40 bytes of WebP": WEBP[:40],
-    "half a WebP": WEBP[: len(WEBP) // 2],
-    "a bitmap of 10 billion pixels": bitmap((10**5, 10**5), 24),
-    "a format that is not for us": encode("TGA").numpy(),
-    "another": encode("PPM").numpy(),
-}
-
-
-@pytest.mark.parametrize("content", REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize("content", [b"", b"\xff\xd8\xff", b"no image"])
 @pytest.mark.parametrize("choose_window", [None, window_of(0, 0, 1, 1)])
 def test_what_is_no_image_is_refused(content, choose_window):
     with pytest.raises(tf.errors.InvalidArgumentError):
@@ -280,31 +222,22 @@ def test_what_is_no_image_is_refused(content, choose_window):
 # Photos that their EXIF turns
 
 
-TURNS = range(1, 9)
-TURNED = {
-    "jpeg": {"file_format": "JPEG", "subsampling": "4:2:0"},
-    "jpeg, gray": {"file_format": "JPEG", "mode": "L"},
-    "png": {"file_format": "PNG"},
-    "webp": {"file_format": "WEBP", "lossless": True},
-    "webp, transparent": EVERY["webp, transparent"],
-}
+TURNED = [
+    {"file_format": "JPEG", "subsampling": "4:2:0"},
+    {"file_format": "JPEG", "mode": "L"},
+    {"file_format": "PNG"},
+    {"file_format": "WEBP", "lossless": True},
+]
 
 
-@pytest.fixture(scope="module")
-def decode():
-    """Decodes a file in a graph that is traced once."""
-    signature = [tf.TensorSpec((), tf.string)]
-    return tf.function(decode_image, input_signature=signature, autograph=False)
-
-
-@pytest.mark.parametrize("turn", TURNS)
-@pytest.mark.parametrize("options", TURNED.values(), ids=TURNED)
-def test_photos_stand_upright_as_pillow_turns_them(options, turn, decode):
+@pytest.mark.parametrize("turn", range(1, 9))
+@pytest.mark.parametrize("options", TURNED)
+def test_a_window_is_one_of_the_photo_as_pillow_turns_it(options, turn):
     encoded = encode(turn=turn, **options)
     upright = by_pillow(encoded)
     sides = (HEIGHT, WIDTH) if turn < 5 else (WIDTH, HEIGHT)
     assert upright.shape == (*sides, 3)
-    np.testing.assert_array_equal(decode(encoded), upright)
+    np.testing.assert_array_equal(decode_image(encoded), upright)
     shapes = []
 
     def choose(shape):
@@ -364,7 +297,9 @@ HEADS = {
 }
 
 
-def test_where_exif_may_be_and_what_may_be_wrong_with_it(decode):
+def test_where_exif_may_be_and_what_may_be_wrong_with_it():
+    signature = [tf.TensorSpec((), tf.string)]
+    decode = tf.function(decode_image, input_signature=signature, autograph=False)
     plain = encode("JPEG").numpy()
     assert plain[2:20] == JFIF
     stored = decode(tf.constant(plain)).numpy()

@@ -156,12 +156,6 @@ READ = {
         validation=[(3, 0)],
         test=[(2, 1)],
     ),
-    "a table whose validation no fraction asks for": of_table(
-        table(*ROWS), "daisy tulip", train=ROWS_OF_TRAIN, test=[(2, 1)]
-    ),
-    "a table whose validation is the test": of_table(
-        table(*ROWS[:2], *ROWS[3:]), "daisy tulip", train=ROWS_OF_TRAIN, test=[(3, 0)]
-    ),
     "tables beside each other": case(
         BESIDE | table("a,images/2.png", name="test.csv", header="label,path"),
         *("a b", "data/train.csv", 0.5),
@@ -205,14 +199,6 @@ READ = {
         *("0 1 2", "data/*-00000-of-*"),
         train=[(0, 0), (1, 1), (2, 2)],
         test=[(7, 1)],
-    ),
-    "records for validation": case(
-        RECORDS | {"validation.tfrecord": [record(6, 1)]},
-        "0 1 2",
-        fraction=0.1,
-        train=RECORDED,
-        validation=[(6, 1)],
-        test=[(5, 2)],
     ),
     "records whose validation is the test, compressed and without an ending": case(
         PIECES, "0 1", train=[(0, 0), (1, 1)], test=[(2, 1)]
