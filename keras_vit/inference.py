@@ -100,7 +100,7 @@ def classify(
     top = positive_int(top, "top")
     answers, names = _answers_and_names(model, class_names)
     predictor = _predictor(model, "classes", batch_size, model.outputs[0])
-    found = []
+    of_photos = []
     for outputs in _outputs(model, predictor, photos, image_size, bits):
         values = answers.values(outputs.astype("float64"))
         if not np.isfinite(values).all():
@@ -109,8 +109,8 @@ def classify(
             )
         if answers.problem_type != NUMBERS:
             check_scores(values)
-        found += named(answers.best(values, top), names)
-    return found
+        of_photos += named(answers.best(values, top), names)
+    return of_photos
 
 
 def embed(model, photos, *, batch_size=32, image_size=None, bits=None) -> np.ndarray:
@@ -150,12 +150,12 @@ def embed(model, photos, *, batch_size=32, image_size=None, bits=None) -> np.nda
             'and pooling="token".'
         )
     predictor = _predictor(model, "features", batch_size, features)
-    found = [np.zeros((0, features.shape[1]), "float32")]
-    found += [
+    parts = [np.zeros((0, features.shape[1]), "float32")]
+    parts += [
         outputs.astype("float32")
         for outputs in _outputs(model, predictor, photos, image_size, bits)
     ]
-    return np.concatenate(found)
+    return np.concatenate(parts)
 
 
 def _answers_and_names(model, class_names):

@@ -33,13 +33,13 @@ _STRIDED = (keras.layers.Conv2D, keras.layers.MaxPooling2D, ResidualUnit)
 
 def layers_of(model, *kinds) -> list:
     """Returns a model's layers of some classes, with those of models in it."""
-    found = []
+    layers = []
     for layer in model.layers:
         if isinstance(layer, keras.Model):
-            found += layers_of(layer, *kinds)
+            layers += layers_of(layer, *kinds)
         elif isinstance(layer, kinds):
-            found.append(layer)
-    return found
+            layers.append(layer)
+    return layers
 
 
 def describe(copy, model, **changes) -> keras.Model:
@@ -295,9 +295,9 @@ def pooling_of(model) -> str:
 
 def kind_of_pooling(model) -> str:
     """Returns what a model's output is computed from, see `VisionTransformer`."""
-    found = layers_of(model, *poolings.layer_classes())
-    if found:
-        return poolings.kind_of_layer(found[-1])
+    pooling_layers = layers_of(model, *poolings.layer_classes())
+    if pooling_layers:
+        return poolings.kind_of_layer(pooling_layers[-1])
     return "token" if layers_of(model, ClassToken) else "gap"
 
 

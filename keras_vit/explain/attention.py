@@ -112,7 +112,7 @@ def attention_rollout(model, images) -> np.ndarray:
     images = check_images(model, images)
     rollout = Rollout(len(images))
     run(model, images, rollout)
-    return rollout.found
+    return rollout.matrices
 
 
 def pooling_attention(model, images) -> np.ndarray:
@@ -150,7 +150,7 @@ def pooling_attention(model, images) -> np.ndarray:
         )
     pooled = Pooled(model, images)
     run(model, images, pooling=pooled)
-    return pooled.found
+    return pooled.weights
 
 
 def attention_distance(model, images) -> np.ndarray:
@@ -271,63 +271,63 @@ def by_layer(model, images, function, layers=None) -> np.ndarray:
     layers = list(range(num_layers(model))) if layers is None else layers
     collected = ByLayer(function, layers, len(images))
     run(model, images, collected)
-    return collected.found
+    return collected.values
 
 
 class ByLayer:
     """Collects a function of the weights of some layers, for `run`.
 
-    `found` is float32 (layers, images, ...).
+    `values` is float32 (layers, images, ...).
     """
 
     def __init__(self, function, layers, num_images):
-        self.found, self._num_images = None, num_images
+        self.values, self._num_images = None, num_images
         self._function, self._layers = function, layers
 
     def __call__(self, layer, part, weights):
         if layer not in self._layers:
             return
         values = self._function(ops.convert_to_numpy(weights))
-        if self.found is None:
+        if self.values is None:
             shape = len(self._layers), self._num_images, *values.shape[1:]
-            self.found = np.empty(shape, "float32")
-        self.found[np.equal(self._layers, layer), part] = values
+            self.values = np.empty(shape, "float32")
+        self.values[np.equal(self._layers, layer), part] = values
 
 
 class Rollout:
     """Multiplies the mean weights of all layers, for `run`.
 
-    `found` is float32 (images, tokens, tokens).
+    `matrices` is float32 (images, tokens, tokens).
     """
 
     def __init__(self, num_images):
-        self.found, self._product, self._num_images = None, None, num_images
+        self.matrices, self._product, self._num_images = None, None, num_images
 
     def __call__(self, layer, part, weights):
         weights = ops.convert_to_numpy(weights)
         mean = weights.mean(axis=1, dtype="float64") + np.eye(weights.shape[-1])
         mean /= mean.sum(axis=-1, keepdims=True)
-        if self.found is None:
-            self.found = np.empty((self._num_images, *mean.shape[1:]), "float32")
+        if self.matrices is None:
+            self.matrices = np.empty((self._num_images, *mean.shape[1:]), "float32")
         self._product = mean @ self._product if layer else mean
-        self.found[part] = self._product
+        self.matrices[part] = self._product
 
 
 class Pooled:
     """Collects the weights of a model's attention pooling over all tokens, for `run`.
 
-    `found` is float32 (images, heads, tokens), None of a model without one.
+    `weights` is float32 (images, heads, tokens), None of a model without one.
     """
 
     def __init__(self, model, images):
-        self.found, self._num_images = None, len(images)
+        self.weights, self._num_images = None, len(images)
         patches = math.prod(grid_size(model, images.shape[1:3]))
         self._num_tokens = patches + num_prefix_tokens(model)
 
     def __call__(self, part, weights):
         weights = ops.convert_to_numpy(weights)[:, :, 0]
-        if self.found is None:
+        if self.weights is None:
             shape = self._num_images, weights.shape[1], self._num_tokens
-            self.found = np.zeros(shape, "float32")
+            self.weights = np.zeros(shape, "float32")
         # A pooling leaves out the first tokens.
-        self.found[part, :, self._num_tokens - weights.shape[-1] :] = weights
+        self.weights[part, :, self._num_tokens - weights.shape[-1] :] = weights

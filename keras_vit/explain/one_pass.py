@@ -84,17 +84,17 @@ def inspect(model, images) -> Inspection:
 
     outputs = run(model, images, see_weights, see_tokens, pooled)
     of_pooling, weights = None, to_map.keywords["pooling"]
-    if pooled.found is not None:
-        of_pooling = pooled.found[..., -math.prod(grid) :].reshape(
-            *pooled.found.shape[:2], *grid
+    if pooled.weights is not None:
+        of_pooling = pooled.weights[..., -math.prod(grid) :].reshape(
+            *pooled.weights.shape[:2], *grid
         )
-        weights = pooled.found.mean(axis=1)
+        weights = pooled.weights.mean(axis=1)
     return Inspection(
         outputs=np.concatenate([ops.convert_to_numpy(part) for part in outputs]),
-        rollout=to_map(rollout.found, pooling=weights),
-        maps=maps.found,
-        distance=distance.found,
-        received=received.found,
+        rollout=to_map(rollout.matrices, pooling=weights),
+        maps=maps.values,
+        distance=distance.values,
+        received=received.values,
         features=features_of(model, tokens, images.shape[1:3]),
         pooled=of_pooling,
     )

@@ -114,14 +114,14 @@ def gradients(function, tensors) -> list:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(tensors)
             value = function(tensors)
-        found = tape.gradient(value, tensors)
+        derivatives = tape.gradient(value, tensors)
     elif backend == "jax":
         import jax
 
-        found = jax.grad(function)(tensors)
+        derivatives = jax.grad(function)(tensors)
     else:
         import torch
 
         tensors = [tensor.requires_grad_() for tensor in tensors]
-        found = torch.autograd.grad(function(tensors), tensors)
-    return [np.array(ops.convert_to_numpy(gradient)) for gradient in found]
+        derivatives = torch.autograd.grad(function(tensors), tensors)
+    return [np.array(ops.convert_to_numpy(gradient)) for gradient in derivatives]

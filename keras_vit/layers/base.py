@@ -197,18 +197,18 @@ class Composite(Layer):
 
     def settle(self) -> None:
         """Freezes parts made since the layer was frozen; `build` ends with it."""
-        found = {path: part for path, _, part in self.all_parts()}
+        parts = {path: part for path, _, part in self.all_parts()}
         if not self.trainable:
             # One by one: on TensorFlow a flag set to what it is goes no deeper.
-            for part in found.values():
+            for part in parts.values():
                 part.trainable = False
         for path, trainable in self._trainable_parts.items():
-            if path not in found:
+            if path not in parts:
                 raise ValueError(
                     f"{self.name} has no part {path!r}: trainable_parts may name "
-                    f"{', '.join(found)}."
+                    f"{', '.join(parts)}."
                 )
-            found[path].trainable = trainable
+            parts[path].trainable = trainable
 
     def get_config(self) -> dict:
         # Before `build`, the argument and the flags of the parts there are.

@@ -76,15 +76,15 @@ def with_attention_weights(function, class_token_only=False) -> Callable:
 
     def with_weights(*args) -> tuple:
         outer = forward_pass().watcher or Watcher(all_tokens=False)
-        found = []
+        seen = []
 
         def keep(weights) -> Any:
-            found.append(outer.attention(weights))
-            return found[-1]
+            seen.append(outer.attention(weights))
+            return seen[-1]
 
         with running(watcher=dataclasses.replace(outer, attention=keep)):
             output = function(*args)
-        [weights] = found
+        [weights] = seen
         return output, weights[:, :, :1] if class_token_only else weights
 
     return with_weights

@@ -109,12 +109,12 @@ class Automatic:
         for engine in self._to_try:
             other = Converted(self._model, self._batch_size, self._precision, engine)
             try:
-                found = other(images)
+                answers = other(images)
             # A model or a machine that a runtime does not take, in its own words.
             except Exception as error:
                 self.trials[engine] = f"{type(error).__name__}: {error}"
                 continue
-            error, largest = np.abs(found - expected).max(), np.abs(expected).max()
+            error, largest = np.abs(answers - expected).max(), np.abs(expected).max()
             if error <= TOLERANCES[self._precision] * largest:
                 others[engine] = other
             else:

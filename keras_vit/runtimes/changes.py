@@ -91,15 +91,15 @@ def _is(one, other):
     return one is other
 
 
-def _with_inner(layer, found):
+def _with_inner(layer, layers):
     """Returns {id: layer} of a layer and all layers in it."""
-    if id(layer) not in found:
-        found[id(layer)] = layer
+    if id(layer) not in layers:
+        layers[id(layer)] = layer
         for value in vars(layer).values():
             for one in value if isinstance(value, (list, tuple)) else (value,):
                 if isinstance(one, keras.layers.Layer):
-                    _with_inner(one, found)
-    return found
+                    _with_inner(one, layers)
+    return layers
 
 
 @functools.cache

@@ -51,8 +51,8 @@ def read(path, engines) -> str | None:
     # Brackets in brackets are a RecursionError.
     kinds = (OSError, ValueError, LookupError, TypeError, RecursionError)
     with contextlib.suppress(*kinds):
-        found = json.loads(read_text(path, NOTE_BYTES))["engine"]
-        return found if found in engines else None
+        engine = json.loads(read_text(path, NOTE_BYTES))["engine"]
+        return engine if engine in engines else None
     return None
 
 

@@ -138,7 +138,7 @@ def _added_fonts(missing):
     added = []
     while missing:
         # Prefer fonts with many other characters: they serve other names as well.
-        found, *_, family = max(
+        covered, *_, family = max(
             (
                 (
                     len(missing & _characters(font.fname)),
@@ -151,7 +151,7 @@ def _added_fonts(missing):
             ),
             default=(0, ""),
         )
-        if not found:
+        if not covered:
             break
         path = font_manager.findfont(font_manager.FontProperties(family=[family]))
         if not missing & _characters(path):
@@ -179,14 +179,14 @@ def _register_fonts():
 
     from matplotlib import font_manager
 
-    found = {*map(str, font_manager.findSystemFonts())}
+    files = {*map(str, font_manager.findSystemFonts())}
     for distribution in distributions():
         for file in distribution.files or ():
             if file.suffix.lower() in _FONT_FILES:
-                found.add(str(distribution.locate_file(file)))
+                files.add(str(distribution.locate_file(file)))
     listed = {font.fname for font in font_manager.fontManager.ttflist}
     count = 0
-    for path in sorted(found - listed):
+    for path in sorted(files - listed):
         try:
             font_manager.fontManager.addfont(path)
         except (OSError, RuntimeError, ValueError):

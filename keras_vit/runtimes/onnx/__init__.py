@@ -139,9 +139,9 @@ def _fill(graph, model, steps, output):
     values = collections.defaultdict(lambda: images)
     for (name, index), (function, inputs, options) in steps.items():
         graph.scope = name
-        found = {key: values[source] for key, source in inputs.items()}
-        value = found.pop("")
-        value = function(graph, model.get_layer(name), value, name, **options | found)
+        tensors = {key: values[source] for key, source in inputs.items()}
+        value = tensors.pop("")
+        value = function(graph, model.get_layer(name), value, name, **options | tensors)
         values[name, index] = value
     graph.scope = "output"
     graph.cast(value, "FLOAT")

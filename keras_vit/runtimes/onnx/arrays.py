@@ -130,13 +130,13 @@ class Array:
     __array_ufunc__ = None
 
     def __getitem__(self, key):
-        found = self
+        array = self
         for axis, part in enumerate(key):
             if part is None:
-                found = found.node("Unsqueeze", np.array([axis]))
+                array = array.node("Unsqueeze", np.array([axis]))
             elif part != slice(None):
                 start = part.start or 0
                 stop = np.iinfo("int64").max if part.stop is None else part.stop
                 ends = np.array([[start], [stop], [axis]])
-                found = found.node("Slice", *ends)
-        return found
+                array = array.node("Slice", *ends)
+        return array

@@ -323,7 +323,7 @@ def _table_of_offsets(graph, layer, name, grid):
 def _weights_of_offsets(graph, layer, grid):
     """Adds the matrices that resample the rows and the columns of offsets."""
     sides, arrays = _sides(graph, grid, 0, 1), Arrays(graph)
-    found = []
+    matrices = []
     for old, new in zip(layer.grid_size, sides, strict=True):
         weights = offset_weights(old, new, layer.resizing, arrays)
         # At its own grid the table stays; the geometric rule would change it.
@@ -331,8 +331,8 @@ def _weights_of_offsets(graph, layer, grid):
         same = arrays.maximum(1.0 - arrays.abs(way), 0.0)
         for side, own in zip(sides, layer.grid_size, strict=True):
             same = arrays.where(side == own, same, weights)
-        found.append(graph.node("Cast", same.name, to=graph.onnx.TensorProto.FLOAT))
-    return found
+        matrices.append(graph.node("Cast", same.name, to=graph.onnx.TensorProto.FLOAT))
+    return matrices
 
 
 def _rotated(graph, layer, heads, first_alone, grid):
@@ -388,9 +388,9 @@ def _attention_pooling(graph, layer, value, name, **_):
     head_size = units // layer.num_heads
 
     def heads(part, *axes) -> str:
-        found = _dense(graph, getattr(layer, part), tokens, f"{name}/{part}")
-        found = graph.reshape(found, 0, 0, layer.num_heads, head_size)
-        return graph.transpose(found, axes)
+        value = _dense(graph, getattr(layer, part), tokens, f"{name}/{part}")
+        value = graph.reshape(value, 0, 0, layer.num_heads, head_size)
+        return graph.transpose(value, axes)
 
     # The query is the same for all images.
     query = keras.ops.reshape(layer.query(layer.probe), (1, layer.num_heads, 1, -1))
