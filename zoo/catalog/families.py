@@ -141,3 +141,5 @@ def _model(row):
 
 _ACCURACIES = read_accuracies("families_accuracies.csv", "handle")
 MODELS = {model.handle: model for model in map(_model, read_table("families.csv"))}
+# The same by their place on the hub.
+OF_HUB = {model.url: model for model in MODELS.values()}

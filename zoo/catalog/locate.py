@@ -19,6 +19,7 @@ import pathlib
 import warnings
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 from zoo import store
 from zoo.catalog import augreg, families, no_model, registry
@@ -33,6 +34,7 @@ from zoo.files.opening import EXTENSIONS, models_in, open_file
 from zoo.regular_files import expand_home, missing_remedy, similar_path
 from zoo.store import hub
 
+Card = ModelCard | HubModel | PublishedModel
 _VARIANTS = tuple(dict.fromkeys(card.variant for card in CARDS.values()))
 # The cards by variant and release, of equal ones the first, and by handle; releases
 # with and without their image size.
@@ -83,41 +85,54 @@ def locate(source: str | os.PathLike, variant: str | None = None) -> pathlib.Pat
         >>> zoo.locate("tests/goldens/token.npz").name
         'token.npz'
     """
-    return resolve(source, variant)()
+    path, _ = resolve(source, variant).fetch()
+    return path
 
 
-def resolve(
-    source: str | os.PathLike, variant: str | None = None
-) -> Callable[[], pathlib.Path]:
-    """Returns what `locate` then calls: a function that downloads and gives the path.
+class Place(NamedTuple):
+    """What a name, a path or a URL means, before anything is downloaded.
+
+    Args:
+        fetch: function that downloads the model once, and returns its path and its
+            card, None without one.
+        path: that of a model on this machine which no card names, else None.
+    """
+
+    fetch: Callable[[], tuple[pathlib.Path, Card | None]]
+    path: pathlib.Path | None = None
+
+
+def resolve(source: str | os.PathLike, variant: str | None = None) -> Place:
+    """Returns the place of a model, of which nothing is downloaded yet.
 
     So a name that means nothing is found at once. Only registries of published models
     are read here. Arguments and errors are those of `locate`.
 
     Example:
-        >>> _ = resolve("vit-b16/sam")  # which downloads nothing
+        >>> resolve("vit-b16/sam").path is None
+        True
     """
+    path = expand_home(source, "source")
     if not isinstance(source, str):
-        return _there(expand_home(source, "source"))
+        return _on_disk(path)
     if (card := named(source, variant)) is not None:
         if isinstance(card, PublishedModel):
             models_in(card.folder)
-        return partial(fetch_card, card)
-    path = expand_home(source, "source")
+        return Place(lambda: (fetch_card(card), card))
     # The release of another variant is a mistake, even where a folder has its name.
     names = {release for _, release in _BY_RELEASE} if variant is not None else ()
     if source and path.exists() and source not in names:
-        return _there(path)
+        return _on_disk(path)
     if hub.is_handle(source):
-        return partial(hub.fetch, source)
+        return Place(partial(_from_hub, source))
     if augreg.is_file_name(source):
         # Only their index, which is downloaded, says whether there is such a file.
-        return lambda: fetch_card(_card_of(source, variant))
+        return Place(partial(_from_augreg, source, variant))
     if "://" in source:
-        return partial(store.fetch, source)
+        return Place(lambda: (store.fetch(source), None))
     if source.endswith(EXTENSIONS):
-        return _there(path)
-    return partial(fetch_card, _card_of(source, variant))
+        return _on_disk(path)
+    raise _unknown(source, path, variant)
 
 
 def check(source: str | os.PathLike, variant: str | None = None) -> None:
@@ -129,44 +144,71 @@ def check(source: str | os.PathLike, variant: str | None = None) -> None:
     Example:
         >>> check("vit-b16/sam")
     """
-    resolve(source, variant)
-    # No folder shadows a name.
-    if isinstance(source, str) and named(source, variant):
-        return
-    path = expand_home(source)
-    if path.exists():
-        no_model.refuse(path)
-        open_file(path)
+    place = resolve(source, variant)
+    if place.path is not None:
+        no_model.refuse(place.path)
+        open_file(place.path)
     elif "://" in str(source) and not hub.is_handle(source):
         no_model.refuse_url(str(source))
 
 
-def _there(path):
-    """Returns the function of a path, which must exist."""
+def _on_disk(path):
+    """Returns the place of a path, which must exist."""
     if not path.exists():
         store.fetch(path)  # raises the error
     models_in(path)
-    return lambda: path
+    return Place(lambda: (path, _card_in(path)), path)
 
 
-def _card_of(source, variant):
-    """Returns the card of a release or handle, or of an AugReg file."""
-    is_path = source.endswith(EXTENSIONS) or "/" in source or os.sep in source
-    if variant is not None and not is_path:
-        try:
-            return find(variant, source)
-        except CatalogError as error:
-            raise CatalogError(f"{error} Or pass the path of a file.") from error
-    try:
-        return get(source)
-    except CatalogError as error:
-        path = expand_home(source)
-        text = f"There is no file or folder {source}: {missing_remedy(path)}"
-        # With a folder, and like a path that is there and like no name, it is a path.
-        is_path = "/" in source and similar_path(path) is not None
-        if not is_path or "Did you" in str(error):
-            text += f" {error}"
-        raise CatalogError(text) from error
+def _card_in(folder):
+    """Returns the card of the published model in a folder, None without one."""
+    with contextlib.suppress(CatalogError):
+        return registry.read(folder) if (folder / registry.CARD).exists() else None
+
+
+def _from_hub(handle):
+    folder = hub.fetch(handle)
+    return folder, families.OF_HUB.get(handle) or _card_in(folder)
+
+
+def _from_augreg(name, variant):
+    card = augreg.card(name)
+    _check_variant(card, name, variant)
+    return fetch_card(card), card
+
+
+def _check_variant(card, name, variant):
+    if variant not in (None, card.variant):
+        raise CatalogError(f"{name} holds a {card.variant}, not a {variant}.")
+
+
+def _unknown(source, path, variant):
+    """Returns the error of a text that means no model."""
+    if variant is not None and "/" not in source and os.sep not in source:
+        names = releases(variant)
+        return CatalogError(
+            f"{_no_release(variant, source, names)} Or pass the path of a file."
+        )
+    text = f"There is no file or folder {source}: {missing_remedy(path)}"
+    near = _similar_handles(source)
+    # With a folder, and like a path that is there and like no name, it is a path.
+    if near or "/" not in source or similar_path(path) is None:
+        text += f" {_no_handle(source, near)}"
+    return CatalogError(text)
+
+
+def _no_handle(handle, near):
+    hint = f" Did you mean {either(near)}?" if near else ""
+    return (
+        f"No model is called {handle!r}.{hint} zoo.list_models() lists every handle, "
+        f"those in {registry.VARIABLE} too."
+    )
+
+
+def _no_release(variant, release, names):
+    near = similar_releases(release, names)
+    hint = f" Did you mean {either(near)}?" if near else ""
+    return f"{variant} was not released as {release!r}.{hint} Choose {either(names)}."
 
 
 def read_located(
@@ -182,10 +224,9 @@ def read_located(
         variant: as of `locate`.
         num_heads: as of `zoo.read`.
     """
-    card = _known_card(source, variant)
-    semantics = card.semantics if isinstance(card, HubModel) else None
-    path = locate(source, variant)
+    path, card = resolve(source, variant).fetch()
     no_model.refuse(path)
+    semantics = card.semantics if isinstance(card, HubModel) else None
     checkpoint = read(path, semantics=semantics, num_heads=num_heads)
     names = getattr(card, "class_names", None)
     if names is None or checkpoint.classes != card.classes:
@@ -209,22 +250,7 @@ def with_names(checkpoint: Checkpoint) -> Checkpoint:
     return dataclasses.replace(checkpoint, head=head)
 
 
-def _known_card(source, variant):
-    """Returns the card of what `locate` finds, None where there is none.
-
-    A repository of the catalogue has one by its place on the hub as well.
-    """
-    if not isinstance(source, str):
-        return published(source)
-    if augreg.is_file_name(source):
-        return augreg.card(source)
-    of_hub = {model.url: model for model in families.MODELS.values()}
-    return named(source, variant) or of_hub.get(source) or published(source)
-
-
-def named(
-    text: str, variant: str | None = None
-) -> ModelCard | HubModel | PublishedModel | None:
+def named(text: str, variant: str | None = None) -> Card | None:
     """Returns the card that a text names, None for paths, URLs and AugReg files.
 
     Registries are read only where the text cannot be the path of a file.
@@ -241,7 +267,7 @@ def named(
     return registry.models().get(text)
 
 
-def get(handle: str) -> ModelCard | HubModel | PublishedModel:
+def get(handle: str) -> Card:
     """Returns the card of a handle.
 
     Args:
@@ -266,21 +292,15 @@ def get(handle: str) -> ModelCard | HubModel | PublishedModel:
         return card
     if hub.is_handle(handle):
         return registry.read(hub.fetch(handle))
-    published = registry.models()
-    if handle in published:
-        return published[handle]
+    if (card := registry.models().get(handle)) is not None:
+        return card
     folder = expand_home(handle, "handle")
     if (folder / registry.CARD).exists():
         return registry.read(folder)
-    near = _similar_handles(handle, published)
-    hint = f" Did you mean {either(near)}?" if near else ""
-    raise CatalogError(
-        f"No model is called {handle!r}.{hint} zoo.list_models() lists every handle, "
-        f"those in {registry.VARIABLE} too."
-    )
+    raise CatalogError(_no_handle(handle, _similar_handles(handle)))
 
 
-def _similar_handles(handle, published):
+def _similar_handles(handle):
     slug = handle.partition("/")[0]
     if near := families.similar(handle):
         return near
@@ -293,20 +313,16 @@ def _similar_handles(handle, published):
         releases_of = {CARDS[name].release: name for name in reversed(of_variant)}
         same = similar_releases(handle, releases_of)
         return [releases_of[release] for release in same] or of_variant
-    names = {name.lower(): name for name in (*CARDS, *families.MODELS, *published)}
+    names = {
+        name.lower(): name for name in (*CARDS, *families.MODELS, *registry.models())
+    }
     near = difflib.get_close_matches(handle.lower(), names, n=3, cutoff=0.5)
     return [names[name] for name in near]
 
 
 def published(source: str | os.PathLike) -> PublishedModel | None:
     """Returns the card of a published model by what `locate` takes, None for others."""
-    card = named(source) if isinstance(source, str) else None
-    folder = expand_home(source, "source")
-    with contextlib.suppress(CatalogError):
-        if hub.is_handle(source):
-            card = get(str(source))
-        elif card is None and (folder / registry.CARD).exists():
-            card = registry.read(folder)
+    _, card = resolve(source).fetch()
     return card if isinstance(card, PublishedModel) else None
 
 
@@ -355,16 +371,11 @@ def find(variant: str, release: str) -> ModelCard:
     names = releases(variant)
     if augreg.is_file_name(release):
         card = augreg.card(release)
-        if card.variant != variant:
-            raise CatalogError(f"{release} holds a {card.variant}, not a {variant}.")
+        _check_variant(card, release, variant)
         return card
     card = _BY_RELEASE.get((variant, release))
     if card is None:
-        near = similar_releases(release, names)
-        hint = f" Did you mean {either(near)}?" if near else ""
-        raise CatalogError(
-            f"{variant} was not released as {release!r}.{hint} Choose {either(names)}."
-        )
+        raise CatalogError(_no_release(variant, release, names))
     return card
 
 
@@ -442,7 +453,7 @@ def _first_of(wanted, variant):
     return next((release for release in wanted if release in known), None)
 
 
-def fetch_card(card: ModelCard | HubModel | PublishedModel) -> pathlib.Path:
+def fetch_card(card: Card) -> pathlib.Path:
     """Returns the local file or folder of a card, downloading it the first time.
 
     A `UserWarning` says what a licence does not allow, before the download.

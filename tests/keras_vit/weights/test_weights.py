@@ -565,11 +565,11 @@ class TestNames:
 def test_the_variant_of_a_release_is_the_models_own(monkeypatch):
     asked = []
 
-    def locate(release, variant=None):
+    def resolve(release, variant=None):
         asked.append((variant, release))
         raise zoo.CatalogError("told")
 
-    monkeypatch.setattr(sys.modules["zoo.catalog.locate"], "locate", locate)
+    monkeypatch.setattr(sys.modules["zoo.catalog.locate"], "resolve", resolve)
 
     def ask(config, release, **options):
         # Variables are never allocated.
