@@ -32,7 +32,7 @@ _MEND = "Free space or mend the permissions"
 def checkpoint_steps(folder) -> list:
     """Returns the steps that have a checkpoint in a folder, in order.
 
-    Others' files, such as `step-00000008 (copy).npz`, are none.
+    Other files, such as `step-00000008 (copy).npz`, do not count.
     """
     matches = (
         _CHECKPOINT.fullmatch(path.name) for path in pathlib.Path(folder).glob("*")

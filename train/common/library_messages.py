@@ -1,8 +1,8 @@
 """Hides what libraries print as they start; errors and what is unknown stay.
 
 TensorFlow's C++ writes its notices to file descriptor 2, past `sys.stderr`, whatever
-TF_CPP_MIN_LOG_LEVEL says. So the descriptor becomes a pipe to a small process, which
-passes on all lines but those of `NOISE`, and shows these too if the command dies.
+TF_CPP_MIN_LOG_LEVEL says. The descriptor therefore becomes a pipe to a small process,
+which passes on all lines but those of `NOISE`, and shows these too if the command dies.
 """
 
 import atexit
@@ -219,7 +219,7 @@ def _write(sink, content):
 def _hide_those_of_python():
     """Hides log records up to warnings; Python's warnings of libraries; ours are plain.
 
-    What the user asks for by `-W` or PYTHONWARNINGS holds.
+    The user's `-W` or PYTHONWARNINGS comes first.
     """
     # Our own messages are not log records.
     logging.disable(logging.WARNING)

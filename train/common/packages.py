@@ -11,7 +11,7 @@ _NAMES = {"PIL": "pillow", "sklearn": "scikit-learn", "yaml": "pyyaml"}
 def need(subject, packages, hint="", extra="train") -> None:
     """Raises a `RunError` if packages that `subject` needs are not installed.
 
-    They are named as imported, and not imported; `extra` of setup.cfg has them.
+    `packages` are import names, and are not imported; `extra` of setup.cfg has them.
     """
     names = [
         _NAMES.get(package, package.replace("_", "-"))

@@ -26,8 +26,8 @@ def limit(source, train_examples, test_examples) -> Any:
 def facts_of(source) -> dict:
     """Returns the facts of a limited source that the `data.json` of a run has.
 
-    Of the user's own files these are also the absolute path, and a hash of the names of
-    each split's files.
+    The user's own files also have their absolute path, and a hash of the names of each
+    split's files.
     """
     facts = {
         "training images": source.train.num_examples,

@@ -23,8 +23,8 @@ class JaxTrainer(Trainer):
     """The training step as one compiled function of all variables.
 
     The function sees the whole batch; XLA shares the work among the devices that hold
-    parts of it, and adds their gradients up. So random numbers, too, are those of the
-    whole batch, however many devices there are. The old values of the variables leave
+    parts of it, and adds their gradients up. Random numbers are those of the whole
+    batch too, however many devices there are. The old values of the variables leave
     their memory to the new ones. The strategy is a `keras.distribution.DataParallel`.
 
     Source:

@@ -199,8 +199,8 @@ def _fade(mean, factor, dtype):
 def _has_fused_update(variable, mean):
     """Returns whether one TensorFlow operation can do the update in one pass.
 
-    As separate operations TensorFlow runs each of them for all variables before the
-    next, and holds some more copies of the model at the peak.
+    TensorFlow runs each of several operations for all variables before the next one,
+    and holds more copies of the model at the peak.
     """
     same_dtype = keras.backend.standardize_dtype(variable.dtype) == mean.dtype
     return keras.backend.backend() == "tensorflow" and same_dtype

@@ -17,7 +17,7 @@ _FILE_NAME = re.compile(r"ILSVRC2012_val_(\d{8})\.\w+$")
 def read(path) -> list:
     """Returns the correct labels of each image, a list of sets of int, of `real.json`.
 
-    Those of ILSVRC2012_val_00000001.JPEG come first.
+    The labels of ILSVRC2012_val_00000001.JPEG come first.
     """
     try:
         text = read_text(expand_home(path), TEXT_BYTES)

@@ -15,9 +15,9 @@ from train.scoring.evaluation_data import is_of_run
 def in_training(loaded, source, part, split, data_dir, skip_corrupt) -> tuple:
     """Returns which images of a part the model's run was trained on, and warnings.
 
-    Those are None where no image is known to be, their number, int, bools (examples,),
-    or why they are not known, a str. The warnings, a list of str, say whether the data
-    of the run have changed. `part` is the `Split` of the source that is called
+    The images are bools (examples,), their number, int, None where no image is known to
+    be one, or why they are not known, a str. The warnings, a list of str, say whether
+    the data of the run have changed. `part` is the `Split` of the source that is called
     `split`, as the run divided it if it is the run's data set.
     """
     own, is_same = loaded.config.get("dataset"), is_of_run(loaded, source.name)

@@ -156,7 +156,8 @@ class PhotoInspection:
 class ModelInspection:
     """A model with the names of the photos and their attention distance.
 
-    That is float32 (layers, images, heads), or the reason why there is none, a str.
+    The distance is float32 (layers, images, heads), or the reason why there is none, a
+    str.
     """
 
     def __init__(self, loaded, photos, measured):

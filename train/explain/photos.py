@@ -48,10 +48,10 @@ class Photo:
 class Photos:
     """Image files, each once, prepared as `keras_vit.classify` does.
 
-    Of folders all images in them and below, sorted, but for hidden files and images in
-    the folder `without`, such as that of an earlier report, that are not named one by
-    one. `ignored` has the names of the other files in the folders, `names` the paths of
-    the photos from the folder that all have in common.
+    A folder gives all images in it and below, sorted, except hidden files and images in
+    the folder `without`, such as an earlier report's, unless they are named themselves.
+    `ignored` has the names of the other files in the folders, `names` the paths of the
+    photos from the folder that all have in common.
 
     Raises a DataError where a path does not exist, a folder has no images, a file
     cannot be decoded, or its name has line breaks or is not UTF-8.
@@ -91,7 +91,7 @@ class Photos:
     def prepare_for(self, shape, preparation="squash", bits=None) -> None:
         """Sets (height, width, channels) of images, and how photos come to that size.
 
-        The latter is a preparation of `zoo.photos.prepare`, which takes `bits`, too.
+        `preparation` and `bits` are those of `zoo.photos.prepare`.
         """
         self.shape, self._preparation = shape, preparation
         self._split = dataclasses.replace(self._split, bits=bits)

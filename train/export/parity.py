@@ -63,8 +63,8 @@ def run(name, path, images, *, threads, count=None) -> tuple:
 def compare(outputs, expected, *, top_1, labels=None) -> dict:
     """Compares the outputs of an export with those of the model.
 
-    Logits agree where their largest is of the same class. Without `top_1`, as features
-    have no classes and generated images none that stands out, the agreement is the mean
+    Logits agree where their largest is of the same class. Features have no classes, and
+    generated images none that stands out: without `top_1` the agreement is the mean
     cosine similarity of the two outputs for an image. Outputs that are not finite agree
     with nothing. `labels` are the true classes, None where unknown.
     """

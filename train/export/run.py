@@ -240,7 +240,7 @@ class _Exports:
     def allow_any_size(self, scratch) -> None:
         """Exports for images of any size where a format can, compared at another one.
 
-        That is on synthetic images, with a Keras model for their size alone.
+        They are compared on synthetic images, with a Keras model for that size alone.
         """
         model = self.loaded.model
         self.of_any_size = _of_any_size(model)

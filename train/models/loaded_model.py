@@ -97,8 +97,8 @@ def load(
 def image_shape_of(loaded, channels=(3,)) -> tuple:
     """Returns (height, width, channels); refuses models of other channels or ranges.
 
-    Those that begin with a layer for pixels up to 255, as Keras's own do: far smaller
-    numbers would all look alike to them.
+    Models that begin with a layer for pixels up to 255, as Keras's own do, are refused:
+    numbers in [-1, 1] would all look alike to them.
     """
     shape = loaded.model.input_shape[1:]
     if len(shape) != 3 or None in shape or shape[2] not in channels:

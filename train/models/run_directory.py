@@ -201,7 +201,7 @@ class RunDirectory:
     def read_results(self, *more) -> dict:
         """Returns the `report.json` of a finished run, a dict.
 
-        It has what commands need of every report, and `more`.
+        The report has what all commands need, and the entries `more`.
         """
         self.require(self.results, self.model)
 

@@ -53,7 +53,8 @@ class Recipe(TrainingSettings):
     The fields are settings with their help, limits and choices; those with a group are
     flags of `keras-vit finetune`. `model` may also be a `ViTConfig`. `weights` are None
     for random ones; those of a model that brings its own, as `"dinov2-s14/lvd142m"`
-    does, are named as it is. Where a setting is None, what its `otherwise` names holds.
+    does, are named as it is. A setting of None has the value of the attribute that its
+    `otherwise` names.
 
     Raises:
         ValueError: a value is out of range or not finite, or does not fit the others.

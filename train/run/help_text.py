@@ -16,8 +16,8 @@ def add_values(words, find_recipe) -> None:
 
     The recipe is that of the flags `--dataset`, `--recipe` and `--config` and of the
     words beside them, or without any that of the user's own data; `find_recipe` is as
-    in `train.run.settings.settle`. Of an unknown recipe, or a file that cannot be read,
-    there is a warning, and the help is without values.
+    in `train.run.settings.settle`. If the recipe is unknown or a file cannot be read,
+    there is a warning, and the help has no values.
     """
     names = ("dataset", "recipe", "config", "smoke")
     named = {name: flags.FLAGS[name].value for name in names}

@@ -46,7 +46,7 @@ def check(recipe, devices) -> None:
 def number_of(task, devices, directory) -> int:
     """Returns the number of micro-batches of a task that is built, an int.
 
-    What is chosen for `"auto"` is printed and written to `micro_batches.json` of the
+    The choice for `"auto"` is printed and written to `micro_batches.json` of the
     `RunDirectory`, from where a run that goes on takes it. The model stays as it was.
 
     Raises a `RunError` where not even one image per device fits.

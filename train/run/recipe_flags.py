@@ -205,9 +205,9 @@ def read(
     """Returns the recipe that the flags ask for, and the keywords of `training.run`.
 
     `find_recipe` takes a data set, and the name of a recipe or None; `kind` is of runs
-    whose directory has another name. Without `is_dataset` the data set is the name of
-    several, and not looked for. `check` refuses recipes of no use to the command. With
-    `--print_config` it prints the settings, and ends the command.
+    whose directory has another name. Without `is_dataset` the data set's name stands
+    for several, and is not checked. `check` refuses recipes of no use to the command.
+    With `--print_config` it prints the settings, and ends the command.
     """
     values = flags.FLAGS.flag_values_dict()
     names = ("dataset", "recipe", "config", "smoke")

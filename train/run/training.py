@@ -32,12 +32,12 @@ def run(
 ) -> dict | None:
     """Trains a model, or goes on where a killed run left off.
 
-    With `extend` a finished run of fewer steps goes on, too, on the rates that a run of
-    the recipe's steps has from there on.
+    With `extend` a finished run of fewer steps goes on as well, with the rates that a
+    run of the recipe's steps has from there on.
 
-    With several hosts each of them calls it, and the first writes the files, which
-    all of them must be able to read. Keras's precision and the random numbers of Python
-    and NumPy are afterwards as they were.
+    Each of several hosts calls this function; the first writes the files, which all of
+    them must be able to read. Keras's precision and the random numbers of Python and
+    NumPy are afterwards as they were.
 
     `task` is a `train.run.task.Task`, such as
     `train.run.classification.PreTraining(recipe)`, or a `train.recipes.Recipe` for

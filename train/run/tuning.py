@@ -54,9 +54,9 @@ def count_parameters(variables, lora=False) -> int:
 def layer_rates(model, layer_decay) -> dict:
     """Returns factors of the learning rate, by paths of the trainable variables.
 
-    What comes after the blocks has factor 1, the last block `layer_decay`, the one
-    before it the square of that, and so on; what comes before the first block one
-    power more than that.
+    Layers after the blocks have factor 1, the last block `layer_decay`, the one before
+    it its square, and so on; layers before the first block have one power more than
+    that.
 
     Source:
         ELECTRA, arXiv 2003.10555, appendix; for Vision Transformers BEiT, arXiv

@@ -20,8 +20,8 @@ from zoo.regular_files import expand_home
 def load_split(loaded, dataset, data_dir, skip_corrupt, split, bits=None) -> tuple:
     """Returns a data set and a split of it by name, divided as the model's run did it.
 
-    Where `dataset` is None it is that of the run. The split "all" is the whole data
-    set, which then need not have parts.
+    If `dataset` is None, it is the run's. The split "all" is the whole data set, which
+    then need not have parts.
     """
     own = loaded.config.get("dataset")
     if dataset is None and own is None:

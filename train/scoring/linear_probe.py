@@ -172,7 +172,7 @@ def ridge(inputs, targets, l2) -> np.ndarray:
 def preparation_for(model) -> str:
     """Returns how images come to a model's size: as it says, or as big_vision does.
 
-    The latter where it says no more than `"squash"`, the default.
+    big_vision's way is for models that say no more than the default, `"squash"`.
     """
     own = preparation_of(model)
     return RELEASED if own == "squash" else own

@@ -21,9 +21,9 @@ def match_classes(outputs, head_names, data_names, numbers=False) -> tuple:
     encoded (NFC or NFD); of several synonyms with commas between them the first will
     do. `head_names` may be the name of a list of `zoo.class_names`. WordNet ids
     (`n01440764`) and names (`tench`) of ImageNet match each other. An equal number of
-    classes does not mean an equal order. With `numbers`, a data set whose classes are
-    all numbers, and none the name of a class of the model, has places in the head's
-    outputs, from 0.
+    classes does not mean an equal order. With `numbers`, if all classes of the data set
+    are numbers and none is the name of a class of the model, they are places in the
+    head's outputs, from 0.
 
     Raises:
         RunError: a name is not, or not clearly, one of the model's.

@@ -12,8 +12,7 @@ _option = functools.partial(setting, group="Study")
 class Options:
     """The flags of `keras-vit study` beside those of the recipe.
 
-    Each study uses its own. With `smoke` the recipe is cut down, so that models must
-    be, too.
+    Each study uses its own. With `smoke` the recipe is cut down, and models with it.
 
     Raises:
         ValueError: a number is too small.

@@ -79,9 +79,9 @@ class Runs:
     def result(self, label, recipe) -> dict | None:
         """Returns the result of a run, which is made unless it is finished.
 
-        It is that in `report.json`, with the label as `run`, the training images,
-        counted each time they were seen, as `images`, and `few_shot_accuracy` where
-        there is a probe. None where the run failed.
+        The result is that in `report.json`, with the label as `run`, the number of
+        training images, counted each time they were seen, as `images`, and
+        `few_shot_accuracy` if there is a probe. None where the run failed.
         """
         self._begun += 1
         print(f"run {self._begun} of {self.total}: {label}", flush=True)

@@ -65,7 +65,7 @@ def find_offsets(path, total) -> np.ndarray:
 def interleaved(counts, **order) -> np.ndarray:
     """Returns the place of each record in `tf.data.Dataset.interleave` of files.
 
-    Of `counts` [3, 2] read in turns the places are [0, 2, 4] and [1, 3].
+    For example, `counts` [3, 2] read in turns give the places [0, 2, 4] and [1, 3].
     """
     ends = np.cumsum(counts, dtype=np.int64)
     records = tf.data.Dataset.from_tensor_slices((ends - counts, ends)).interleave(

@@ -19,7 +19,7 @@ def divide(name, class_names, parts, fraction, layout="", ignored=()) -> Source:
 
     "validation" is the test where there is no other, as in ImageNet. The validation
     split is then a fixed part of "train", stratified by class. `layout` says in
-    messages what the data should look like. With a fraction of None the one part is
+    messages what the data should look like. If the fraction is None, the only part is
     "all".
     """
     total = sum(part.num_examples for part in parts.values())

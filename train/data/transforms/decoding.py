@@ -70,18 +70,18 @@ def decode_image(
     """Decodes a file that `zoo.photos.decode` reads to the same RGB pixels, upright.
 
     Plain JPEGs and PNGs are decoded by TensorFlow, everything that it would see
-    otherwise by `zoo.photos.decode`. Of a plain JPEG, little more than the window is
+    otherwise by `zoo.photos.decode`. Little more than the window of a plain JPEG is
     decoded, to the same pixels. Damage outside of a window goes unnoticed.
 
     With `fast`, pixels of a JPEG are those of the released code's training: by
-    TensorFlow's default, fast transform, which is a few levels off. So are they without
-    `honour_exif`.
+    TensorFlow's default, fast transform, which is a few levels off. The same holds
+    without `honour_exif`.
 
     Pixels instead of a file's bytes stay as they are, gray ones become RGB. The window
     is one of the upright image, see `Split.decode`. Without `honour_exif`, all that
     TensorFlow can decode is decoded by it, and not turned. With `bits`, see
-    `zoo.photos.decode`, it decodes no PNG of 16 bits. Messages of Pillow's decoding
-    have `name`, a str or a scalar string tensor.
+    `zoo.photos.decode`, TensorFlow decodes no PNG of 16 bits. Messages of Pillow's
+    decoding have `name`, a str or a scalar string tensor.
     """
     if image.dtype != tf.string:
         pixels = tf.image.grayscale_to_rgb(image) if image.shape[-1] == 1 else image

@@ -52,7 +52,8 @@ def fitted(image: tf.Tensor, size: tuple[int, int], preparation: str) -> tf.Tens
 def inception_window(shape: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     """Chooses 5 % to 100 % of the area of an image, at an aspect of 0.75 to 1.33.
 
-    Of an image of int32 `shape` `(3,)`: top, left, height and width, int32 `(4,)`.
+    Takes the int32 `shape` `(3,)` of an image, and returns top, left, height and width,
+    int32 `(4,)`.
     """
     begin, extent, _ = tf.image.stateless_sample_distorted_bounding_box(
         shape,

@@ -95,7 +95,7 @@ def quantize(content, images, *, static, min_agreement=None, uint8=False) -> byt
 
     `images` are float32 (images, height, width, channels). With `static`, products have
     fixed scales where input and output span at most 32 standard deviations on the
-    images, but for the last. With `uint8`, so are the input and the output.
+    images, but for the last. With `uint8`, input and output have fixed scales too.
 
     With `min_agreement`, products stay in float16, first those that change the logits
     most for their size, until at most two thirds of the allowed share of images are
@@ -126,7 +126,7 @@ def quantize(content, images, *, static, min_agreement=None, uint8=False) -> byt
 def _observed(content, listed, images):
     """Returns the logits, and the ranges of each product's input and output.
 
-    That is the least value, the largest, and the standard deviation over all images.
+    A range is the least value, the largest, and the standard deviation over all images.
     """
     from ai_edge_litert.interpreter import OpResolverType
 

@@ -41,7 +41,7 @@ def measure(recipe, options, settings) -> tuple:
 def best_rate(rows) -> float:
     """Returns the learning rate of the highest validation accuracy.
 
-    Of equal accuracies the lower loss decides, and then the order of the rows.
+    If accuracies are equal the lower loss decides, and then the order of the rows.
     """
     best = max(
         rows, key=lambda row: (row["validation_accuracy"], -row["validation_loss"])
