@@ -137,11 +137,14 @@ WRONG = {
         "a.keras b.jpg --threshold=0.5": "use --top (each answer has its probability",
         "a.keras b.jpg --topk=5": "--top.",
         "run photo.jpg --bits=17": "--bits=17 must be an integer in the range",
+        "run photo.jpg --engine=keras --precision=int8": "not in int8: choose one of",
     },
     "evaluate": {
         "": "evaluate --help",
         "none": "There is no file or folder",
         "run --batch=8": "--batch_size.",
+        "run digits --dataset=cifar10": "one data set",
+        "run digits more": "one data set",
         "run --output_dir=x": "--out_dir.",
         "run --bits=17": "--bits=17 must be an integer in the range",
     },
@@ -156,6 +159,9 @@ WRONG = {
     "export": {
         "none --format=tflite --out=none": "There is no file or folder",
         "run --format=tflight": "'tflight' is not a format: choose from",
+        "run --out=x": "No format is given: choose from saved_model",
+        "run --format=onnx --out=x --uint8": "uint8 is an option of tflite-int8",
+        "run --format=onnx --out=x --min_agreement=1.5": "min_agreement | 1.5",
         "run --format=onnx": "--out is missing. Give one model and a folder: "
         "keras-vit export MODEL --format=onnx --out=DIR",
         "run --quantize": "--format.",

@@ -1,12 +1,15 @@
-"""A folder of photos, and a small model in files."""
+"""A folder of photos, a small model in files, and a stub of one."""
 
 import os
 
 import numpy as np
 import pytest
-from photo_folder import NAMES
+from photo_folder import NAMES, PROBABILITIES, by_mean
 from PIL import Image
 from small_models import shared
+
+from train.predict import classifiers
+from train.predict.classifiers import Classifier
 
 
 @pytest.fixture
@@ -29,8 +32,31 @@ def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     # Without that feature, those of this one are tested no further.
     export = pytest.importorskip("train.export.onnx")
+    pytest.importorskip("onnxruntime")
     model = shared()
     model.save(folder / "model.keras")
     export.write_onnx(model, folder / "model.onnx", class_names=NAMES)
     (folder / "class_names.txt").write_text("".join(f"{name}\n" for name in NAMES))
     return folder
+
+
+@pytest.fixture
+def stub(monkeypatch):
+    """Puts a model of three classes in the place of any; it answers by the mean."""
+
+    def put(compute=by_mean, **changes):
+        settings = {
+            "name": "stub",
+            "image_shape": (8, 8, 3),
+            "preparation": "squash",
+            "batch_size": 4,
+            "compute": compute,
+            "answers": PROBABILITIES,
+            "num_features": 3,
+            "notes": ("a note",),
+            "digest": lambda: "1f",
+        }
+        classifier = Classifier(**settings | changes)
+        monkeypatch.setattr(classifiers, "load", lambda *_, **__: classifier)
+
+    return put

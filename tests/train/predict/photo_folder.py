@@ -1,7 +1,48 @@
-"""What the fixture `folder` has, and the classes of the fixture `files`."""
+"""What the fixture `folder` has, and what the models of `files` and `stub` answer."""
+
+import contextlib
+import pathlib
+import resource
+
+import numpy as np
+from scipy.special import softmax
+
+from zoo.head import Answers
+from zoo.photos import prepare
 
 NAMES = ("cat", "été", "white shark", "4", "5")
+PROBABILITIES = Answers(("red", "green", "blue"), are_logits=False)
 
 
 def paths(*numbers):
     return [f"photos/{number}.png" for number in numbers or range(10)]
+
+
+def by_mean(images):
+    """Returns probabilities and features of images."""
+    means = images.mean(axis=(1, 2))
+    return softmax(20 * means, axis=1), means
+
+
+def interrupted(images):
+    raise KeyboardInterrupt
+
+
+def prepared(*size, **options):
+    """All photos as a model takes them."""
+    return np.stack([prepare(path, size, **options) for path in paths()])
+
+
+def text_of(path):
+    return pathlib.Path(path).read_text("utf-8")
+
+
+@contextlib.contextmanager
+def small_files(size):
+    """A disk that is full once a file has so many bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

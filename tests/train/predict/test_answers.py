@@ -1,11 +1,11 @@
 """Files of answers: hostile names, kills in a line, settings."""
 
 import csv
-import errno
 import json
 import os
 
 import pytest
+from photo_folder import small_files
 
 from train.common.errors import RunError
 from train.predict.answers import FORMATS, Answer, AnswerFile, spelled
@@ -81,20 +81,21 @@ def test_many_photos_are_known(path):
     assert all(file.has(f"{n}.jpg") for n in range(count))
 
 
-def test_paths_from_another_directory(path, monkeypatch):
-    """Also after the file was moved, with the directory that its paths start from."""
-    project = path.parent / os.fsdecode(b"caf\xe9")
+def test_paths_are_found_from_another_directory_and_after_a_move(path, monkeypatch):
+    project, photo = path.parent / os.fsdecode(b"caf\xe9"), os.fsdecode(b"\xe9.jpg")
     (project / "photos").mkdir(parents=True)
-    (project / "photos" / os.fsdecode(b"\xe9.jpg")).touch()
+    (project / "photos" / photo).touch()
     monkeypatch.chdir(project)
-    answers = [Answer(spelled(os.fsdecode(b"photos/\xe9.jpg")), (("a", 1.0),))]
-    answers.append(Answer("/elsewhere/1.jpg", (("b", 1.0),)))
+    answers = [
+        Answer(spelled(f"photos/{photo}"), (("a", 1.0),)),
+        Answer("/elsewhere/1.jpg", (("b", 1.0),)),
+    ]
     write(project / path.name, answers)
     moved = project.rename(path.parent / os.fsdecode(b"moved\xe9"))
     for folder, name in ((moved, path.name), (moved / "photos", f"../{path.name}")):
         monkeypatch.chdir(folder)
         file = AnswerFile(name, resume=True)
-        true = os.path.relpath(moved / "photos" / os.fsdecode(b"\xe9.jpg"))
+        true = os.path.relpath(moved / "photos" / photo)
         assert file.has(true) and file.has(os.path.abspath(true))
         assert file.has("/elsewhere/1.jpg") and not file.has("../1.jpg")
         assert os.path.samefile(file.path_of(answers[0].file), true)
@@ -124,7 +125,7 @@ def test_a_file_of_others_is_refused(path, content):
         AnswerFile(path, resume=True)
 
 
-def test_a_quotation_mark_without_end(tmp_path):
+def test_a_quotation_mark_without_end_is_refused(tmp_path):
     path = tmp_path / "answers.csv"
     write(path, ANSWERS)
     with path.open("a") as file:
@@ -133,29 +134,15 @@ def test_a_quotation_mark_without_end(tmp_path):
         AnswerFile(path, resume=True)
 
 
-@pytest.mark.parametrize("ending", [".csv", ".jsonl"])
-def test_a_full_disk_is_named_and_the_file_ends_in_a_whole_line(tmp_path, ending):
-    path = tmp_path / f"x{ending}"
-    file = AnswerFile(path)
-    file.open({})
-    answer = Answer("1.jpg", (("cat", 0.5), ("dog", 0.25)))
-    file.append([answer])
-    whole, real = path.read_bytes(), file._file
-
-    class Full:
-        def write(self, content):
-            if not hasattr(self, "taken"):
-                self.taken = real.write(content[:7])
-                return self.taken
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-        def __getattr__(self, name):
-            return getattr(real, name)
-
-    file._file = Full()
-    with pytest.raises(RunError, match="No space left.*--resume") as caught:
-        file.append([answer])
-    assert str(path) in str(caught.value)
+def test_a_full_disk_is_named_and_the_file_ends_in_a_whole_line(path):
+    file = write(path, ANSWERS[:1])
+    whole = path.read_bytes()
+    file = AnswerFile(path, resume=True)
+    file.open(SETTINGS)
+    with small_files(len(whole) + 7), pytest.raises(RunError) as caught:
+        file.append(ANSWERS[1:])
+    told = str(caught.value)
+    assert f"{path}: File too large" in told and "--resume" in told
     file.close()
     assert path.read_bytes() == whole
     assert AnswerFile(path, resume=True).count == 1

@@ -1,10 +1,10 @@
 """Features in an `.npz` file, gone on with after kills."""
 
-import errno
 import os
 
 import numpy as np
 import pytest
+from photo_folder import small_files
 
 from train.common.errors import RunError
 from train.predict.answers import spelled
@@ -23,22 +23,30 @@ def written(path, count=0, until=7):
     return file
 
 
-def check(path):
+def finish(file):
+    file.finish()
+    file.close(keep=False)
+
+
+def check(path, count=7):
     with np.load(path) as found:
         assert sorted(found) == ["features", "files"]
-        assert found["files"].tolist() == FILES
-        np.testing.assert_array_equal(found["features"], FEATURES)
+        assert found["files"].tolist() == FILES[:count]
+        np.testing.assert_array_equal(found["features"], FEATURES[:count])
         assert found["features"].dtype == np.float32
     assert os.listdir(path.parent) == [path.name]
 
 
-def test_rows_and_names(tmp_path):
+@pytest.mark.parametrize("until", [0, 4, 7])
+def test_a_finished_file_is_gone_on_with(until, tmp_path):
     path = tmp_path / "x.npz"
-    file = written(path)
+    file = written(path, until=until)
     assert not path.exists()
-    file.finish()
-    file.close(keep=False)
-    check(path)
+    finish(file)
+    check(path, until)
+    if until:
+        finish(written(path, until))
+        check(path)
 
 
 @pytest.mark.parametrize("count", [1, 4, 7])
@@ -46,29 +54,14 @@ def test_more_rows_than_answers_are_cut(count, tmp_path):
     """A kill comes after the rows are written, and before the answers are."""
     path = tmp_path / "x.npz"
     written(path).close(keep=True)
-    file = written(path, count)
-    file.finish()
-    file.close(keep=False)
-    check(path)
-
-
-def test_a_finished_file_is_gone_on_with(tmp_path):
-    path = tmp_path / "x.npz"
-    file = written(path, until=4)
-    file.finish()
-    file.close(keep=False)
-    file = written(path, 4)
-    file.finish()
-    file.close(keep=False)
+    finish(written(path, count))
     check(path)
 
 
 @pytest.mark.parametrize("part", [".x.npz.features", ".x.npz.files"])
 def test_a_kill_while_a_finished_file_is_unpacked(part, tmp_path, monkeypatch):
     path = tmp_path / "x.npz"
-    file = written(path, until=4)
-    file.finish()
-    file.close(keep=False)
+    finish(written(path, until=4))
     replace = os.replace
 
     def killed(source, target):
@@ -84,15 +77,15 @@ def test_a_kill_while_a_finished_file_is_unpacked(part, tmp_path, monkeypatch):
     file = written(path, 4)
     file.finish()
     # A kill between the two removals.
-    removed = []
+    unlink, removed = type(path).unlink, []
 
-    def unlink(hidden, missing_ok):
+    def killed_later(hidden, missing_ok):
         if removed:
             raise KeyboardInterrupt
         removed.append(hidden)
-        os.unlink(hidden)
+        unlink(hidden)
 
-    monkeypatch.setattr(type(path), "unlink", unlink)
+    monkeypatch.setattr(type(path), "unlink", killed_later)
     with pytest.raises(KeyboardInterrupt):
         file.close(keep=False)
     monkeypatch.undo()
@@ -112,25 +105,9 @@ def test_rows_that_are_missing(tmp_path):
         FeatureFile(path, 3, 4)
 
 
-def test_no_photos(tmp_path):
-    file = FeatureFile(tmp_path / "x.npz", 3)
-    file.finish()
-    with np.load(tmp_path / "x.npz") as found:
-        assert found["features"].shape == (0, 3) and found["files"].shape == (0,)
-
-
 def test_a_full_disk_is_named(tmp_path):
     file = written(tmp_path / "x.npz", until=2)
-
-    class Full:
-        def write(self, content):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-        def close(self):
-            pass
-
-    file._files[0].close()
-    file._files[0] = Full()
-    with pytest.raises(RunError, match=r"x\.npz: No space left.*--features"):
+    told = r"x\.npz: File too large.*--features"
+    with small_files(30), pytest.raises(RunError, match=told):
         file.append(FILES[2:4], FEATURES[2:4])
     file.close(keep=True)

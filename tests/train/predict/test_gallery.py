@@ -80,7 +80,7 @@ def test_a_page_that_needs_nothing_else(tmp_path):
     assert "3 photos, answered by a <model>" in found.text
 
 
-def test_photos_that_cannot_be_read_any_more(tmp_path, monkeypatch):
+def test_photos_that_cannot_be_read_any_more_have_no_thumbnail(tmp_path, monkeypatch):
     path = save(tmp_path / "large.jpg", size=(60, 80))
     assert gallery._thumbnail(path) is not None
     # As large as a decompression bomb.

@@ -1,0 +1,130 @@
+"""ImageNet's reassessed labels: read, matched with images, and counted."""
+
+import os
+import pathlib
+import re
+
+import numpy as np
+import pytest
+from evaluated import report_of, tiny
+from PIL import Image
+
+import keras_vit
+import zoo
+from train.common.errors import RunError
+from train.data import sources
+from train.evaluate import evaluation, real_labels
+
+
+@pytest.fixture
+def imagenet(tmp_path):
+    """Photos named as those of ImageNet's validation set, of two classes."""
+    for part in ("train", "test"):
+        for number, name in enumerate("babab", start=1):
+            folder = tmp_path / "imagenet" / part / name
+            folder.mkdir(parents=True, exist_ok=True)
+            image = Image.new("RGB", (9, 9), (40 * number,) * 3)
+            image.save(folder / f"ILSVRC2012_val_{number:08d}.JPEG")
+    return tmp_path / "imagenet"
+
+
+def test_reassessed_labels(imagenet, tmp_path, monkeypatch):
+    names = [(f"n{index:08d}", f"thing_{index}") for index in range(1000)]
+    names[5], names[9] = ("n5", "a"), ("n9", "b")
+    monkeypatch.setattr(zoo, "class_names", lambda data_set: names)
+    model = tiny(1000)
+    head = model.get_layer("head")
+    head.kernel.assign(np.zeros((16, 1000)))
+    head.bias.assign(np.eye(1000)[7])  # it always answers 7
+    path = tmp_path / "seven.npz"
+    keras_vit.save_released_weights(model, path)
+    own = "\n".join(name for _, name in names)
+    (tmp_path / "class_names.txt").write_text(own, "utf-8")
+    file, out = tmp_path / "real.json", tmp_path / "out"
+    given = {"dataset": str(imagenet), "out_dir": out, "real_labels_file": file}
+    file.write_text("[[7, 8], [], [6], [1, 7], [7]]")
+    evaluation.evaluate(str(path), **given)
+    found = report_of(out)
+    assert found["test_accuracy"] == 0 and found["test_examples"] == 5
+    assert (found["test_real_accuracy"], found["test_real_examples"]) == (3 / 4, 4)
+    assert found["test_real_accuracy_low"] < 3 / 4 < found["test_real_accuracy_high"]
+    assert "test_real_accuracy | 75.00%" in (out / "report.md").read_text()
+    file.write_text("[[7], [7], [7], [7]]")
+    with pytest.raises(RunError, match="00000005.JPEG is not one of the 4 images"):
+        evaluation.evaluate(str(path), **given)
+
+
+def test_reassessed_labels_find_their_images(imagenet):
+    names = real_labels.file_names(sources.load(str(imagenet)).test, str(imagenet))
+    labels = real_labels.of_files([{1}, {2}, {3}, {4}, {5}], names)
+    assert labels == [{2}, {4}, {1}, {3}, {5}]  # as the files are sorted
+
+
+def test_reassessed_labels_of_a_tfds_data_set(tmp_path):
+    """TFDS shuffles the images, and knows their names."""
+    tfds = pytest.importorskip("tensorflow_datasets")
+
+    class TinyImagenet(tfds.core.GeneratorBasedBuilder):
+        VERSION = tfds.core.Version("1.0.0")
+
+        def _info(self):
+            features = {
+                "image": tfds.features.Image(shape=(2, 2, 3)),
+                "label": tfds.features.ClassLabel(names=["a", "b"]),
+                "file_name": tfds.features.Text(),
+            }
+            return tfds.core.DatasetInfo(
+                builder=self,
+                features=tfds.features.FeaturesDict(features),
+                supervised_keys=("image", "label"),
+            )
+
+        def _split_generators(self, manager):
+            del manager
+            return {part: self._generate_examples() for part in ("train", "validation")}
+
+        def _generate_examples(self):
+            for number in range(1, 31):
+                name = f"ILSVRC2012_val_{number:08d}.JPEG"
+                image = np.full((2, 2, 3), number, "uint8")
+                yield name, {"image": image, "label": 0, "file_name": name}
+
+    TinyImagenet(data_dir=tmp_path).download_and_prepare()
+    part = sources.load("tiny_imagenet", tmp_path).test
+    names = real_labels.file_names(part, "tiny_imagenet", tmp_path)
+    right = real_labels.of_files([{number} for number in range(1, 31)], names)
+    pixels = [{int(part.decode(image)[0, 0, 0])} for image, _ in part.records()]
+    assert right == pixels and right != sorted(right, key=min)
+
+
+def write_fifo(path):
+    os.mkfifo(path)
+
+
+def write_endless(path):
+    with open(path, "wb") as file:
+        file.truncate(10**10)
+
+
+@pytest.mark.parametrize(
+    ("write", "told"),
+    [
+        *(
+            (lambda path, text=text: path.write_text(text), "")
+            for text in ("{", "[1]", "[[1000]]", '[["dog"]]', "[]", "{}")
+        ),
+        (write_fifo, "is a FIFO"),
+        (write_endless, "more than"),
+    ],
+)
+def test_labels_that_are_none_or_endless_are_refused(write, told, tmp_path):
+    file = tmp_path / "real.json"
+    write(file)
+    with pytest.raises(RunError, match=f"{re.escape(str(file))}.*{told}"):
+        real_labels.read(file)
+
+
+def test_home_is_expanded(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    pathlib.Path(tmp_path, "real.json").write_text("[[970]]")
+    assert real_labels.read("~/real.json") == [{970}]

@@ -1,0 +1,180 @@
+"""Predictions of small models, by Keras, by other engines and of exports."""
+
+import os
+import pathlib
+
+import keras
+import numpy as np
+import pytest
+from harness import randomize
+from photo_folder import NAMES, paths, prepared
+from scipy.special import softmax
+from small_models import SIZE, made, shared
+
+import keras_vit
+from train.common import predictors
+from train.common.errors import RunError
+from train.models import finding, loaded_model
+from train.predict import classifiers
+from train.predict.prediction import predict
+from train.scoring.evaluation_data import num_logits
+
+
+def computed(model, images):
+    return keras.ops.convert_to_numpy(model(images))
+
+
+def answers_of(model, **options):
+    """Returns the names and the values of the answers to all photos, best first."""
+    answers = []
+    predict(str(model), paths(), answer=answers.append, **options)
+    names = [[name for name, _ in answer.top] for answer in answers]
+    return names, np.array([[value for _, value in answer.top] for answer in answers])
+
+
+@pytest.mark.parametrize("central_crop", [None, True, False])
+@pytest.mark.parametrize(
+    ("name", "batch_size"), [("model.keras", 3), ("model.onnx", None)]
+)
+def test_keras_models_and_exports_answer_alike(
+    name, batch_size, central_crop, folder, files
+):
+    preparation = "central crop" if central_crop else "squash"
+    images = prepared(*SIZE, preparation=preparation)
+    probabilities = softmax(computed(shared(), images), axis=1)
+    names, found = answers_of(files / name, central_crop=central_crop, batch_size=3)
+    order = np.argsort(-probabilities, axis=1)
+    assert names == [[NAMES[at] for at in row] for row in order]
+    expected = np.take_along_axis(probabilities, order, axis=1)
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-6)
+
+
+def test_features_of_a_keras_model_beside_its_answers(folder, files):
+    model = files / "model.keras"
+    _, found = answers_of(model, features="x.npz")
+    np.testing.assert_allclose(found, answers_of(model)[1], rtol=1e-3)
+    body = keras.Model(shared().input, shared().layers[-1].input)
+    expected = computed(body, prepared(*SIZE))
+    features = np.load("x.npz")["features"]
+    np.testing.assert_allclose(features, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["sigmoid", "without head", "gray, softmax"])
+def test_other_heads(kind, folder):
+    model = made(classifier_activation="sigmoid") if kind == "sigmoid" else shared(kind)
+    model.save("model.keras")
+    if kind == "without head":
+        with pytest.raises(RunError, match="no head for classes.* Pass --features"):
+            predict("model.keras", paths())
+        found = predict("model.keras", paths(), features="x.npz")
+        assert (found.answered, np.load("x.npz")["features"].shape) == (10, (10, 24))
+        return
+    answers = []
+    found = predict("model.keras", paths(), answer=answers.append)
+    images = prepared(*SIZE, channels=model.input_shape[-1])
+    largest = computed(model, images).max(axis=1)
+    top = [answer.top[0][1] for answer in answers]
+    np.testing.assert_allclose(top, largest, rtol=1e-3)
+    is_said = any("a probability of its own" in note for note in found.notes)
+    assert is_said == (kind == "sigmoid")
+    # They have no names.
+    assert answers[0].top[0][0].startswith("class ")
+
+
+@pytest.mark.parametrize("activation", [None, "sigmoid"])
+@pytest.mark.parametrize("name", ["model.keras", "model.onnx"])
+def test_a_model_of_one_class(name, activation, folder):
+    export = pytest.importorskip("train.export.onnx")
+    model = made(classes=1, classifier_activation=activation)
+    if name == "model.keras":
+        model.save(name)
+        pathlib.Path("class_names.txt").write_text("cat\n")
+    else:
+        export.write_onnx(model, folder / name, class_names=["cat"])
+    if activation is None:
+        with pytest.raises(RunError, match="has one class, cat, which every photo"):
+            predict(name, paths())
+        return
+    names, found = answers_of(name)
+    assert names == [["cat"]] * 10
+    np.testing.assert_allclose(found, computed(model, prepared(*SIZE)), rtol=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["softmax layer", "inside", "another name"])
+def test_heads_that_are_not_the_last_layer(kind, folder):
+    """What `keras_vit.classify` answers is answered alike."""
+    model = made(class_names=NAMES, preparation="central crop")
+    if kind == "softmax layer":
+        model = keras.Model(model.input, keras.layers.Softmax()(model.output))
+    elif kind == "inside":
+        model = keras.Sequential([keras.Input((*SIZE, 3)), model])
+    else:
+        body = made(include_top=False)
+        head = keras_vit.layers.ClassificationHead(5, class_names=NAMES, name="answers")
+        model = keras.Model(body.input, head(body.output))
+        randomize(head)
+    model.save("model.keras")
+    names, found = answers_of("model.keras")
+    for row, values, best in zip(
+        names, found, keras_vit.classify(model, paths()), strict=True
+    ):
+        assert row == [name for _, name, _ in best]
+        np.testing.assert_allclose(values, [p for *_, p in best], rtol=1e-3)
+    with pytest.raises(RunError, match="Features are what the layer called head"):
+        predict("model.keras", paths(), features="x.npz")
+    loaded = loaded_model.load("model.keras")
+    if kind == "softmax layer":
+        with pytest.raises(RunError, match="ends in softmax, where logits"):
+            num_logits(loaded)
+    else:
+        assert num_logits(loaded) == 5
+
+
+def test_what_exports_cannot_do(folder, files):
+    for given, told in (
+        ({"image_size": 64}, "exported for images of one size"),
+        ({"features": "x.npz"}, "gives classes, not features"),
+        ({"engine": "onnxruntime"}, "leave --engine and --precision out"),
+    ):
+        with pytest.raises(RunError, match=told):
+            predict(str(files / "model.onnx"), paths(), **given)
+    with pytest.raises(RunError, match="onnx is an exported file.* pass the model tha"):
+        finding.find(str(files / "model.onnx"))
+    assert os.listdir(folder) == ["photos"]
+
+
+def test_exports_of_any_size_answer_as_the_model_of_that_size(folder, files):
+    export = pytest.importorskip("train.export.onnx")
+    model = keras.saving.load_model(files / "model.keras")
+    export.write_onnx(keras_vit.at_image_size(model, (None, None)), "any.onnx")
+    with pytest.raises(RunError, match="multiples of .*, got --image_size=61: pass"):
+        predict("any.onnx", paths(), image_size=61)
+    _, found = answers_of("any.onnx", image_size=48)
+    _, expected = answers_of(files / "model.keras", image_size=48)
+    np.testing.assert_allclose(found, expected, rtol=1e-3)
+
+
+def test_engines_and_precisions(folder, files):
+    model = str(files / "model.keras")
+    [expected, found] = (
+        classifiers.load(model, engine=engine) for engine in ("keras", "onnxruntime")
+    )
+    images = prepared(*SIZE)
+    np.testing.assert_allclose(
+        found.compute(images)[0], expected.compute(images)[0], atol=1e-6
+    )
+    assert found.digest() == expected.digest()
+    int8 = classifiers.load(model, engine="litert", precision="int8")
+    assert int8.digest() == f"{expected.digest()} in int8"
+    with pytest.raises(RunError, match="--engine=keras --precision=int8: "):
+        classifiers.load(model, engine="keras", precision="int8")
+
+
+def test_commands_say_that_a_model_is_converted(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(
+        "keras_vit.runtimes.automatic.conversion_seconds", lambda _: 0.0
+    )
+    monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path))
+    predictor = predictors.predictor(made(), 2, "auto", "float32")
+    predictor(np.zeros((6, *SIZE, 3), "float32"))
+    assert capsys.readouterr().err.startswith("converting the model for onnxruntime")
