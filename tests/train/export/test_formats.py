@@ -1,6 +1,7 @@
 """Each format of each kind of model answers as the Keras model does."""
 
 import dataclasses
+import functools
 import importlib.util
 import os
 import pkgutil
@@ -51,23 +52,32 @@ def of_large_numbers():
     return model
 
 
-# Arguments of models, or functions that make them.
-ONNX = small_models.MODELS | {
-    "hybrid, odd sides": {"config": ODD, "image_size": (46, 41)},
-    "hybrid of timm": of(HYBRID, resnet_padding="symmetric", resnet_epsilons="timm"),
-    "hybrid without stages": of(HYBRID, resnet_stages=()),
-    "rows and columns": positions("2d"),
-    "rows and columns, no class token": {**positions("2d"), "pooling": "gap"},
-    "positions before every block": positions("learned", "every_layer"),
-    "one table before every block": positions("2d", "every_layer_shared"),
-    "relative, no class token": {**positions("relative"), "pooling": "gap"},
-    "no positions": positions("none"),
-    "class token and mean, registers behind": {
-        **of(PLAIN, num_registers=2, tokens_with_positions="class token and patches"),
-        "pooling": "token_and_gap",
-    },
-    "distilled": {**of(PLAIN, distillation_token=True), "pooling": "distilled"},
-    "rotary alone": of(PLAIN, rotary="dinov3", tokens_with_positions="none"),
+def each(kinds):
+    """Functions that make models of some arguments."""
+    return {name: functools.partial(made, **kinds[name]) for name in kinds}
+
+
+BOTH, PLACES = "token_and_gap", "class token and patches"
+REGISTERS = of(PLAIN, num_registers=2, tokens_with_positions=PLACES)
+OF_TIMM = of(HYBRID, resnet_padding="symmetric", resnet_epsilons="timm")
+ONNX = {name: functools.partial(shared, name) for name in small_models.MODELS}
+ONNX |= each(
+    {
+        "hybrid, odd sides": {"config": ODD, "image_size": (46, 41)},
+        "hybrid of timm": OF_TIMM,
+        "hybrid without stages": of(HYBRID, resnet_stages=()),
+        "rows and columns": positions("2d"),
+        "rows and columns, no class token": dict(positions("2d"), pooling="gap"),
+        "positions before every block": positions("learned", "every_layer"),
+        "one table before every block": positions("2d", "every_layer_shared"),
+        "relative, no class token": dict(positions("relative"), pooling="gap"),
+        "no positions": positions("none"),
+        "class token and mean, registers behind": dict(REGISTERS, pooling=BOTH),
+        "distilled": dict(of(PLAIN, distillation_token=True), pooling="distilled"),
+        "rotary alone": of(PLAIN, rotary="dinov3", tokens_with_positions="none"),
+    }
+)
+ONNX |= {
     "mean of patches beside a class token": small_models.patches_averaged,
     "map of features": map_of_features,
     "BiT": bit,
@@ -76,33 +86,27 @@ ONNX = small_models.MODELS | {
 FLOAT16 = {name: ONNX[name] for name in ("plain", "exact GELU", "hybrid", "relative")}
 FLOAT16 |= {"BiT": bit, "large numbers": of_large_numbers}
 # Several at a time: conversion takes seconds.
-TFLITE = {
-    "gray, softmax": {
-        **of(ONE_BLOCK, activation="gelu", patch_size=(8, 12)),
-        "channels": 1,
-        "classifier_activation": "softmax",
-        "representation_size": 16,
-    },
-    "a head for each token, 2d positions": {
-        **positions("2d", "every_layer"),
-        "pooling": None,
-    },
-    "all tokens, relative, remat and dropout": {
-        **of(ONE_BLOCK, position_embedding="relative"),
-        "pooling": None,
-        "include_top": False,
-        "remat": True,
-        "dropout_rate": 0.1,
-        "stochastic_depth_rate": 0.1,
-    },
-}
-SAVED_MODEL = {
-    "features behind a norm": {
-        **of(PLAIN, num_layers=1, norm_after_pooling=True),
-        "include_top": False,
-        "pooling": "gap",
-    },
-}
+TFLITE = each(
+    {
+        "gray, softmax": dict(
+            of(ONE_BLOCK, activation="gelu", patch_size=(8, 12)),
+            channels=1,
+            classifier_activation="softmax",
+            representation_size=16,
+        ),
+        "a head for each token": dict(positions("2d", "every_layer"), pooling=None),
+        "all tokens, relative, remat and dropout": dict(
+            of(ONE_BLOCK, position_embedding="relative"),
+            pooling=None,
+            include_top=False,
+            remat=True,
+            dropout_rate=0.1,
+            stochastic_depth_rate=0.1,
+        ),
+    }
+)
+NORMED = {**of(ONE_BLOCK, norm_after_pooling=True), "pooling": "gap"}
+SAVED_MODEL = each({"features behind a norm": {**NORMED, "include_top": False}})
 CASES = {
     ("onnx", 1e-5): ONNX,
     # Some roundings of 2^-11 after one another.
@@ -112,26 +116,16 @@ CASES = {
 }
 
 
-def built(arguments):
-    """A model, one of `small_models.MODELS` only once."""
-    if callable(arguments):
-        return arguments()
-    for name, known in small_models.MODELS.items():
-        if arguments is known:
-            return shared(name)
-    return made(**arguments)
-
-
 @pytest.mark.parametrize(
-    ("format", "tolerance", "arguments"),
+    ("format", "tolerance", "make"),
     [
-        pytest.param(*case, arguments, id=f"{case[0]}, {name}")
+        pytest.param(*case, make, id=f"{case[0]}, {name}")
         for case, kinds in CASES.items()
-        for name, arguments in kinds.items()
+        for name, make in kinds.items()
     ],
 )
-def test_a_file_answers_as_its_model(format, tolerance, arguments, tmp_path):
-    model = built(arguments)
+def test_a_file_answers_as_its_model(format, tolerance, make, tmp_path):
+    model = make()
     path = write(format, model, tmp_path)
     found = check(path, model, tolerance)
     assert os.listdir(tmp_path) == [path.relative_to(tmp_path).parts[0]]
@@ -139,13 +133,10 @@ def test_a_file_answers_as_its_model(format, tolerance, arguments, tmp_path):
     if format == "onnx-float16":
         check_precisions(onnx.load(path).graph)
     if format == "onnx":
-        is_linear = getattr(model.layers[-1], "activation", None) in (
-            None,
-            keras.activations.linear,
-        )
-        head = "logits" if is_linear else "probabilities"
-        wanted = head if model.layers[-1].name == "head" else "features"
-        assert found.output == wanted
+        head = model.layers[-1] if model.layers[-1].name == "head" else None
+        is_linear = head and head.activation is keras.activations.linear
+        output = "logits" if is_linear else "probabilities"
+        assert found.output == (output if head else "features")
 
 
 def check_precisions(graph):
@@ -191,7 +182,7 @@ ODD_SIZES = ((8, 8), (16, 80), (40, 24), (136, 120))
     + [("plain", method, ODD_SIZES) for method in METHODS],
 )
 def test_onnx_files_take_images_of_any_size(name, method, sizes, tmp_path):
-    fixed, rule = built(ONNX[name]), () if method is None else (method,)
+    fixed, rule = ONNX[name](), () if method is None else (method,)
     model = keras_vit.at_image_size(fixed, (None, None), *rule)
     found = exported_model.in_its_runtime(write("onnx", model, tmp_path))
     for size in sizes:

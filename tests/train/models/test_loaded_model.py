@@ -58,28 +58,24 @@ def test_class_names_beside_a_model_of_ones_own(tmp_path):
         assert loaded_model.load(str(path), features=True).class_names is None
 
 
-def test_models_that_scale_pixels_themselves(tmp_path):
+SCALING = {
+    "rescaling": lambda: keras.layers.Rescaling(1 / 255, name="own"),
+    "normalization": lambda: keras.layers.Normalization(
+        mean=120.0, variance=3000.0, name="own"
+    ),
+}
+
+
+@pytest.mark.parametrize("scaling", SCALING.values(), ids=SCALING)
+def test_models_that_scale_pixels_take_them_from_a_layer_before(scaling, tmp_path):
     images = keras.Input((32, 32, 3))
-    for layer in (
-        keras.layers.Rescaling(1 / 255, name="own"),
-        keras.layers.Normalization(mean=120.0, variance=3000.0, name="own"),
-    ):
-        pixels = layer(images)
-        outputs = keras.layers.Dense(10)(keras.layers.Flatten()(pixels))
-        model = keras.Model(images, outputs)
-        loaded = loaded_model.LoadedModel("net", model)
-        with pytest.raises(RunError, match="layer own of the model net takes .* 255"):
-            loaded_model.image_shape_of(loaded)
-        whole = keras.Model(images, model(keras.layers.Rescaling(127.5, 127.5)(images)))
-        whole.save(tmp_path / "whole.keras")
+    layers = [scaling(), keras.layers.Flatten(), keras.layers.Dense(10)]
+    model = keras.Sequential([images, *layers])
+    with pytest.raises(RunError, match="layer own of the model net takes .* 255"):
+        loaded_model.image_shape_of(loaded_model.LoadedModel("net", model))
+    # As the message says, around the model or in it.
+    to_pixels = keras.layers.Rescaling(127.5, 127.5)
+    for rest in ([model], layers):
+        keras.Sequential([images, to_pixels, *rest]).save(tmp_path / "whole.keras")
         loaded = loaded_model.load(str(tmp_path / "whole.keras"))
         assert loaded_model.image_shape_of(loaded) == (32, 32, 3)
-    # The same in one model, as the message says.
-    layers = [keras.layers.Rescaling(127.5, 127.5), keras.layers.Rescaling(1 / 255)]
-    head = [keras.layers.Flatten(), keras.layers.Dense(10)]
-    flat = keras.Sequential([images, *layers, *head])
-    loaded = loaded_model.LoadedModel("net", flat)
-    assert loaded_model.image_shape_of(loaded) == (32, 32, 3)
-    bare = keras.Sequential([images, keras.layers.Rescaling(1 / 255), *head])
-    with pytest.raises(RunError, match="of the model net takes .* 255"):
-        loaded_model.image_shape_of(loaded_model.LoadedModel("net", bare))

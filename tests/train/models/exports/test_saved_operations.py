@@ -54,9 +54,10 @@ def base(tmp_path_factory):
     """The folder of a model with a function that writes, and what it would write."""
     folder = tmp_path_factory.mktemp("base")
     written = folder / "written"
-    # As functions are called in the file, the name of this one is looked for.
-    evil = lambda: saves(written)  # noqa: E731
-    evil.__name__ = "evil"
+
+    def evil():
+        saves(written)
+
     return saved_to(folder / "model", evil), written
 
 
