@@ -1,10 +1,7 @@
-from pathlib import Path
-
 import numpy as np
 import pytest
 import tensorflow as tf
 from made_data import numbered_split
-from PIL import Image
 
 from train.data import pipeline
 from train.data.pipeline import (
@@ -18,7 +15,6 @@ from train.data.pipeline import (
 from train.data.sources import Split, load
 from train.data.transforms import image_ops
 
-TFDS_DIR = Path(__file__).parents[4] / "shared" / "tfds"
 SIZE = (6, 5)
 OPTIONS = {"image_size": SIZE, "batch_size": 4, "seed": 7}
 
@@ -89,27 +85,6 @@ def test_resume_is_exact(monkeypatch, whole):
     for start_step in (1, 5, 6, 11, 17) if buffer == 6 else (5, 11):
         expected = batches[start_step : start_step + 6]
         assert_same(training(split, len(expected), start_step=start_step), expected)
-
-
-def test_resume_of_folder_images_is_exact(tmp_path):
-    for part in ("train", "test"):
-        (tmp_path / part / "a").mkdir(parents=True)
-        for i in range(7):
-            noise = np.random.RandomState(i).randint(0, 256, (9 + i, 20, 3), np.uint8)
-            Image.fromarray(noise).save(tmp_path / part / "a" / f"{i}.jpg")
-    split = load(str(tmp_path)).train
-    assert_same(training(split, 2, start_step=2), training(split, 4)[2:])
-
-
-@pytest.mark.skipif(
-    not (TFDS_DIR / "cifar100").is_dir(), reason=f"no cifar100 in {TFDS_DIR}"
-)
-def test_cifar100_resumes_across_the_epoch():
-    split = load("cifar100", TFDS_DIR, validation_fraction=0.99).train
-    options = {"image_size": (16, 16), "batch_size": 64, "seed": 3}
-    # 500 examples: step 7 spans two epochs.
-    whole = training(split, 10, **options)
-    assert_same(training(split, 4, start_step=6, **options), whole[6:])
 
 
 def test_far_start_reads_no_earlier_epoch():
@@ -248,14 +223,6 @@ def test_evaluation_covers_the_ragged_end():
     for share in (Share(), Share(devices=2)):
         with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
             evaluation(split, batch_size=0, share=share)
-
-
-def test_evaluation_resizes_and_scales():
-    split = load("digits").test
-    record, _ = next(iter(split.records()))
-    images, _ = next(iter(evaluation_batches(split, image_size=(8, 8), batch_size=3)))
-    expected = np.repeat(record.numpy(), 3, axis=-1) / 127.5 - 1
-    np.testing.assert_allclose(images[0], expected, atol=1e-6)
 
 
 def test_samples_of_training_are_those_it_begins_with():

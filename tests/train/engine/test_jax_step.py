@@ -3,13 +3,13 @@
 import contextlib
 import functools
 import io
-import json
 import re
 import shutil
 
 import keras
 import numpy as np
 import pytest
+import same_runs
 import tensorflow as tf
 from in_process import run_command
 from made_steps import DEVICES, IS_JAX, batches_of, noise, placed, tiny_vit, trainer_of
@@ -173,15 +173,6 @@ def test_the_command_goes_on_to_the_bit(tmp_path):
     assert "on 128 test images" in outputs["whole"]
     assert "going on after step 4" in outputs["resumed"]
     assert (tmp_path / "whole" / "weights.npz").is_file()
-    whole, resumed = (
-        np.load(tmp_path / name / "checkpoints" / "step-00000008.npz")
-        for name in outputs
-    )
-    assert whole.files == resumed.files
-    for key in whole.files:
-        np.testing.assert_array_equal(resumed[key], whole[key], err_msg=key)
-    losses = [
-        json.loads((tmp_path / name / "report.json").read_text())["test_loss"]
-        for name in outputs
-    ]
-    assert losses[0] == losses[1]
+    same_runs.assert_same_bits(tmp_path / "whole", tmp_path / "resumed")
+    whole, resumed = (same_runs.report(tmp_path / name) for name in outputs)
+    assert whole["test_loss"] == resumed["test_loss"]

@@ -139,13 +139,6 @@ def test_differs_from_keras_sgd_only_where_the_rate_changes(problem):
         assert difference > 0.1 if differs else difference < 1e-6
 
 
-def test_the_first_update_of_a_warm_up_moves_nothing_but_the_velocity(problem):
-    gradients, start = problem
-    optimizer = MomentumSGD(RATES)
-    np.testing.assert_array_equal(steps_of(optimizer, gradients[:1], start)[0], start)
-    np.testing.assert_array_equal(optimizer.velocities[0].numpy(), gradients[0])
-
-
 ADAM = {"beta_1": 0.8, "beta_2": 0.99, "epsilon": 1e-3, "kernel_decay": 0.2}
 
 
