@@ -1,6 +1,5 @@
 """Each feature of `train` is one folder: removing it leaves the rest working."""
 
-import ast
 import importlib.util
 import os
 import pathlib
@@ -10,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from imported import imported
 
 import keras_vit_start
 
@@ -63,34 +63,23 @@ for feature in [None, *features]:
 """
 
 
+def run(*words, **options):
+    command = [sys.executable, *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, **options)
+
+
 def test_every_folder_with_a_command_is_a_feature():
     folders = {path.parent.name for path in (ROOT / "train").glob("*/__main__.py")}
     assert folders == set(FEATURES)
 
 
-def imported(path):
-    """The modules that a file imports, in functions too, and names in them."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield node.module or ""
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
 @pytest.fixture(scope="module")
 def imports():
-    """Of every file, its imports of `train`."""
-    files = [
-        path
+    """The imports of every file."""
+    return {
+        path.relative_to(ROOT).as_posix(): set(imported(path))
         for folder in ("keras_vit", "train", "tests", "zoo")
         for path in (ROOT / folder).rglob("*.py")
-    ]
-    return {
-        path.relative_to(ROOT).as_posix(): {
-            name for name in imported(path) if name.startswith("train.")
-        }
-        for path in files
     }
 
 
@@ -128,12 +117,8 @@ def test_commands_without_a_feature(feature, tmp_path):
 @pytest.mark.slow
 def test_features_are_imported_without_each_other():
     pytest.importorskip("tensorflow")
-    done = subprocess.run(
-        [sys.executable, "-c", IMPORTING, *FEATURES],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env=os.environ | {"KERAS_BACKEND": "tensorflow"},
+    done = run(
+        "-c", IMPORTING, *FEATURES, env=os.environ | {"KERAS_BACKEND": "tensorflow"}
     )
     assert done.returncode == 0, done.stderr
     imported = done.stdout.split()
@@ -150,11 +135,6 @@ def test_a_command_chooses_the_backend_before_keras_is_imported(name):
         "print(os.environ['KERAS_BACKEND'], os.environ['TF_CPP_MIN_LOG_LEVEL'])"
     )
     unset = ("KERAS_BACKEND", "TF_CPP_MIN_LOG_LEVEL")
-    process = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=ROOT,
-        env={key: os.environ[key] for key in os.environ if key not in unset},
-        capture_output=True,
-        text=True,
-    )
-    assert process.stdout == "tensorflow 2\n", process.stderr
+    environment = {key: os.environ[key] for key in os.environ if key not in unset}
+    done = run("-c", program, env=environment)
+    assert done.stdout == "tensorflow 2\n", done.stderr

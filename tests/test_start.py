@@ -1,6 +1,5 @@
 """The command `keras-vit`, files of a user that have our names, missing packages."""
 
-import ast
 import functools
 import io
 import os
@@ -11,6 +10,7 @@ import sys
 
 import numpy as np
 import pytest
+from imported import imported
 
 import keras_vit_start
 import train
@@ -54,14 +54,21 @@ def folder(tmp_path, monkeypatch):
     assert not (tmp_path / "ran").exists()
 
 
-def run(*command, **options):
-    return subprocess.run(command, capture_output=True, text=True, **options)
+def run(*command, **environment):
+    return subprocess.run(
+        command, env=os.environ | environment, capture_output=True, text=True
+    )
+
+
+def python(*words, **environment):
+    """Runs Python, which finds our packages."""
+    return run(sys.executable, *words, **{"PYTHONPATH": str(ROOT)} | environment)
 
 
 @pytest.mark.parametrize("words", [["finetune", "--help"], ["predict", "--helpfull"]])
 def test_help_ends_well_even_where_nobody_reads_it(words):
+    assert python("-m", f"train.{words[0]}", words[1]).returncode == 0
     start = [sys.executable, "-m", f"train.{words[0]}", words[1]]
-    assert run(*start, cwd=ROOT).returncode == 0
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
@@ -74,11 +81,8 @@ def test_help_ends_well_even_where_nobody_reads_it(words):
 def test_an_interrupt_before_the_run_is_one_line(tmp_path):
     """It comes while TensorFlow is imported."""
     (tmp_path / "tensorflow.py").write_text("raise KeyboardInterrupt")
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])
-    }
-    start = [sys.executable, "-m", "train.finetune", "--dataset=digits"]
-    done = run(*start, cwd=tmp_path, env=environment)
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    done = python("-m", "train.finetune", "--dataset=digits", PYTHONPATH=path)
     assert done.returncode == 130
     assert done.stderr == "error: Interrupted; what the run directory holds is whole.\n"
 
@@ -191,8 +195,8 @@ def test_a_run_never_runs_files_of_the_folder(folder):
 
 def test_command_and_module_are_one_but_for_their_name():
     start = "import keras_vit_start; keras_vit_start.main()"
-    by_name = run(sys.executable, "-c", start, "publish", "--help", cwd=ROOT)
-    by_module = run(sys.executable, "-m", "train.publish", "--help", cwd=ROOT)
+    by_name = python("-c", start, "publish", "--help")
+    by_module = python("-m", "train.publish", "--help")
     assert "keras-vit publish runs/digits --to=registry" in by_name.stdout
     assert "python -m train.publish runs/digits --to=registry" in by_module.stdout
     assert "python -m zoo list shows" in by_module.stdout
@@ -224,16 +228,10 @@ def test_unknown_command(word, answer, monkeypatch, capsys):
 
 
 def test_command_imports_nothing_before_it_knows_which():
-    tree = ast.parse((ROOT / "keras_vit_start.py").read_text())
-    names = {
-        name.partition(".")[0]
-        for node in ast.walk(tree)
-        for name in (
-            [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        )
+    packages = {
+        name.partition(".")[0] for name in imported(ROOT / "keras_vit_start.py")
     }
-    assert names - set(sys.stdlib_module_names) == {"keras", "rich"}
-    assert not any(isinstance(node, ast.ImportFrom) for node in ast.walk(tree))
+    assert packages - set(sys.stdlib_module_names) == {"keras", "rich"}
 
 
 @pytest.mark.parametrize(
@@ -244,13 +242,13 @@ def test_command_imports_nothing_before_it_knows_which():
         ("zoo/__init__.py", "train.common.errors"),
     ],
 )
-def test_a_file_that_hides_ours_is_named(hiding, importing, tmp_path):
+def test_a_file_that_hides_ours_is_named(hiding, importing, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     file = tmp_path / hiding
     file.parent.mkdir(exist_ok=True)
     file.write_text("open('ran', 'w').close()\n")
     (tmp_path / "mine.py").write_text(f"import {importing}\n")
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = run(sys.executable, "mine.py", cwd=tmp_path, env=environment)
+    done = python("mine.py")
     assert done.returncode == 1
     message = done.stderr.splitlines()[-1]
     assert message.startswith(
@@ -260,7 +258,8 @@ def test_a_file_that_hides_ours_is_named(hiding, importing, tmp_path):
 
 
 @pytest.mark.parametrize("importing", ["keras_vit", "train.common.errors"])
-def test_a_folder_without_python_hides_nothing(importing, tmp_path):
+def test_a_folder_without_python_hides_nothing(importing, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     # Ours are found as an editable install gives them: after the path.
     (tmp_path / "zoo").mkdir()
     (tmp_path / "zoo" / "a.jpg").touch()
@@ -282,8 +281,7 @@ def test_a_folder_without_python_hides_nothing(importing, tmp_path):
         "import zoo\n"
         "print(zoo.__file__)\n"
     )
-    environment = os.environ | {"PYTHONPATH": ""}
-    done = run(sys.executable, "mine.py", cwd=tmp_path, env=environment)
+    done = python("mine.py", PYTHONPATH="")
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{ROOT / 'zoo' / '__init__.py'}\n"
 
@@ -305,12 +303,7 @@ def test_exports_are_compared_beside_files_of_the_same_names(folder):
     parity = pytest.importorskip("train.export.parity")
     program.write_images(folder / "images", [np.zeros((1, 8, 8, 3), "float32")])
     with pytest.raises(RunError, match=r"none\.onnx"):
-        parity.run(
-            "model",
-            folder / "none.onnx",
-            folder / "images",
-            threads=1,
-        )
+        parity.run("model", folder / "none.onnx", folder / "images", threads=1)
 
 
 @pytest.mark.parametrize("backend", ["tensorflow", "torch"])
@@ -319,12 +312,7 @@ def test_import_without_a_backend_says_what_to_install(backend, tmp_path):
         f"sys.modules[{name!r}] = None" for name in keras_vit_start.BACKENDS
     )
     code = f"import sys; {blocked}; import keras_vit"
-    environment = os.environ | {
-        "KERAS_BACKEND": backend,
-        "KERAS_HOME": str(tmp_path),
-        "PYTHONPATH": str(ROOT),
-    }
-    done = run(sys.executable, "-c", code, env=environment)
+    done = python("-c", code, KERAS_BACKEND=backend, KERAS_HOME=str(tmp_path))
     assert done.returncode == 1
     message = done.stderr.splitlines()[-1]
     assert f"Keras computes with {backend} here, which is not installed" in message
@@ -333,8 +321,7 @@ def test_import_without_a_backend_says_what_to_install(backend, tmp_path):
 
 def test_an_installed_backend_is_offered():
     code = "import sys; sys.modules['torch'] = None; import keras_vit"
-    environment = os.environ | {"KERAS_BACKEND": "torch", "PYTHONPATH": str(ROOT)}
-    done = run(sys.executable, "-c", code, env=environment)
+    done = python("-c", code, KERAS_BACKEND="torch")
     assert "or set KERAS_BACKEND=tensorflow" in done.stderr.splitlines()[-1]
 
 
@@ -346,15 +333,15 @@ def test_an_installed_backend_is_offered():
     ],
 )
 def test_a_missing_package_is_named_before_anything_is_made(
-    words, missing, pip, tmp_path
+    words, missing, pip, tmp_path, monkeypatch
 ):
     code = (
         f"import sys; sys.modules[{missing!r}] = None; import keras_vit_start; "
         "keras_vit_start.main()"
     )
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    environment.pop("KERAS_BACKEND", None)
-    done = run(sys.executable, "-c", code, *words, cwd=tmp_path, env=environment)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("KERAS_BACKEND", raising=False)
+    done = python("-c", code, *words)
     assert done.returncode == 1
     assert done.stderr == (
         f"error: keras-vit {words[0]} needs {pip}, which is not installed: pip install "
@@ -373,22 +360,14 @@ def test_several_missing_packages_are_one_message(monkeypatch):
         packages.need("Pictures", ["PIL"], extra="export")
 
 
-@functools.cache
-def imports(module):
-    """The modules that a module of ours imports, in functions too."""
-    found = []
-    for node in ast.walk(ast.parse(file_of(module).read_text())):
-        if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            found.append(node.module)
-            found += [f"{node.module}.{alias.name}" for alias in node.names]
-    return found
-
-
 def file_of(module):
     path = ROOT / module.replace(".", "/")
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+@functools.cache
+def imported_by(module):
+    return list(imported(file_of(module)))
 
 
 def asked_for(command):
@@ -405,18 +384,8 @@ def asked_for(command):
 
 def test_every_package_that_a_command_imports_is_asked_for():
     # Those of `pip install .`, without an extra.
-    basic = {
-        "absl",
-        "einops",
-        "filelock",
-        "h5py",
-        "keras",
-        "numpy",
-        "requests",
-        "rich",
-        "tqdm",
-    }
-    basic |= {"urllib3", "keras_vit_start", *sys.stdlib_module_names}
+    basic = {*("absl", "einops", "filelock", "h5py", "keras", "numpy", "requests")}
+    basic |= {"rich", "tqdm", "urllib3", "keras_vit_start", *sys.stdlib_module_names}
     wrong = {}
     for command in TRAINING:
         found, seen, todo = set(), set(), [f"train.{command}"]
@@ -427,7 +396,7 @@ def test_every_package_that_a_command_imports_is_asked_for():
             if module in seen:
                 continue
             seen.add(module)
-            for name in imports(module):
+            for name in imported_by(module):
                 package = name.partition(".")[0]
                 if package not in keras_vit_start.PACKAGES:
                     found.add(package)

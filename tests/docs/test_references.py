@@ -1,18 +1,34 @@
-"""Docstrings name functions, classes and modules that exist."""
+"""What docstrings and pages name is there: modules, commands, recipes and flags."""
 
 import ast
 import functools
 import importlib
+import inspect
 import pathlib
 import re
 
 import pytest
 
+import keras_vit_start
+from train.recipes import Recipe, names, pretraining
+from train.run import recipe_flags
+
+masking = pytest.importorskip("train.masked_patches.recipes")
+
 ROOT = pathlib.Path(__file__).parents[2]
 PACKAGES = ("zoo", "keras_vit", "train", "benchmarks")
 REFERENCE = re.compile(rf"`((?:{'|'.join(PACKAGES)})(?:\.\w+)+)(?:\(\))?`")
+PAGES = [ROOT / "docs" / f"{name}.md" for name in ("paper", "migration", "design")]
+# On the pages; these two are modules of keras_vit.
+IN_PAGES = re.compile(r"(?<![\w.])((?:keras_vit|zoo|train|explain|figures)(?:\.\w+)+)")
+SHORT = {"explain": "keras_vit.explain", "figures": "keras_vit.explain.figures"}
+# Flags that recipes and runs do not have.
+OTHER_FLAGS = {
+    *("study", "real_labels", "central_crop", "shown", "tasks", "to"),
+    *("dataset", "data_dir", "images", "out"),
+}
 # Of files, as in `train.csv`.
-ENDINGS = (".csv", ".py", ".tfrecord")
+ENDINGS = (".csv", ".md", ".py", ".tfrecord")
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -60,6 +76,29 @@ def test_what_docstrings_name_is_there(package):
     assert found or package == "benchmarks"
     wrong = [f"{path}: {name}" for path, name in found if not exists(name)]
     assert not wrong
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_pages_name_is_there(page):
+    text = page.read_text()
+    found = {name for name in IN_PAGES.findall(text) if not name.endswith(ENDINGS)}
+    assert len(found) >= 8
+    full = (
+        re.sub("^explain|^figures", lambda it: SHORT[it[0]], name) for name in found
+    )
+    assert [name for name in full if not exists(name)] == []
+    commands = set(re.findall(r"\bkeras-vit (\w+)", text))
+    assert commands <= set(keras_vit_start.COMMANDS)
+    recipes = {*names(), *pretraining.names(), *masking.names()}
+    assert set(re.findall(r"--recipe=(\w+)", text)) <= recipes
+
+
+def test_flags_of_the_paper_exist():
+    source = inspect.getsource(recipe_flags)
+    known = set(re.findall(r"DEFINE_\w+\(\s*\"(\w+)\"", source)) | OTHER_FLAGS
+    known |= {field.name for field in Recipe.settings()}
+    found = set(re.findall(r"--([a-z]\w+)", PAGES[0].read_text()))
+    assert found and found <= known
 
 
 def test_a_name_that_is_not_there():
