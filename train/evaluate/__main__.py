@@ -11,8 +11,8 @@ hf://org/name. The data set is a folder whose sub-folders are the classes, flat 
 train/ and test/, a CSV file path,label, or whatever --dataset takes.
 
 The model's classes and the data set's are matched by their names; a model of ImageNet's
-classes takes WordNet ids (n01440764), names (tench) or numbers (0). Of a data set with
-some of a model's classes the report has the accuracy among all and among those.
+classes takes WordNet ids (n01440764), names (tench) or numbers (0). If the data
+set has only some of them, the report has the accuracy among all and among those.
 
 The report (report.html, report.md, report.json) has the mistakes with their photos,
 top-1 and top-5 accuracy with 95% confidence intervals, precision, recall and F1 of each

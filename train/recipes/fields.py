@@ -51,8 +51,8 @@ class TrainingSettings(Augmentation):
     )
     weights: str | None = _model(
         MISSING,
-        "Of a variant: a release such as imagenet21k or augreg-imagenet21k, the path "
-        "or URL of a released .npz, or none for random weights.",
+        "Weights of a variant: a release such as imagenet21k or augreg-imagenet21k, "
+        "the path or URL of a released .npz, or none for random weights.",
     )
     image_size: int | tuple[int, int] = _model(
         MISSING,
@@ -93,7 +93,7 @@ class TrainingSettings(Augmentation):
     weight_decay: float = _optimization(
         0.0, "Decay of kernels, times the rate; with adam.", AT_LEAST_0
     )
-    momentum: float = setting(0.9, "That of the optimizer momentum.", BELOW_1)
+    momentum: float = setting(0.9, "Momentum of the optimizer of that name.", BELOW_1)
     clip_norm: float | None = setting(
         1.0, "The largest norm of the whole gradient, None for any.", ABOVE_0
     )
@@ -185,7 +185,7 @@ class TrainingSettings(Augmentation):
         of_classifiers=True,
     )
     crop: str = _augmentation(
-        "inception", "What of a training image is seen.", choices=CROPS
+        "inception", "The crop of training images.", choices=CROPS
     )
     flip: bool = _augmentation(
         True,
@@ -194,7 +194,7 @@ class TrainingSettings(Augmentation):
     )
     seed: int = _run(
         0,
-        "Of initialisation, order, crops and dropout.",
+        "Seed of initialisation, order, crops and dropout.",
         ("from 0 to 4294967295", lambda value: 0 <= value < 2**32),
         changes=NOISE,
     )

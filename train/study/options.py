@@ -53,7 +53,7 @@ class Options:
         AT_LEAST_0,
     )
     few_shot_dataset: str | None = setting(
-        None, "Whose few-shot accuracy; --dataset if not given.", group="Data"
+        None, "Data set of the few-shot accuracy; --dataset if not given.", group="Data"
     )
     smoke: bool = setting(False, "Whether the recipe is cut down.")
 
