@@ -82,13 +82,9 @@ def evaluate(
     )
     correct = None
     if real_labels_file is not None:
-        if outputs != real_labels.CLASSES:
-            raise RunError(
-                f"--real_labels are those of {real_labels.CLASSES} classes, but the "
-                f"model has {outputs}: leave them out."
-            )
-        names = real_labels.file_names(part, source.name, data_dir)
-        correct = real_labels.of_files(real_labels.read(real_labels_file), names)
+        correct = real_labels.of_split(
+            real_labels_file, part, source.name, data_dir, classes=outputs
+        )
     name = f"{loaded.name}-{short_name(source.name)}-{split}"
     name += predictors.suffix(engine, precision)
     directory, model_source = evaluation_data.report_folder(
@@ -108,25 +104,12 @@ def evaluate(
         part, image_size=image_size, batch_size=batch_size, preparation=preparation
     ).map(lambda images, labels: (images, tf.gather(places, labels)))
     predictor = predictors.predictor(loaded.model, batch_size, engine, precision)
-    with explaining_full_memory(running.LESS_MEMORY):
-        # Compile first: it does not count towards the images per second.
-        predictor(running.random_images(predictor))
-    started = time.perf_counter()
-    parts, losses = [], []
-    for labels, logits in running.predictions(predictor, batches, part):
-        parts.append(ranked(labels, softmax(logits), places))
-        chances = np.take_along_axis(log_softmax(logits, axis=1), labels[:, None], 1)
-        losses.append(-chances[:, 0])
-    seconds = time.perf_counter() - started
+    answered, loss, per_second = _answered(predictor, batches, part, places)
     # "auto" may change while the model alone is timed.
     answered_by = predictor.engine
     alone = running.images_per_second({"model": predictor})["model"]
 
-    answered = joined(parts)
-    results = {
-        f"{split}_loss": float(np.concatenate(losses).mean()),
-        "loss_function": "softmax cross-entropy",
-    }
+    results = {f"{split}_loss": loss, "loss_function": "softmax cross-entropy"}
     if correct is not None:
         reassessed = real_labels.accuracy(correct, answered.predicted)
         results |= {f"{split}_real_{key}": value for key, value in reassessed.items()}
@@ -135,7 +118,7 @@ def evaluate(
     results |= seen_results
     results |= {
         "parameters": loaded.model.count_params(),
-        "images_per_second": len(hits) / seconds,
+        "images_per_second": per_second,
         "images_per_second_model_alone": alone,
         **about,
         "command": command,
@@ -173,6 +156,22 @@ def evaluate(
     report, page = directory / "report.md", directory / "report.html"
     added = {"notes": summary["notes"], "report": str(report), "page": str(page)}
     return {**results, **added}
+
+
+def _answered(predictor, batches, part, places):
+    """Returns the `Ranked` of a split, its mean loss, and the images per second."""
+    with explaining_full_memory(running.LESS_MEMORY):
+        # Compile first: it does not count towards the images per second.
+        predictor(running.random_images(predictor))
+    started = time.perf_counter()
+    parts, losses = [], []
+    for labels, logits in running.predictions(predictor, batches, part):
+        parts.append(ranked(labels, softmax(logits), places))
+        chances = np.take_along_axis(log_softmax(logits, axis=1), labels[:, None], 1)
+        losses.append(-chances[:, 0])
+    seconds = time.perf_counter() - started
+    losses = np.concatenate(losses)
+    return joined(parts), float(losses.mean()), len(losses) / seconds
 
 
 def _print_replaced(file, about):

@@ -34,6 +34,17 @@ def read(path) -> list:
     return labels
 
 
+def of_split(file, split, dataset, data_dir=None, *, classes) -> list:
+    """Returns the correct labels of a split's images; `classes` are the model's."""
+    if classes != CLASSES:
+        raise RunError(
+            f"--real_labels are those of {CLASSES} classes, but the model has "
+            f"{classes}: leave them out."
+        )
+    names = file_names(split, dataset, data_dir)
+    return of_files(read(file), names)
+
+
 def file_names(split, dataset, data_dir=None) -> list:
     """Returns the file names of a split's images, in its order.
 
