@@ -12,7 +12,7 @@ from train.common.errors import DIVERGED, RunError, explaining_full_memory
 from train.data.pipeline import NO_LABEL
 from train.engine.callbacks import NullLog, RunLog, SignalHandler
 from train.engine.checkpoints import Checkpoints
-from train.engine.metrics import MetricLog
+from train.engine.metric_log import MetricLog
 from train.engine.step import one_behind
 from zoo.head import softmax
 

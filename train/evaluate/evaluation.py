@@ -17,7 +17,7 @@ from train.evaluate import real_labels, training_images
 from train.models import loaded_model
 from train.models.run_directory import RunDirectory
 from train.reports.answers import answers_of
-from train.reports.classification import calibration, classification_summary
+from train.reports.metrics import calibration, classification_summary
 from train.reports.ranked import joined, ranked
 from train.reports.report import write_report
 from train.scoring import evaluation_data, running

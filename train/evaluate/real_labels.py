@@ -6,7 +6,7 @@ import re
 import numpy as np
 
 from train.common.errors import RunError
-from train.reports.classification import share
+from train.reports.metrics import share
 from zoo.limits import TEXT_BYTES
 from zoo.regular_files import expand_home, read_text
 

@@ -8,7 +8,7 @@ from train.common.errors import RunError
 from train.data import run_data, sources
 from train.data.registry import kind_of
 from train.models.run_directory import RunDirectory
-from train.reports.classification import share
+from train.reports.metrics import share
 from train.scoring.evaluation_data import is_of_run
 
 

@@ -5,7 +5,7 @@ from keras import ops
 
 import keras_vit
 from train.data import pipeline
-from train.engine.metrics import MetricLog
+from train.engine.metric_log import MetricLog
 from train.masked_patches import patches
 from train.masked_patches.evaluation import by_chance, evaluate, training_frequencies
 from train.masked_patches.report import write_picture, write_report

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from train.common.files import whole_file
-from train.reports.classification import confused_pairs
+from train.reports.metrics import confused_pairs
 from zoo.text import shorten, width
 
 if TYPE_CHECKING:

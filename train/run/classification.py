@@ -9,11 +9,11 @@ from train.common.files import whole_file, write_text
 from train.data import pipeline
 from train.engine import loop
 from train.engine.losses import count_correct
-from train.engine.metrics import MetricLog
+from train.engine.metric_log import MetricLog
 from train.models.keras_files import load_model
 from train.reports.answers import answers_of
-from train.reports.classification import calibration, classification_summary
 from train.reports.figures import PICTURES, draw_batch, write_predictions_picture
+from train.reports.metrics import calibration, classification_summary
 from train.reports.ranked import joined, ranked
 from train.reports.report import write_report
 from train.run import building

@@ -20,7 +20,7 @@ from train.engine import reproducibility
 from train.engine.callbacks import NullLog, RunLog
 from train.engine.devices import alone
 from train.engine.loop import explained_device_errors
-from train.engine.metrics import MetricLog
+from train.engine.metric_log import MetricLog
 from train.engine.schedules import ExponentialRise
 from train.models.run_directory import RunDirectory
 from train.reports import figures, markdown

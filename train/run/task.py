@@ -4,7 +4,7 @@ from typing import Any
 
 from train.data.transforms import keras_layer
 from train.engine.choices import LOSSES
-from train.engine.metrics import MetricLog
+from train.engine.metric_log import MetricLog
 from train.run.tuning import count_parameters
 from zoo.text import printable
 

@@ -12,7 +12,7 @@ from train.common.files import read_json
 from train.data.registry import short_name
 from train.data.sources import DataError
 from train.engine.devices import alone
-from train.engine.metrics import MetricLog
+from train.engine.metric_log import MetricLog
 from train.models.run_directory import RunDirectory
 from train.recipes import Recipe
 from train.run import training

@@ -12,7 +12,7 @@ from benchmarks import model_flags
 from train.common.errors import RunError
 from train.compare import comparison
 from train.reports import figures
-from train.reports.classification import classification_summary, interval
+from train.reports.metrics import classification_summary, interval
 from train.reports.ranked import ranked
 from train.reports.report import write_report
 

@@ -31,7 +31,7 @@ from train.export import (
 )
 from train.models import loaded_model
 from train.models.exports import exported_model
-from train.reports.classification import interval
+from train.reports.metrics import interval
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 

@@ -14,7 +14,7 @@ from train.reports.answers import (
     write_label_errors,
     write_mistakes,
 )
-from train.reports.classification import classification_summary
+from train.reports.metrics import classification_summary
 from train.reports.ranked import joined, ranked
 
 LABELS = np.array([0, 1, 2, 0, 1, 2])

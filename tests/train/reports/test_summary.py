@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from train.reports.classification import (
+from train.reports.metrics import (
     calibration,
     classification_summary,
     interval,

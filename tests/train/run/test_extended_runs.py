@@ -11,7 +11,7 @@ import same_runs
 
 from train import recipes
 from train.common.errors import RunError
-from train.engine.metrics import MetricLog
+from train.engine.metric_log import MetricLog
 from train.models.run_directory import RunDirectory
 from train.run import training
 

@@ -12,7 +12,7 @@ import two_devices
 
 from train import recipes
 from train.common.errors import RunError
-from train.engine.metrics import MetricLog
+from train.engine.metric_log import MetricLog
 from train.models.run_directory import RunDirectory
 from train.recipes import Recipe
 from train.run import config_file, training

@@ -20,7 +20,7 @@ from keras_vit import VARIANTS
 from train.common.errors import Preempted, RunError, Stopped
 from train.data.sources import DataError, vtab
 from train.engine import devices
-from train.engine.metrics import MetricLog
+from train.engine.metric_log import MetricLog
 from train.models.run_directory import RunDirectory
 from train.recipes import Recipe
 from train.reports import figures

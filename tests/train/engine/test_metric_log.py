@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from train.common.errors import Preempted, RunError
 from train.engine.callbacks import NullLog, RunLog, SignalHandler
-from train.engine.metrics import MetricLog
+from train.engine.metric_log import MetricLog
 
 
 @pytest.fixture
