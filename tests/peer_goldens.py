@@ -1,16 +1,26 @@
 """Writes `tests/goldens/peers`: small models of timm and transformers.
 
 Each case is a folder as the library saves it, in float16, with random numbers in every
-array, and `expected.npz`: photos (uint8, not square where the library allows it) and
-what the library computes of them in float64. To write them again, where PyTorch,
-timm and transformers are installed: `python tests/peer_goldens.py tests/goldens/peers`.
+array, and `expected.npz`: what the library computes of `photos` in float64, also after
+loading the file for images of another size, patch size or number of channels. To write
+them again, where PyTorch, timm and transformers are installed:
+`python tests/peer_goldens.py tests/goldens/peers`.
 """
 
 import json
 import pathlib
-import sys
+import tempfile
+import types
+import typing
 
 import numpy as np
+
+INPUTS = ((0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
+AS_SAVED = "as saved"
+# {part: how keras_vit loads the file for it}
+AS_IT_IS = {AS_SAVED: {}}
+RESIZED = AS_IT_IS | {"resized": {"image_size": (24, 28)}}
+
 
 SIZES = {
     "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
@@ -20,70 +30,64 @@ TEXT = {
     "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1,
     "intermediate_size": 8, "vocab_size": 8, "max_position_embeddings": 8,
 }  # fmt: skip
-LABELS = {"num_labels": 5}
-INPUTS = ((0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
-# {case: (class of transformers, its configuration's class, what is computed, fields)}
-TRANSFORMERS = {
-    "vit_msn": ("ViTMSNModel", "ViTMSNConfig", "class token", SIZES),
-    "clip_classifier": (
-        "CLIPForImageClassification",
-        "CLIPConfig",
-        "logits",
-        {"vision_config": SIZES, "text_config": TEXT, **LABELS},
-    ),
-    "metaclip_2_classifier": (
-        "MetaClip2ForImageClassification",
-        "MetaClip2Config",
-        "logits",
-        {"vision_config": SIZES, "text_config": TEXT, **LABELS},
-    ),
-    "metaclip_2_projection": (
-        "MetaClip2VisionModelWithProjection",
-        "MetaClip2VisionConfig",
-        "image_embeds",
-        {**SIZES, "projection_dim": 6},
-    ),
-    "altclip": ("AltCLIPVisionModel", "AltCLIPVisionConfig", "pooler_output", SIZES),
-    "altclip_both": (
-        "AltCLIPModel",
-        "AltCLIPConfig",
-        "image features",
-        {
-            "vision_config": SIZES,
-            "text_config": {**TEXT, "project_dim": 6},
-            "projection_dim": 6,
-        },
-    ),
-    "chinese_clip": (
-        "ChineseCLIPVisionModel",
-        "ChineseCLIPVisionConfig",
-        "pooler_output",
-        SIZES,
-    ),
-    "chinese_clip_both": (
-        "ChineseCLIPModel",
-        "ChineseCLIPConfig",
-        "image features",
-        {"vision_config": SIZES, "text_config": TEXT, "projection_dim": 6},
-    ),
-    "data2vec": (
-        "Data2VecVisionModel",
-        "Data2VecVisionConfig",
-        "mean of patches",
-        {**SIZES, "use_relative_position_bias": True},
-    ),
-    "dinov3_theta": (
-        "DINOv3ViTModel",
-        "DINOv3ViTConfig",
-        "pooler_output",
-        {**SIZES, "rope_theta": 30.0, "use_gated_mlp": True, "hidden_act": "silu"},
-    ),
-}
 TIMM_SIZES = {
     "img_size": (16, 24), "patch_size": 4, "embed_dim": 16, "depth": 2, "num_heads": 2,
     "mlp_ratio": 2, "num_classes": 5,
 }  # fmt: skip
-# {case: (architecture, arguments)}
+
+
+class Case(typing.NamedTuple):
+    """How a model is made, and what it computes.
+
+    Attributes:
+        kind: str, which of the functions `write_...` writes it.
+        source: str, timm's architecture or the class of transformers.
+        arguments: dict, of timm's architecture or the configuration of transformers.
+        parts: {name of a part: arguments of `keras_vit.load_model`}.
+        output: str, what counts of what transformers' model returns.
+    """
+
+    kind: str
+    source: str
+    arguments: typing.Mapping = types.MappingProxyType(SIZES)
+    parts: typing.Mapping = types.MappingProxyType(RESIZED)
+    output: str | None = None
+
+    @property
+    def library(self):
+        """Whose names the file has."""
+        return "transformers" if self.kind == "transformers" else "timm"
+
+    @property
+    def sizes(self):
+        """The arguments of timm's architecture."""
+        given = TIMM_SIZES | dict(self.arguments)
+        return {name: value for name, value in given.items() if value is not None}
+
+    def image_size(self, options):
+        """The sides of the photos of a part."""
+        own = (16, 16) if self.library == "transformers" else self.sizes.get("img_size")
+        return options.get("image_size", own or (16, 16))
+
+    def channels(self, options):
+        """The channels of the photos of a part."""
+        return options.get("channels", self.sizes.get("in_chans", 3))
+
+
+# The converter to TFLite leaves smaller matrices alone.
+WIDE = {"hidden_size": 32, "intermediate_size": 64}
+WIDE_TIMM = {"embed_dim": 32, "num_heads": 4}
+# These widths follow from the ratio alone.
+DINO = {key: SIZES[key] for key in SIZES if key != "intermediate_size"}
+DINO |= {"mlp_ratio": 2}
+LABELS = {"num_labels": 5}
+NO_HEAD = {"num_classes": 0}
+SQUARE = {"img_size": (16, 16)}
+BOTH = {"vision_config": SIZES, "text_config": TEXT}
+GATED = {"use_gated_mlp": True, "hidden_act": "silu"}
+GRID = {"ref_feat_shape": (4, 6)}
+NAFLEX = {"img_size": None, "pos_embed_grid_size": (4, 4)}
+# {name: (architecture, arguments, parts)}
 TIMM = {
     "beit3": ("beit3_base_patch16_224", {}),
     "intern300m": ("vit_intern300m_patch14_448", {}),
@@ -96,33 +100,153 @@ TIMM = {
     "rope_and_positions": ("vit_base_patch16_rope_ape_224", {}),
     "rpn": ("vit_base_patch16_rpn_224", {}),
     "test_vit2": ("test_vit2", {}),
-    "hybrid_not_square": (
-        "vit_tiny_r_s16_p8_224",
-        {"img_size": (16, 24), "patch_size": 1},
-    ),
+    "hybrid_not_square": ("vit_tiny_r_s16_p8_224", {"patch_size": 1}, AS_IT_IS),
     "dinov3_temperature": ("vit_small_patch16_dinov3", {"rope_temperature": 30.0}),
-    "eva02_temperature": (
-        "eva02_tiny_patch14_336",
-        {"rope_temperature": 500.0, "qkv_fused": True},
-    ),
-    "four_channels": ("vit_tiny_patch16_224", {"in_chans": 4}),
-}
+    "eva02_temperature": ("eva02_tiny_patch14_336",
+        {"rope_temperature": 500.0, "qkv_fused": True}),
+    "four_channels": ("vit_tiny_patch16_224",
+        {"in_chans": 4, "act_layer": "gelu_tanh"}),
+    "adapted_channels": ("deit_tiny_patch16_224", {},
+        {f"{count} channels": {"channels": count} for count in (2, 4, 12)}),
+    "deit_timm": ("deit_small_patch16_224", SQUARE),
+    "deit_distilled_timm": ("deit_tiny_distilled_patch16_224", WIDE_TIMM),
+    "deit3_timm": ("deit3_base_patch16_224", WIDE_TIMM),
+    "sbb_reg4_gap_timm": ("vit_medium_patch16_reg4_gap_256", WIDE_TIMM),
+    "sbb_wee_reg1_gap_timm": ("vit_wee_patch16_reg1_gap_256", {}),
+    "so150m_reg4_gap_timm": ("vit_so150m_patch16_reg4_gap_256", {}),
+    "so150m2_reg1_gap_timm": ("vit_so150m2_patch16_reg1_gap_256", {}),
+    "so150m_reg4_map_timm": ("vit_so150m_patch16_reg4_map_256", {}),
+    "gap_no_registers_timm": ("vit_medium_patch16_gap_240", {}),
+    "sbb_rope_reg1_gap_timm": ("vit_mediumd_patch16_rope_reg1_gap_256", {}),
+    "flexivit_timm": ("flexivit_small", WIDE_TIMM,
+        RESIZED | {"other patch": {"patch_size": (6, 6), "image_size": (24, 30)}}),
+    "mae_timm": ("vit_base_patch16_224.mae", WIDE_TIMM | NO_HEAD),
+    "ijepa_timm": ("vit_huge_patch14_gap_224.in1k_ijepa", WIDE_TIMM | NO_HEAD),
+    "dino_timm": ("vit_small_patch8_224.dino", NO_HEAD),
+    "dinov2_timm": ("vit_small_patch14_dinov2", NO_HEAD),
+    "dinov2_giant_timm": ("vit_giant_patch14_dinov2", WIDE_TIMM | NO_HEAD),
+    "dinov2_reg4_timm": ("vit_base_patch14_reg4_dinov2", NO_HEAD),
+    "tipsv2_timm": ("vit_base_patch14_reg1_tipsv2", WIDE_TIMM | NO_HEAD),
+    "siglip_timm": ("vit_base_patch16_siglip_224.webli", NO_HEAD),
+    "siglip2_timm": ("vit_so400m_patch16_siglip_256.v2_webli", WIDE_TIMM | NO_HEAD),
+    "siglip_gap_timm": ("vit_base_patch16_siglip_gap_224.webli", NO_HEAD),
+    "siglip2_naflex_timm": ("naflexvit_base_patch16_siglip", NAFLEX | NO_HEAD),
+    "naflex_gap_timm": ("naflexvit_base_patch16_gap", NAFLEX),
+    "clip_timm": ("vit_base_patch16_clip_224.laion2b", WIDE_TIMM),
+    "clip_quickgelu_timm": ("vit_base_patch32_clip_quickgelu_224.openai", {}),
+    "dinov3_timm": ("vit_small_patch16_dinov3", NO_HEAD),
+    "dinov3_qkvb_timm": ("vit_base_patch16_dinov3_qkvb", NO_HEAD),
+    "dinov3_plus_timm": ("vit_small_plus_patch16_dinov3",
+        WIDE_TIMM | NO_HEAD | {"global_pool": "token"}),
+    "eva02_tiny_timm": ("eva02_tiny_patch14_336", {}),
+    "eva02_base_timm": ("eva02_base_patch14_448", WIDE_TIMM | GRID),
+    "eva02_clip_timm": ("eva02_base_patch16_clip_224", {}),
+    "eva02_enormous_timm": ("eva02_enormous_patch14_clip_224", {}),
+    "pe_core_timm": ("vit_pe_core_base_patch16_224", WIDE_TIMM | GRID),
+    "pe_core_gigantic_timm": ("vit_pe_core_gigantic_patch14_448", {}),
+    "beit_timm": ("beit_base_patch16_224", SQUARE),
+    "beitv2_timm": ("beitv2_large_patch16_224", WIDE_TIMM | SQUARE),
+}  # fmt: skip
+# Of timm in files of transformers.
 WRAPPED = {
-    "timm_wrapper": ("TimmWrapperForImageClassification", "vit_small_patch16_dinov3"),
-    "timm_wrapper_features": ("TimmWrapperModel", "vit_tiny_patch16_224"),
+    "timm_wrapper": ("vit_small_patch16_dinov3", {}, AS_IT_IS),
+    "timm_wrapper_features": ("vit_tiny_patch16_224", NO_HEAD, AS_IT_IS),
+}  # fmt: skip
+# {name: (class, output, arguments of the configuration, parts)}
+TRANSFORMERS = {
+    "vit_msn": ("ViTMSNModel", "class token",
+        SIZES | {"hidden_act": "gelu_new", "layer_norm_eps": 1e-3}),
+    "vit_pooler": ("ViTModel", "pooler_output", SIZES | {"image_size": (16, 24)},
+        {AS_SAVED: {"image_size": (16, 24), "representation_size": 16}}),
+    "clip_classifier": ("CLIPForImageClassification", "logits", BOTH | LABELS,
+        AS_IT_IS),
+    "metaclip_2_classifier": ("MetaClip2ForImageClassification", "logits",
+        BOTH | LABELS, AS_IT_IS),
+    "metaclip_2_projection": ("MetaClip2VisionModelWithProjection", "image_embeds",
+        SIZES | {"projection_dim": 6, "hidden_act": "gelu_pytorch_tanh"}),
+    "altclip": ("AltCLIPVisionModel", "pooler_output"),
+    "altclip_both": ("AltCLIPModel", "image features",
+        BOTH | {"text_config": TEXT | {"project_dim": 6}, "projection_dim": 6}),
+    "chinese_clip": ("ChineseCLIPVisionModel", "pooler_output"),
+    "chinese_clip_both": ("ChineseCLIPModel", "image features",
+        BOTH | {"projection_dim": 6}),
+    "data2vec": ("Data2VecVisionModel", "mean of patches",
+        SIZES | {"use_relative_position_bias": True}),
+    "dinov3_theta": ("DINOv3ViTModel", "pooler_output",
+        SIZES | {"rope_theta": 30.0} | GATED),
+    "deit_distilled_transformers": ("DeiTForImageClassificationWithTeacher", "logits",
+        SIZES | LABELS),
+    "deit_one_head_transformers": ("DeiTForImageClassification", "logits",
+        SIZES | LABELS),
+    "mae_transformers": ("ViTMAEModel", "class token", SIZES | {"mask_ratio": 0.0}),
+    "mae_pretraining_transformers": ("ViTMAEForPreTraining",
+        "class token of the encoder", SIZES | {"mask_ratio": 0.0} |
+        {"decoder_num_hidden_layers": 1, "decoder_num_attention_heads": 1} |
+        {"decoder_intermediate_size": 8, "decoder_hidden_size": 8}),
+    "ijepa_transformers": ("IJepaModel", "last_hidden_state"),
+    "ijepa_classifier_transformers": ("IJepaForImageClassification", "logits",
+        SIZES | LABELS),
+    "dino_transformers": ("ViTModel", "class token", SIZES | WIDE |
+        {"add_pooling_layer": False}),
+    "dinov2_transformers": ("Dinov2Model", "pooler_output", DINO),
+    "dinov2_giant_transformers": ("Dinov2Model", "pooler_output", DINO |
+        {"use_swiglu_ffn": True}),
+    "dinov2_classifier_transformers": ("Dinov2ForImageClassification", "logits",
+        DINO | LABELS),
+    "dinov2_reg4_transformers": ("Dinov2WithRegistersModel", "pooler_output", DINO),
+    "dinov2_reg4_classifier_transformers": ("Dinov2WithRegistersForImageClassification",
+        "logits", DINO | {"hidden_size": 32, "use_swiglu_ffn": True} | LABELS),
+    "tipsv2_transformers": ("Tipsv2VisionModel", "pooler_output", DINO),
+    "tipsv2_both_transformers": ("Tipsv2Model", "image features", {"vision_config": DINO
+        | {"use_swiglu_ffn": True}, "text_config": TEXT | {"hidden_size": 16}}),
+    "siglip_transformers": ("SiglipVisionModel", "pooler_output", SIZES | WIDE),
+    "siglip_no_head_transformers": ("SiglipVisionModel", "last_hidden_state", SIZES |
+        {"vision_use_head": False}),
+    "siglip_both_transformers": ("SiglipModel", "image features", BOTH),
+    "siglip_classifier_transformers": ("SiglipForImageClassification", "logits",
+        BOTH | LABELS),
+    "siglip2_naflex_transformers": ("Siglip2VisionModel", "pooler_output", SIZES |
+        {"num_patches": 16}),
+    "clip_transformers": ("CLIPVisionModel", "pooler_output"),
+    "clip_projection_transformers": ("CLIPVisionModelWithProjection", "image_embeds",
+        SIZES | {"projection_dim": 9, "hidden_act": "gelu"}),
+    "clip_both_transformers": ("CLIPModel", "image features", BOTH | {"projection_dim":
+        10}),
+    "dinov3_transformers": ("DINOv3ViTModel", "pooler_output", SIZES |
+        {"num_register_tokens": 4}),
+    "dinov3_plus_transformers": ("DINOv3ViTModel", "pooler_output", SIZES | GATED |
+        {"num_register_tokens": 4, "query_bias": False, "value_bias": False}),
+    "beit_transformers": ("BeitForImageClassification", "logits", SIZES | WIDE | LABELS
+        | {"use_relative_position_bias": True}),
+    "beit_shared_transformers": ("BeitForImageClassification", "logits", SIZES | LABELS
+        | {"use_relative_position_bias": True, "use_mean_pooling": False} |
+        {"use_shared_relative_position_bias": True, "layer_scale_init_value": 0.0}),
+    "beit_positions_transformers": ("BeitForImageClassification", "logits", SIZES |
+        LABELS | {"use_shared_relative_position_bias": True} |
+        {"use_absolute_position_embeddings": True}),
+}  # fmt: skip
+CASES = {
+    **{name: Case("timm", *row) for name, row in TIMM.items()},
+    **{name: Case("wrapped", *row) for name, row in WRAPPED.items()},
+    **{
+        name: Case("transformers", source, *rest, output=output)
+        for name, (source, output, *rest) in TRANSFORMERS.items()
+    },
 }
-# {case: (architecture, channels)}
-ADAPTED = {"adapted_channels": ("deit_tiny_patch16_224", (2, 4, 12))}
 
 
 def photos(height, width, channels=3):
-    """Returns two random photos, uint8."""
-    rng = np.random.default_rng(0)
-    return rng.integers(0, 256, (2, height, width, channels), dtype="uint8")
+    """Returns two photos of numbers without a pattern, uint8."""
+    numbers = np.arange(2 * height * width * channels, dtype="uint64")
+    mixed = numbers * numbers * 2654435761 % 2**32 >> 24
+    return mixed.astype("uint8").reshape(2, height, width, channels)
 
 
 def randomised(model):
-    """Gives every array of a model random numbers that float16 has, in place."""
+    """Gives every array of a model random numbers that float16 has, in place.
+
+    Embeddings are small, so that another epsilon of the first norm shows.
+    """
     import torch
 
     torch.manual_seed(0)
@@ -132,6 +256,8 @@ def randomised(model):
             scale = 0.3 if value.ndim <= 1 else 1.5 * max(value[0].numel(), 1) ** -0.5
             scale = 0.5 if any(part in name for part in ("pos", "token")) else scale
             value.copy_((centre + scale * torch.randn_like(value)).half())
+            if any(part in name for part in ("patch_embed", "pos_embed", "_token")):
+                value.mul_(0.01).copy_(value.half())
     return model.eval()
 
 
@@ -142,38 +268,87 @@ def halved(model):
     return model
 
 
-def answer(model, what, images, inputs):
-    """Returns what a model in float64 computes of uint8 photos."""
+def normalised(images, inputs):
+    """Returns photos (uint8) as a network of PyTorch takes them, in float64."""
     import torch
 
     mean, std = (np.array(values) for values in inputs)
     values = (images / 255 - mean) / std
-    values = torch.from_numpy(values.transpose(0, 3, 1, 2).copy())
+    return torch.from_numpy(values.transpose(0, 3, 1, 2).copy())
+
+
+def answer(model, output, values, **options):
+    """Returns what a model in float64 computes of a batch.
+
+    Args:
+        output: str, a field of what the model returns, or what is made of one.
+        options: those of the call.
+    """
+    import torch
+
+    model = model.double()
     with torch.no_grad():
-        if what == "image features":
-            found = model.double().get_image_features(values)
+        if output == "image features":
+            found = model.get_image_features(values, **options)
             return getattr(found, "pooler_output", found).numpy()
-        found = model.double()(values)
-    if what == "class token":
+        if output == "class token of the encoder":
+            return answer(model.vit, "class token", values, **options)
+        found = model(values, **options)
+    if output == "class token":
         return found.last_hidden_state[:, 0].numpy()
-    if what == "mean of patches":
+    if output == "mean of patches":
         return found.last_hidden_state[:, 1:].mean(1).numpy()
-    return (found if what is None else getattr(found, what)).numpy()
+    return (found if output is None else getattr(found, output)).numpy()
 
 
-def write_transformers(folder, kind, config, what, fields):
-    """Writes a case of transformers."""
+def naflex_answer(model, output, values):
+    """Returns what SigLIP 2's NaFlex computes of patches, as (y, x, channel) each."""
+    import torch
+
+    size = model.config.patch_size
+    count, channels, height, width = values.shape
+    grid = (height // size, width // size)
+    patches = values.reshape(count, channels, grid[0], size, grid[1], size)
+    patches = patches.permute(0, 2, 4, 3, 5, 1).reshape(count, grid[0] * grid[1], -1)
+    mask = torch.ones(patches.shape[:2], dtype=torch.int32)
+    shapes = torch.tensor([grid] * count)
+    return answer(
+        model, output, patches, pixel_attention_mask=mask, spatial_shapes=shapes
+    )
+
+
+def write_transformers(folder, case):
+    """Writes a case of transformers; returns the arrays of what it computes."""
+    import inspect
+
     import transformers
 
-    config = getattr(transformers, config)(**fields)
-    model = randomised(getattr(transformers, kind)(config))
+    kind, arguments = getattr(transformers, case.source), dict(case.arguments)
+    own = {
+        name: arguments.pop(name)
+        for name in ("add_pooling_layer",)
+        if name in arguments
+    }
+    model = randomised(kind(kind.config_class(**arguments), **own))
     halved(model).save_pretrained(folder)
-    table = dict(zip(("image_mean", "image_std"), INPUTS, strict=True))
+    mean, std = INPUTS
+    table = {"image_mean": mean, "image_std": std, "do_normalize": True}
     (folder / "preprocessor_config.json").write_text(json.dumps(table))
-    images = photos(16, 24 if "DINOv3" in kind else 16)
-    np.savez(folder / "expected.npz", photos=images, **{
-        "answer": answer(model, what, images, INPUTS)
-    })  # fmt: skip
+    resizes = any(
+        "interpolate_pos_encoding" in inspect.signature(function).parameters
+        for function in (model.forward, getattr(model, "get_image_features", answer))
+    )
+    found = {}
+    for part, options in case.parts.items():
+        values = normalised(photos(*case.image_size(options)), INPUTS)
+        if case.source.startswith("Siglip2"):
+            result = naflex_answer(model, case.output, values)
+        elif resizes and part != AS_SAVED:
+            result = answer(model, case.output, values, interpolate_pos_encoding=True)
+        else:
+            result = answer(model, case.output, values)
+        found[part] = result
+    return found
 
 
 def inputs_of(model, channels):
@@ -188,79 +363,71 @@ def inputs_of(model, channels):
     ]
 
 
-def write_timm(folder, name, arguments):
-    """Writes a case of timm."""
+def write_timm(folder, case):
+    """Writes a case of timm; returns the arrays of what it computes.
+
+    For other sizes timm loads the file in float32, as it rounds what it adapts to the
+    dtype of a file.
+    """
     import timm
     from timm.models import save_for_hf
 
-    sizes = {**TIMM_SIZES, **arguments}
-    channels = sizes.get("in_chans", 3)
-    model = randomised(timm.create_model(name, **sizes))
+    sizes = case.sizes
+    model, found = randomised(timm.create_model(case.source, **sizes)), {}
+    with tempfile.TemporaryDirectory() as exact:
+        save_for_hf(model, exact, model_args=sizes, safe_serialization=True)
+        names = {"image_size": "img_size", "channels": "in_chans"}
+        for part, options in case.parts.items():
+            channels = case.channels(options)
+            images = photos(*case.image_size(options), channels)
+            options = {names.get(name, name): one for name, one in options.items()}
+            if "img_size" not in sizes:
+                options = {}
+            loaded = timm.create_model(f"local-dir:{exact}", pretrained=True, **options)
+            values = normalised(images, inputs_of(loaded, channels))
+            found[part] = answer(loaded.eval(), None, values)
     save_for_hf(halved(model), folder, model_args=sizes, safe_serialization=True)
-    images = photos(*sizes["img_size"], channels)
-    inputs = inputs_of(model, channels)
-    np.savez(folder / "expected.npz", photos=images, **{
-        "answer": answer(model, None, images, inputs)
-    })  # fmt: skip
+    return found
 
 
-def write_wrapped(folder, kind, name):
-    """Writes a case of timm's model in transformers."""
+def write_wrapped(folder, case):
+    """Writes a case of timm's model in transformers; returns what it computes."""
     import timm
     import transformers
 
-    sizes = dict(TIMM_SIZES)
-    labels = sizes.pop("num_classes") if "Classification" in kind else 0
-    sizes.pop("num_classes", None)
-    inputs = timm.get_pretrained_cfg(name).to_dict()
+    sizes = dict(case.sizes)
+    labels = sizes.pop("num_classes")
+    kind = "TimmWrapperForImageClassification" if labels else "TimmWrapperModel"
+    inputs = timm.get_pretrained_cfg(case.source).to_dict()
     inputs["mean"], inputs["std"] = INPUTS
     config = transformers.TimmWrapperConfig(
-        architecture=name, model_args=sizes, pretrained_cfg=inputs, num_labels=labels
+        architecture=case.source,
+        model_args=sizes,
+        pretrained_cfg=inputs,
+        num_labels=labels,
     )
     model = randomised(getattr(transformers, kind)(config))
     halved(model).save_pretrained(folder)
-    images = photos(*sizes["img_size"])
-    what = "logits" if labels else "pooler_output"
-    np.savez(folder / "expected.npz", photos=images, **{
-        "answer": answer(model, what, images, INPUTS)
-    })  # fmt: skip
+    values = normalised(photos(*sizes["img_size"]), INPUTS)
+    output = "logits" if labels else "pooler_output"
+    return {AS_SAVED: answer(model, output, values)}
 
 
-def write_adapted(folder, name, channels):
-    """Writes a case of timm, and what it makes of it for images of other channels."""
-    import timm
-    from timm.models import save_for_hf
-
-    sizes = TIMM_SIZES
-    model = randomised(timm.create_model(name, **sizes))
-    # In float32, as timm rounds what it adapts to the dtype of a file.
-    save_for_hf(model, folder, model_args=sizes, safe_serialization=True)
-    found = {}
-    for count in channels:
-        loaded = timm.create_model(
-            f"local-dir:{folder}", pretrained=True, in_chans=count
-        ).eval()
-        inputs = inputs_of(loaded, count)
-        images = photos(*sizes["img_size"], count)
-        found[f"photos_{count}"] = images
-        found[f"answer_{count}"] = answer(loaded, None, images, inputs)
-    np.savez(folder / "expected.npz", **found)
+WRITERS = {
+    "timm": write_timm, "transformers": write_transformers, "wrapped": write_wrapped
+}  # fmt: skip
 
 
 def main(root):
     """Writes every case whose folder is not there."""
-    for cases, write in (
-        (TRANSFORMERS, write_transformers),
-        (TIMM, write_timm),
-        (WRAPPED, write_wrapped),
-        (ADAPTED, write_adapted),
-    ):
-        for name, arguments in cases.items():
-            folder = pathlib.Path(root, name)
-            if not folder.exists():
-                folder.mkdir(parents=True)
-                write(folder, *arguments)
+    for name, case in CASES.items():
+        folder = pathlib.Path(root, name)
+        if not folder.exists():
+            folder.mkdir(parents=True)
+            np.savez(folder / "expected.npz", **WRITERS[case.kind](folder, case))
 
 
 if __name__ == "__main__":
+    import sys
+
     main(*sys.argv[1:])

@@ -142,23 +142,6 @@ def save_timm_hybrid(path, images, stages, padding, **kwargs):
     return run(model, images)
 
 
-def save_timm_folder(folder, images, name, inputs, model_args, **kwargs):
-    """Writes a random timm model as it is uploaded to a hub; returns its logits."""
-    import timm
-    from timm.models import _hub
-
-    model = random(timm.create_model, name, **model_args, **kwargs)
-    mean, std = inputs
-    _hub.save_for_hf(
-        model,
-        folder,
-        model_config={"pretrained_cfg": {"mean": mean, "std": std}},
-        model_args=model_args,
-        safe_serialization=True,
-    )
-    return run(model, images, mean, std)
-
-
 def save_timm_family(folder, images, name, **model_args):
     """Writes a random model of any family as timm does; returns what it computes."""
     import timm
@@ -340,28 +323,3 @@ def load_transformers(folder, images):
 
     model = transformers.ViTForImageClassification.from_pretrained(folder)
     return run(model, images)
-
-
-def save_beit(folder, batches, **kwargs):
-    """Writes a small random BEiT; returns its logits of each batch in [-1, 1]."""
-    import transformers
-
-    sizes = {
-        "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 3,
-        "intermediate_size": 96, "patch_size": 8, "image_size": 32, "num_labels": 6,
-    }  # fmt: skip
-    config = transformers.BeitConfig(**sizes, **kwargs)
-    model = random(transformers.BeitForImageClassification, config)
-    model.save_pretrained(folder)
-    return [run(model, (images + 1) / 2) for images in batches]
-
-
-def run_beit(folder, batches):
-    """Returns the logits of a folder's BEiT, which has every array that is needed."""
-    import transformers
-
-    model, report = transformers.BeitForImageClassification.from_pretrained(
-        folder, output_loading_info=True
-    )
-    assert not any(report.values()), report
-    return [run(model, (images + 1) / 2) for images in batches]

@@ -1,17 +1,24 @@
-"""Files of other families: what their library computes, to 2e-5 of the largest value.
-
-The cases are small random models in the files that timm, transformers and big_vision
-write, with what these compute, every tensor random (`../shared/goldens_families`).
-"""
+"""Files of other libraries give their numbers, at every size, and are written back."""
 
 import json
-import pathlib
 import shutil
+import warnings
 
 import keras
 import numpy as np
+import peer_goldens
 import peer_models
 import pytest
+from families import (
+    FAMILIES,
+    LARGER,
+    TOKENS,
+    arrays_of,
+    assert_close,
+    computed,
+    each,
+    needs_larger,
+)
 from harness import normal
 
 import keras_vit
@@ -20,310 +27,170 @@ from keras_vit.explain import one_pass
 from zoo.files import safetensors
 from zoo.released_names import BLOCK, RELATIVE_BIAS
 
-FOLDER = pathlib.Path(__file__).parents[4] / "shared" / "goldens_families"
-INDEX = FOLDER / "index.json"
-TOLERANCE = 2e-5
-CASES = json.loads(INDEX.read_text())["cases"] if INDEX.is_file() else []
+TRANSFORMERS = [name for name in FAMILIES if FAMILIES[name].library == "transformers"]
+TIMM = [name for name in FAMILIES if FAMILIES[name].library == "timm"]
+# Offsets of a grid belong to one size.
+ONE_SIZE = ("data2vec", "beit_", "beitv2")
+ANY_SIZE = [
+    name
+    for name, case in peer_goldens.CASES.items()
+    if "resized" in case.parts and not name.startswith(ONE_SIZE)
+]
+# Networks with parts that others do not have.
+OFTEN = [
+    "deit_distilled_timm", "so150m2_reg1_gap_timm", "eva02_base_timm", "pe_core_timm",
+    "dinov2_reg4_classifier_transformers", "dinov3_theta", "clip_timm",
+]  # fmt: skip
 # What is left out of a file: masks, decoders and the towers of texts.
 LEFT_OUT = ("mask_token", "decoder.", "text_", "logit_", "temperature")
-# A classifier of SigLIP reads the mean, and the attention pooling lies beside it.
-UNUSED = {"siglip_classifier_transformers": "vision_model.head."}
-# Written as the network for images of one size that it is, since nothing in it tells.
-WRITTEN_AS_ANOTHER = ("naflex_gap_timm",)
-OPTIONS = {
-    "tokens": {"include_top": False, "pooling": None},
-    "features": {"include_top": False},
-    "logits": {},
+# Classifiers read the mean of the tokens, and a pooling or a norm lies beside it.
+UNUSED = {
+    "siglip_classifier_transformers": "vision_model.head.",
+    "clip_classifier": "vision_model.post_layernorm.",
+    "metaclip_2_classifier": "vision_model.post_layernorm.",
 }
-
-pytestmark = pytest.mark.skipif(
-    not CASES, reason=f"{FOLDER} is not there, which has the files of other libraries"
-)
-
-
-def each(cases):
-    return pytest.mark.parametrize("case", cases, ids=lambda case: case["name"])
-
-
-def path_of(case):
-    folder = FOLDER / case["name"]
-    return folder if folder.is_dir() else folder.with_suffix(".npz")
+# They are written as another class, or with biases that blocks share in each block.
+WRITTEN_AS_ANOTHER = (
+    "altclip_both", "naflex_gap_timm", "beit_shared_transformers",
+    "beit_positions_transformers",
+)  # fmt: skip
+# Settings imply these fields for names of timm, which the written names do not.
+NOT_IMPLIED = {"radio": {"position_resizing"}}
 
 
-def expected_of(case):
-    return np.load(FOLDER / f"{case['name']}.expected.npz")
+@each(larger=LARGER)
+def test_numbers_are_those_of_the_library(family):
+    for options, photos, answer in family.checks():
+        model = family.load(**options)
+        assert model.input_shape == (None, *photos.shape[1:])
+        if "patch_size" in options:
+            assert model.get_layer("embedding").patch_size == (*options["patch_size"],)
+        assert_close(computed(model, photos), answer)
 
 
-def check(model, expected, what, part=""):
-    images = expected[f"{part}images_uint8"].astype("float32") / 127.5 - 1
-    found = keras.ops.convert_to_numpy(model(images))
-    wanted = expected[part + what]
-    assert found.shape == wanted.shape
-    error = np.abs(found - wanted).max() / np.abs(wanted).max()
-    assert error <= TOLERANCE, (what, part, error)
+@each(ANY_SIZE)
+def test_one_model_for_images_of_all_sizes(family):
+    options, photos, answer = family.checks()[1]
+    any_size = family.load(**options | {"image_size": (None, None)})
+    assert any_size.input_shape[:3] == (None, None, None)
+    assert_close(computed(any_size, photos), answer)
 
 
-@each(CASES)
-def test_numbers_are_those_of_the_library(case):
-    expected = expected_of(case)
-    for what, options in OPTIONS.items():
-        if what not in expected:
-            continue
-        model = keras_vit.load_model(path_of(case), **options)
-        check(model, expected, what)
-        resized = keras_vit.at_image_size(model, case["resized_image_size"])
-        check(resized, expected, what, "resized_")
+@each(OFTEN)
+def test_a_model_for_all_sizes_is_that_of_each_size(family):
+    for options, photos, _ in family.checks()[:2]:
+        any_size = family.load(**options | {"image_size": (None, None)})
+        resized = keras_vit.at_image_size(any_size, photos.shape[1:3])
+        wanted = computed(family.load(**options), photos)
+        np.testing.assert_array_equal(computed(resized, photos), wanted)
+        for one in (any_size, keras_vit.Predictor(any_size)):
+            assert_close(computed(one, photos), wanted, 2e-6)
 
 
-@each([case for case in CASES if not case["name"].startswith("beit")])
-def test_one_model_for_images_of_all_sizes(case):
-    expected = expected_of(case)
-    # What follows from all others.
-    what = [what for what in OPTIONS if what in expected][-1]
-    options = OPTIONS[what]
-    model = keras_vit.load_model(path_of(case), image_size=(None, None), **options)
-    assert model.input_shape == (None, None, None, 3)
-    predictor = keras_vit.Predictor(model)
-    fixed = keras_vit.load_model(path_of(case), **options)
-    resized = keras_vit.at_image_size(fixed, case["resized_image_size"])
-    for part, one in (("", fixed), ("resized_", resized)):
-        check(model, expected, what, part)
-        images = expected[f"{part}images_uint8"].astype("float32") / 127.5 - 1
-        wanted = keras.ops.convert_to_numpy(one(images))
-        again = keras_vit.at_image_size(model, images.shape[1:3])(images)
-        np.testing.assert_array_equal(keras.ops.convert_to_numpy(again), wanted)
-        for found in (keras.ops.convert_to_numpy(model(images)), predictor(images)):
-            assert np.abs(found - wanted).max() <= 2e-6 * np.abs(wanted).max()
+@each(larger=LARGER)
+def test_files_are_written_back_to_the_bit(family, tmp_path):
+    checkpoint, path = zoo.read(family.path), tmp_path / "model.safetensors"
+    if family.library == "big_vision":
+        zoo.write(path.with_suffix(".npz"), checkpoint)
+        again = zoo.read(path.with_suffix(".npz"))
+        np.testing.assert_equal(dict(again.arrays), dict(checkpoint.arrays))
+        return
+    zoo.write(path, checkpoint, naming=family.library)
+    ours = arrays_of(path)
+    if family.name not in WRITTEN_AS_ANOTHER:
+        assert_same_arrays(ours, arrays_of(family.path / path.name), family.name)
+    # By its header, and by the settings alone, as files of the library are read.
+    for again in (zoo.read(path), written_anew(path, ours)):
+        other = again.config.differences(checkpoint.config)
+        assert other.keys() <= NOT_IMPLIED.get(family.name, set())
+        assert again.pooling == checkpoint.pooling
+        assert again.grid_size == checkpoint.grid_size
+        assert again.shapes == checkpoint.shapes
 
 
-@each([case for case in CASES if "other_patch" in case])
-def test_a_patch_size_chosen_when_loading(case):
-    expected, other = expected_of(case), case["other_patch"]
-    for what, options in OPTIONS.items():
-        model = keras_vit.load_model(path_of(case), **options, **other)
-        assert model.get_layer("embedding").patch_size == tuple(other["patch_size"])
-        check(model, expected, what, "patch_")
-
-
-def arrays_of(path):
-    file = safetensors.Safetensors(path)
-    return {key: np.asarray(file.check(key)) for key in file.keys}
-
-
-WRITTEN_BACK = [
-    case
-    for case in CASES
-    if path_of(case).is_dir() and case["name"] not in WRITTEN_AS_ANOTHER
-]
-
-
-@each(WRITTEN_BACK)
-def test_files_are_written_back_to_the_bit(case, tmp_path):
-    checkpoint, path = zoo.read(path_of(case)), tmp_path / "model.safetensors"
-    zoo.write(path, checkpoint, naming=case["library"])
+def assert_same_arrays(ours, theirs, name):
+    """Ours have the names and numbers of all that theirs compute images with."""
+    unused = UNUSED.get(name, "-")
     theirs = {
         key: array
-        for key, array in arrays_of(path_of(case) / path.name).items()
-        if not any(part in key for part in LEFT_OUT)
-        and not key.startswith(UNUSED.get(case["name"], "-"))
+        for key, array in theirs.items()
+        if not any(part in key for part in LEFT_OUT) and unused not in key
     }
-    ours = arrays_of(path)
     # Without its decoder or texts, what is left is saved by another class.
-    prefixes = ("", "vit.", "vision_encoder.", "vision_model.")
+    prefixes = ("", "vit.", "vision_encoder.", "vision_model.", "timm_model.")
+    ours = {key: array for key, array in ours.items() if unused not in key}
     prefix = next(
         prefix for prefix in prefixes if {prefix + key for key in ours} <= theirs.keys()
     )
     assert {prefix + key for key in ours} == theirs.keys()
     for key, array in ours.items():
         np.testing.assert_array_equal(array, theirs[prefix + key], err_msg=key)
-    # By its header, and by the settings alone, as files of the library are read.
-    for again in (path, tmp_path):
-        found = zoo.read(again)
-        assert (found.config, found.pooling) == (checkpoint.config, checkpoint.pooling)
-        assert found.grid_size == checkpoint.grid_size
-        assert found.shapes == checkpoint.shapes
-        safetensors.write(path, ours)
 
 
-@each([case for case in CASES if case["library"] == "timm"])
-def test_timm_computes_with_what_is_written(case, timm, tmp_path):
-    zoo.write(tmp_path / "model.safetensors", zoo.read(path_of(case)), naming="timm")
-    expected = expected_of(case)
-    images, as_they_are = expected["images"], {"mean": [0.0] * 3, "std": [1.0] * 3}
-    images = images.transpose(0, 2, 3, 1)
-    found = timm(peer_models.load_timm_folder, tmp_path, images, **as_they_are)
-    wanted = expected["logits" if "logits" in expected else "features"]
-    assert np.abs(found - wanted).max() <= TOLERANCE * np.abs(wanted).max()
+def written_anew(path, arrays):
+    """Reads arrays by the settings beside them, without a header of ours."""
+    safetensors.write(path, arrays)
+    return zoo.read(path.parent)
 
 
-BEITS = {
-    "in each block": {"use_relative_position_bias": True},
-    "shared": {"use_shared_relative_position_bias": True},
-    "both": {
-        "use_relative_position_bias": True,
-        "use_shared_relative_position_bias": True,
-    },
-    "with learned positions": {
-        "use_relative_position_bias": True,
-        "use_absolute_position_embeddings": True,
-    },
-    "class token, no LayerScale": {
-        "use_relative_position_bias": True,
-        "use_mean_pooling": False,
-        "layer_scale_init_value": 0.0,
-    },
-}
+def test_the_libraries_write_these_models(timm, transformers, tmp_path):
+    timm(peer_goldens.main, tmp_path)
+    assert {folder.name for folder in tmp_path.iterdir()} == FAMILIES.keys()
+    for name, family in FAMILIES.items():
+        found = np.load(tmp_path / name / "expected.npz")
+        for part, answer in np.load(family.path / "expected.npz").items():
+            np.testing.assert_allclose(found[part], answer, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize("kind", BEITS)
-def test_beits_of_transformers(kind, transformers, tmp_path):
-    """At two sizes; what is written for it computes the same there."""
-    theirs, ours = (tmp_path / name for name in ("theirs", "ours"))
-    ours.mkdir()
-    images = {size: normal((1, *size, 3)) for size in ((32, 32), (40, 56))}
-    expected = transformers(
-        peer_models.save_beit, theirs, list(images.values()), **BEITS[kind]
-    )
-    model = keras_vit.load_model(theirs)
-    for size, wanted in zip(images, expected, strict=True):
-        for same in (
-            keras_vit.at_image_size(model, size),
-            keras_vit.load_model(theirs, image_size=size),
-        ):
-            found = keras.ops.convert_to_numpy(same(images[size]))
-            assert np.abs(found - wanted).max() <= TOLERANCE * np.abs(wanted).max()
-    path = keras_vit.save_released_weights(
-        model, ours / "model.safetensors", naming="transformers"
-    )
-    assert zoo.read(path).pooling == zoo.read(theirs).pooling
-    again = transformers(peer_models.run_beit, ours, list(images.values()))
-    for found, wanted in zip(again, expected, strict=True):
-        assert np.abs(found - wanted).max() <= TOLERANCE * np.abs(wanted).max()
+@each()
+def test_the_library_computes_with_what_is_written(
+    family, timm, transformers, tmp_path
+):
+    checkpoint = zoo.read(family.path)
+    zoo.write(tmp_path / "model.safetensors", checkpoint, naming=family.library)
+    _, photos, answer = family.checks()[0]
+    if family.library == "timm":
+        inputs = checkpoint.config.input_mean, checkpoint.config.input_std
+        images = (photos / 255).astype("float32")
+        assert_close(
+            timm(peer_models.load_timm_folder, tmp_path, images, *inputs), answer
+        )
+    else:
+        outputs = transformers(
+            peer_models.load_transformers_class, tmp_path, photos / 255
+        )
+        tokens = outputs.get("last_hidden_state", np.zeros((2, 2, 1)))
+        outputs |= {"class token": tokens[:, 0], "mean": tokens[:, 1:].mean(1)}
+        found = [one for one in outputs.values() if one.shape == answer.shape]
+        assert (
+            min(np.abs(one - answer).max() for one in found)
+            < 2e-5 * np.abs(answer).max()
+        )
 
 
-@each([case for case in CASES if case["library"] == "big_vision"])
-def test_files_of_big_vision_are_written_as_released(case, tmp_path):
-    checkpoint, path = zoo.read(path_of(case)), tmp_path / "model.npz"
-    zoo.write(path, checkpoint)
-    found = zoo.read(path).arrays
-    assert found.keys() == checkpoint.arrays.keys()
-    for key in found:
-        np.testing.assert_array_equal(found[key], checkpoint.arrays[key])
+@each([*OFTEN, "beit_timm"])
+def test_a_model_keeps_what_it_computes_in_files(family, tmp_path):
+    path = tmp_path / "model.safetensors"
+    options, *_ = family.checks()[0]
+    model = family.load(**options)
+    keras_vit.save_released_weights(model, path)
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    for options, photos, answer in family.checks():
+        released = keras_vit.load_model(path, **options)
+        resized = keras_vit.at_image_size(again, photos.shape[1:3])
+        for one in (released, resized):
+            assert_close(computed(one, photos), answer)
+    with pytest.raises(zoo.CheckpointError, match="an .npz cannot say|would be read"):
+        keras_vit.save_released_weights(model, tmp_path / "model.npz")
 
 
-def named(name):
-    return next(case for case in CASES if case["name"] == name)
-
-
-def changed(tmp_path, name, config=None, without=(), rename=None):
-    """A copy of a case with other settings or arrays."""
-    source = path_of(named(name))
-    arrays = arrays_of(source / "model.safetensors")
-    arrays = {
-        (rename or {}).get(key, key): array
-        for key, array in arrays.items()
-        if not any(part in key for part in without)
-    }
-    safetensors.write(tmp_path / "model.safetensors", arrays)
-    settings = json.loads((source / "config.json").read_text()) | (config or {})
-    (tmp_path / "config.json").write_text(json.dumps(settings))
-    return tmp_path
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "message"),
-    [
-        (
-            "deit3_timm",
-            {"without": (".ls1.", ".ls2.")},
-            r"deit3_base_patch16_224, with layer_scale True .the arrays have False",
-        ),
-        ("deit3_timm", {"without": (".0.ls2.",)}, r"missing blocks\.0\.ls2\.gamma"),
-        (
-            "dinov2_transformers",
-            {"without": ("layer_scale",)},
-            "'dinov2', with layer_scale True .the arrays have False",
-        ),
-        (
-            "dinov2_transformers",
-            {"rename": {"layernorm.weight": "norm.weight"}},
-            r"unknown norm\.weight",
-        ),
-        ("dinov3_plus_timm", {"without": ("0.mlp.fc1_x.bias",)}, "0.mlp.fc1_g.bias"),
-        (
-            "eva02_base_timm",
-            {"without": ("0.attn.k_proj",)},
-            "unknown blocks.0.attn.q_",
-        ),
-        (
-            "beit_timm",
-            {"without": ("0.attn.relative_position_bias_table",)},
-            r"missing blocks\.0\.attn\.relative_position_bias_table",
-        ),
-        (
-            "beit_timm",
-            {"without": ("relative_position_bias_table",)},
-            "biases .those of each block. .the arrays have .none",
-        ),
-        ("beit_timm", {"without": (".gamma_",)}, "layer_scale True .the arrays have F"),
-        (
-            "beit_timm",
-            {"without": (".q_bias", ".v_bias")},
-            "qkv_bias 'query and value' .the arrays have False",
-        ),
-    ],
-)
-def test_another_network_is_refused_by_name(name, change, message, tmp_path):
-    with pytest.raises(zoo.CheckpointError, match=message):
-        zoo.read(changed(tmp_path, name, **change))
-
-
-@pytest.mark.parametrize("own", [False, True])
-def test_biases_that_all_blocks_share_are_in_each(own, tmp_path):
-    """As BEiT's fine-tuning has them; with those of a block they add up."""
-    folder = changed(tmp_path, "beit_timm")
-    path = folder / "model.safetensors"
-    arrays, name = arrays_of(path), "attn.relative_position_bias_table"
-    tables = [arrays[f"blocks.{block}.{name}"] for block in range(2)]
-    if not own:
-        arrays = {key: array for key, array in arrays.items() if name not in key}
-    shared = normal(tables[0].shape)
-    safetensors.write(
-        path, arrays | {"rel_pos_bias.relative_position_bias_table": shared}
-    )
-    with pytest.raises(zoo.CheckpointError, match="one table for all"):
-        zoo.read(folder)
-    said = {"use_rel_pos_bias": own, "use_shared_rel_pos_bias": True}
-    settings = json.loads((folder / "config.json").read_text())
-    settings["model_args"] |= said
-    (folder / "config.json").write_text(json.dumps(settings))
-    found = zoo.read(folder).arrays
-    for block, table in enumerate(tables):
-        name = f"{BLOCK}_{block}/MultiHeadDotProductAttention_1/{RELATIVE_BIAS}"
-        np.testing.assert_array_equal(found[name], shared + table if own else shared)
-    if own:
-        shared = {"rel_pos_bias.relative_position_bias_table": shared[:-2]}
-        safetensors.write(path, arrays | shared)
-        with pytest.raises(zoo.CheckpointError, match="unknown rel_pos_bias"):
-            zoo.read(folder)
-
-
-def test_nothing_is_assigned_from_another_family():
-    model = keras_vit.load_model(path_of(named("deit3_timm")), include_top=False)
-    before = [np.asarray(weight) for weight in model.weights]
-    for name in ("dinov2_transformers", "dino_transformers", "deit_timm"):
-        with pytest.raises(
-            zoo.CheckpointError, match="another architecture.*positions"
-        ):
-            keras_vit.load_released_weights(model, path_of(named(name)))
-    for weight, value in zip(model.weights, before, strict=True):
-        np.testing.assert_array_equal(np.asarray(weight), value)
-
-
+@needs_larger
 def test_what_explain_shows_is_without_registers():
-    case = named("dinov2_reg4_transformers")
-    model, expected = keras_vit.load_model(path_of(case), include_top=False), None
-    expected = expected_of(case)
+    family = LARGER["dinov2_reg4_transformers"]
+    model = family.load(include_top=False)
+    with np.load(f"{family.path}.expected.npz") as expected:
+        expected = dict(expected)
     images = expected["images_uint8"].astype("float32") / 127.5 - 1
     maps = keras_vit.explain.attention_maps(model, images)
     np.testing.assert_allclose(maps, expected["attention"], atol=2e-5)
@@ -337,57 +204,273 @@ def test_what_explain_shows_is_without_registers():
     np.testing.assert_allclose(features.class_token, tokens[:, 0], atol=1e-4)
     wanted = tokens[:, 5:].reshape(2, 4, 4, -1)
     np.testing.assert_allclose(features.patches, wanted, atol=1e-4)
-    received = one_pass.inspect(model, images).received
-    assert received.shape == (2, 2, 4, 4)
-    quantized = keras_vit.quantize_weights(model)
-    assert np.abs(np.asarray(quantized(images)) - expected["features"]).max() < 0.1
+    assert one_pass.inspect(model, images).received.shape == (2, 2, 4, 4)
+
+
+@needs_larger
+def test_tokens_of_clip_before_its_last_norm_are_the_librarys():
+    family = LARGER["clip_transformers"]
+    model = family.load(include_top=False)
+    with np.load(f"{family.path}.expected.npz") as expected:
+        tokens = keras.Model(model.input, model.get_layer("encoder_norm").input)
+        found = computed(tokens, expected["images_uint8"])
+        assert_close(found, expected["tokens_before_norm"])
+
+
+def test_a_hybrids_first_kernel_is_adapted_to_other_channels():
+    family = FAMILIES["hybrid_not_square"]
+    model = family.load(channels=6)
+    # Twice the channels at half the size each: standardised kernels keep their scale.
+    kernel = zoo.read(family.path).arrays["conv_root/kernel"]
+    found = keras.ops.convert_to_numpy(model.get_layer("conv_root").kernel)
+    np.testing.assert_array_equal(found, np.concatenate([kernel, kernel], axis=2) / 2)
+
+
+# Files that were changed
+
+
+@pytest.fixture
+def changed(tmp_path):
+    """Returns a function that copies a golden with other settings and arrays."""
+
+    def make(name, settings=lambda settings: None, arrays=lambda arrays: arrays):
+        folder = tmp_path / name
+        shutil.copytree(FAMILIES[name].path, folder, dirs_exist_ok=True)
+        found = json.loads((folder / "config.json").read_text())
+        settings(found)
+        (folder / "config.json").write_text(json.dumps(found))
+        path = folder / "model.safetensors"
+        safetensors.write(path, arrays(arrays_of(path)))
+        return folder
+
+    return make
+
+
+def renamed(change):
+    """Changes the names of arrays; None leaves one out."""
+    return lambda arrays: {
+        change(key): array for key, array in arrays.items() if change(key) is not None
+    }
+
+
+def without(*parts):
+    return renamed(lambda key: None if any(part in key for part in parts) else key)
 
 
 @pytest.mark.parametrize(
-    "name",
+    ("name", "arrays", "message"),
     [
-        "dinov2_reg4_classifier_transformers",
-        "deit_distilled_timm",
-        "so150m2_reg1_gap_timm",
-        "eva02_base_timm",
-        "pe_core_timm",
-        "beit_timm",
-        "beit_transformers",
+        (
+            "deit3_timm",
+            without(".ls1.", ".ls2."),
+            "deit3_base_patch16_224, with layer_scale True .the arrays have False",
+        ),
+        ("deit3_timm", without(".0.ls2."), r"missing blocks\.0\.ls2\.gamma"),
+        (
+            "dinov2_transformers",
+            without("layer_scale"),
+            "'dinov2', with layer_scale True .the arrays have False",
+        ),
+        (
+            "dinov2_transformers",
+            renamed(lambda key: key.replace("layernorm.weight", "norm.weight")),
+            r"unknown norm\.weight",
+        ),
+        ("dinov3_plus_timm", without("0.mlp.fc1_x.bias"), "0.mlp.fc1_g.bias"),
+        ("eva02_base_timm", without("0.attn.k_proj"), "unknown blocks.0.attn.q_"),
+        (
+            "beit_timm",
+            without("0.attn.relative_position_bias_table"),
+            r"missing blocks\.0\.attn\.relative_position_bias_table",
+        ),
+        (
+            "beit_timm",
+            without("relative_position_bias_table"),
+            "biases .those of each block. .the arrays have .none",
+        ),
+        ("beit_timm", without(".gamma_"), "layer_scale True .the arrays have F"),
+        (
+            "beit_timm",
+            without(".q_bias", ".v_bias"),
+            "qkv_bias 'query and value' .the arrays have False",
+        ),
+        (
+            "miil",
+            renamed("a.vision.{}".format),
+            "every key begins with .*a.vision",
+        ),
     ],
 )
-def test_a_model_keeps_what_it_computes_in_files(name, tmp_path):
-    case = named(name)
-    model, expected = keras_vit.load_model(path_of(case)), expected_of(case)
-    path = tmp_path / "model.safetensors"
-    keras_vit.save_released_weights(model, path)
-    check(keras_vit.load_model(path), expected, "logits")
-    resized = keras_vit.at_image_size(
-        keras_vit.load_model(path), case["resized_image_size"]
+def test_another_network_is_refused_by_name(name, arrays, message, changed):
+    with pytest.raises(zoo.CheckpointError, match=message):
+        zoo.read(changed(name, arrays=arrays))
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_biases_that_all_blocks_share_are_in_each(own, changed):
+    """As BEiT's fine-tuning has them; with those of a block they add up."""
+    name = "attn.relative_position_bias_table"
+    tables = arrays_of(FAMILIES["beit_timm"].path / "model.safetensors")
+    tables = [tables[f"blocks.{block}.{name}"] for block in range(2)]
+    shared = normal(tables[0].shape)
+
+    def arrays(rows=None):
+        return lambda found: {
+            "rel_pos_bias.relative_position_bias_table": shared[:rows],
+            **(found if own else without(name)(found)),
+        }
+
+    def said(settings):
+        settings["model_args"] |= {"use_rel_pos_bias": own}
+        settings["model_args"] |= {"use_shared_rel_pos_bias": True}
+
+    with pytest.raises(zoo.CheckpointError, match="one table for all"):
+        zoo.read(changed("beit_timm", arrays=arrays()))
+    found = zoo.read(changed("beit_timm", said, arrays())).arrays
+    for block, table in enumerate(tables):
+        key = f"{BLOCK}_{block}/MultiHeadDotProductAttention_1/{RELATIVE_BIAS}"
+        np.testing.assert_array_equal(found[key], shared + table if own else shared)
+    if own:
+        with pytest.raises(zoo.CheckpointError, match="unknown rel_pos_bias"):
+            zoo.read(changed("beit_timm", said, arrays(-2)))
+
+
+def test_nothing_is_assigned_from_another_family():
+    model = FAMILIES["deit3_timm"].load(include_top=False)
+    before = model.get_weights()
+    for name in ("dinov2_transformers", "dino_transformers", "deit_timm"):
+        with pytest.raises(zoo.CheckpointError, match="another architecture"):
+            keras_vit.load_released_weights(model, FAMILIES[name].path)
+    for weight, value in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(weight, value)
+
+
+@pytest.mark.parametrize(
+    "name", ["dinov3_timm", "eva02_base_timm", "sbb_reg4_gap_timm"]
+)
+def test_the_pooling_that_settings_leave_out_follows_from_the_name(name, changed):
+    folder = changed(name, lambda settings: settings.update(global_pool=None))
+    assert zoo.read(folder).pooling == zoo.read(FAMILIES[name].path).pooling
+
+
+@pytest.mark.parametrize("name", ["miil", "radio", "hybrid_not_square"])
+def test_the_input_size_of_timm_says_a_grid_that_is_not_square(name, changed):
+    folder = changed(name, lambda settings: settings["model_args"].pop("img_size"))
+    assert zoo.read(folder).grid_size == (4, 6)
+
+
+def pool_nothing(settings):
+    settings["global_pool"] = settings["model_args"]["global_pool"] = ""
+
+
+def test_timms_head_on_every_token_is_refused(changed):
+    def at_the_top(settings):
+        pool_nothing(settings)
+        del settings["model_args"]["global_pool"]
+
+    for settings in (at_the_top, pool_nothing):
+        with pytest.raises(zoo.CheckpointError, match="global_pool='' with a head"):
+            zoo.read(changed("miil", settings))
+
+
+def test_without_a_head_timm_may_leave_the_pooling_out(changed):
+    folder = changed("miil", pool_nothing, without("head."))
+    model = keras_vit.load_model(folder, **TOKENS)
+    assert model.output_shape == (None, 25, 16)  # as timm: all tokens
+
+
+def test_a_wrapped_model_of_timm_has_the_arguments_of_its_name(changed):
+    folder = changed(
+        "timm_wrapper_features", lambda settings: settings.update(model_args=None)
     )
-    check(resized, expected, "logits", "resized_")
-    model.save(tmp_path / "model.keras")
-    again = keras_vit.at_image_size(
-        keras.saving.load_model(tmp_path / "model.keras"),
-        case["resized_image_size"],
-    )
-    check(again, expected, "logits", "resized_")
-    with pytest.raises(zoo.CheckpointError, match="an .npz cannot say|would be read"):
-        keras_vit.save_released_weights(model, tmp_path / "model.npz")
+    with pytest.raises(zoo.CheckpointError, match="3 attention heads"):
+        zoo.read(folder)
 
 
-def test_what_the_settings_leave_out_follows_from_the_name(tmp_path):
-    for name in ("dinov3_timm", "eva02_base_timm", "sbb_reg4_gap_timm"):
-        folder = with_settings(name, None, {"global_pool": None}, tmp_path / name)
-        assert zoo.read(folder).pooling == zoo.read(path_of(named(name))).pooling
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "module.", "_orig_mod.", "model.", "state_dict.", "module._orig_mod.", "net.",
+        "_fsdp_wrapped_module.", "model.module.", "teacher.backbone.",
+    ],
+)  # fmt: skip
+def test_what_trainers_put_before_every_key_is_left_out_with_one_line(prefix, changed):
+    folder = changed("vit_msn", arrays=renamed((prefix + "{}").format))
+    with pytest.warns(UserWarning, match="in its keys, which a trainer put") as seen:
+        found = zoo.read(folder)
+    (message,) = (str(one.message) for one in seen)
+    assert "\n" not in message
+    for part in prefix.rstrip(".").split("."):
+        assert f"'{part}.'" in message
+    expected = zoo.read(FAMILIES["vit_msn"].path)
+    assert (found.shapes, found.config) == (expected.shapes, expected.config)
 
 
-def without_norm(tmp_path, layer_scale=False):
-    """Writes a small Perception Encoder without a final norm, as timm does."""
+def test_a_compiled_part_is_read_as_the_part(changed):
+    compiled = renamed(lambda key: key.replace("layer.1.", "layer.1._orig_mod."))
+    folder = changed("vit_msn", arrays=compiled)
+    with pytest.warns(UserWarning, match="'_orig_mod.' in its keys"):
+        found = zoo.read(folder)
+    assert found.shapes == zoo.read(FAMILIES["vit_msn"].path).shapes
+
+
+def test_without_a_trainers_prefix_nothing_is_said():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for name in TRANSFORMERS:
+            zoo.read(FAMILIES[name].path)
+
+
+@pytest.mark.parametrize("suffix", ["npz", "safetensors"])
+@pytest.mark.parametrize(
+    ("name", "epsilon"), [("deit_timm", 1e-6), ("dino_transformers", 1e-12)]
+)
+def test_arrays_alone_are_the_plain_network_of_the_library(
+    name, epsilon, suffix, tmp_path
+):
+    arrays = arrays_of(FAMILIES[name].path / "model.safetensors")
+    path = tmp_path / f"state.{suffix}"
+    if suffix == "npz":
+        np.savez(path, **arrays)
+    else:
+        safetensors.write(path, arrays)
+    with pytest.raises(zoo.CheckpointError, match="heads: pass num_heads=N"):
+        zoo.read(path)
+    found = zoo.read(path, num_heads=2)
+    assert found.config.activation == "gelu"
+    assert found.config.layer_norm_epsilon == epsilon
+    assert found.shapes == zoo.read(FAMILIES[name].path).shapes
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("deit3_timm", "layer_scale"),
+        ("dinov2_reg4_timm", "num_registers"),
+        ("sbb_reg4_gap_timm", "norm_after_pooling"),
+        ("clip_timm", "norm_before_blocks"),
+        ("miil", "qkv_bias"),
+        ("deit_distilled_timm", "distillation_token"),
+    ],
+)
+def test_arrays_alone_do_not_tell_other_networks(name, reason, tmp_path):
+    path = tmp_path / "state.npz"
+    np.savez(path, **arrays_of(FAMILIES[name].path / "model.safetensors"))
+    with pytest.raises(zoo.CheckpointError, match=reason):
+        zoo.read(path, num_heads=2)
+
+
+# Networks without a final norm
+
+
+@pytest.fixture(params=[False, True])
+def without_norm(request, tmp_path):
+    """A small Perception Encoder without a final norm, and its file as timm writes."""
     config = zoo.ViTConfig(
         **{"hidden_size": 24, "num_layers": 2, "num_heads": 2, "mlp_dim": 48},
         **{"patch_size": 8, "activation": "gelu", "layer_norm_epsilon": 1e-5},
         **{"norm_before_blocks": True, "rotary": "perception", "rotary_grid": (2, 2)},
-        **{"final_norm": False, "layer_scale": layer_scale},
+        **{"final_norm": False, "layer_scale": request.param},
         position_resizing="bicubic",
     )
     model = keras_vit.VisionTransformer(
@@ -403,14 +486,13 @@ def without_norm(tmp_path, layer_scale=False):
     return model, path
 
 
-@pytest.mark.parametrize("layer_scale", [False, True])
-def test_networks_without_a_final_norm(layer_scale, tmp_path):
-    model, path = without_norm(tmp_path, layer_scale)
+def test_networks_without_a_final_norm(without_norm, tmp_path):
+    model, path = without_norm
     settings = json.loads((tmp_path / "config.json").read_text())
     assert settings["architecture"] == "vit_pe_spatial_gigantic_patch14_448"
     arrays = arrays_of(path)
     assert not {"norm.weight", "fc_norm.weight"} & arrays.keys()
-    assert ("blocks.0.gamma_1" in arrays) == layer_scale
+    assert ("blocks.0.gamma_1" in arrays) == bool(model.config.layer_scale)
     assert "blocks.0.attn.qkv.bias" in arrays
     images = np.random.default_rng(1).uniform(-1, 1, (1, 16, 16, 3))
     released = tmp_path / "released.safetensors"
@@ -423,33 +505,24 @@ def test_networks_without_a_final_norm(layer_scale, tmp_path):
         keras_vit.save_released_weights(model, tmp_path / "model.npz")
 
 
-def test_a_final_norm_is_there_or_not_as_the_settings_say(tmp_path):
-    _, path = without_norm(tmp_path)
+@pytest.mark.parametrize("without_norm", [False], indirect=True)
+def test_a_final_norm_is_there_or_not_as_the_settings_say(without_norm, tmp_path):
+    _, path = without_norm
     arrays = arrays_of(path)
     norm = {f"norm.{part}": np.ones(24) for part in ("weight", "bias")}
-    for wrong, message in (
-        (norm, "final_norm False .the arrays have True"),
-        ({"norm.weight": np.ones(24)}, "missing norm.bias"),
+    settings = json.loads((tmp_path / "config.json").read_text())
+    for more, said, message in (
+        (norm, {}, "final_norm False .the arrays have True"),
+        ({"norm.weight": np.ones(24)}, {}, "missing norm.bias"),
+        ({}, {"use_post_transformer_norm": True}, "missing norm.weight"),
+        (
+            {},
+            {"use_post_transformer_norm": True, "use_fc_norm": True},
+            "use_fc_norm beside",
+        ),
     ):
-        safetensors.write(path, arrays | wrong)
+        safetensors.write(path, arrays | more)
+        asked = settings | {"model_args": settings["model_args"] | said}
+        (tmp_path / "config.json").write_text(json.dumps(asked))
         with pytest.raises(zoo.CheckpointError, match=message):
             zoo.read(path)
-    safetensors.write(path, arrays)
-    settings = json.loads((tmp_path / "config.json").read_text())
-    settings["model_args"] |= {"use_post_transformer_norm": True}
-    (tmp_path / "config.json").write_text(json.dumps(settings))
-    with pytest.raises(zoo.CheckpointError, match="missing norm.weight"):
-        zoo.read(path)
-    settings["model_args"] |= {"use_fc_norm": True}
-    (tmp_path / "config.json").write_text(json.dumps(settings))
-    with pytest.raises(zoo.CheckpointError, match="use_fc_norm beside"):
-        zoo.read(path)
-
-
-def with_settings(name, part, changes, folder):
-    """Copies a case with other settings."""
-    shutil.copytree(path_of(named(name)), folder, dirs_exist_ok=True)
-    config = json.loads((folder / "config.json").read_text())
-    (config if part is None else config[part]).update(changes)
-    (folder / "config.json").write_text(json.dumps(config))
-    return folder

@@ -1,6 +1,5 @@
 import json
 import pathlib
-import pickle
 import zipfile
 
 import numpy as np
@@ -13,7 +12,6 @@ SHARED = pathlib.Path(__file__).parents[4] / "shared"
 INDEX = json.loads((GOLDENS / "index.json").read_text())
 MODELS = [name for name, entry in INDEX.items() if "hidden_size" in entry]
 POSITION = "Transformer/posembed_input/pos_embedding"
-GRID = "Transformer/posembed_input/grid_size"
 BLOCK = "Transformer/encoderblock_1"
 ATTENTION = f"{BLOCK}/MultiHeadDotProductAttention_1"
 
@@ -162,8 +160,6 @@ WRONG = [
         for key in (
             "extra", "opt/state/step", f"{BLOCK}/LayerNorm_3/scale", "MAPHead_1/probe",
             "Transformer/encoderblock_01/LayerNorm_0/scale",
-            # A grid is of integers.
-            "Transformer/posembed_input/grid_size",
         )
     ),
     *(
@@ -199,10 +195,6 @@ WRONG = [
         {f"{BLOCK}/LayerNorm_1/{part}": (48,) for part in ("scale", "bias")},
         f"two arrays for {BLOCK}/LayerNorm_2",
     ),
-    *(
-        ("token", {GRID: np.array(grid, "int32")}, "grid")
-        for grid in ((3, 5), (0, 0), (-4, -4), (16,), (2, 2, 4))
-    ),
 ]  # fmt: skip
 
 
@@ -213,8 +205,7 @@ def test_what_is_wrong_with_arrays_is_told_by_their_names(tmp_path, name, change
         if value is None:
             arrays = {one: arrays[one] for one in arrays if not one.startswith(key)}
         else:
-            is_shape = isinstance(value, tuple)
-            arrays[key] = np.zeros(value, "float32") if is_shape else value
+            arrays[key] = np.zeros(value, "float32")
     with pytest.raises(zoo.CheckpointError) as error:
         zoo.read(save(tmp_path / "a.npz", arrays))
     assert told in str(error.value)
@@ -240,12 +231,9 @@ def test_the_same_key_twice(tmp_path):
         zoo.read(path)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "int32", "complex64", "U3"])
-def test_other_dtypes_are_refused(tmp_path, dtype):
+def test_other_dtypes_are_not_written(tmp_path):
     arrays = load("token")
-    arrays["head/bias"] = arrays["head/bias"].astype(dtype)
-    with pytest.raises(zoo.CheckpointError, match="head/bias has dtype"):
-        zoo.read(save(tmp_path / "a.npz", arrays))
+    arrays["head/bias"] = arrays["head/bias"].astype("float64")
     with pytest.raises(zoo.CheckpointError, match="head/bias has dtype"):
         zoo.write(tmp_path / "b.npz", arrays)
     assert not (tmp_path / "b.npz").exists()
@@ -321,54 +309,10 @@ def test_a_failing_write_leaves_the_old_file(tmp_path, monkeypatch):
     assert [file.name for file in tmp_path.iterdir()] == ["a.npz"]
 
 
-def test_damaged_files(tmp_path):
-    path = tmp_path / "a.npz"
-    whole = (GOLDENS / "token.npz").read_bytes()
-    for size in (len(whole) - 1, len(whole) // 2, 100, 4):
-        path.write_bytes(whole[:size])
-        with pytest.raises(zoo.CheckpointError, match="a.npz is damaged or cut"):
+def test_where_nothing_is_there_is_no_checkpoint_file(tmp_path):
+    for path in (tmp_path / "a.npz", tmp_path):
+        with pytest.raises(zoo.CheckpointError, match="no checkpoint file"):
             zoo.read(path)
-    middle = len(whole) // 2
-    path.write_bytes(whole[:middle] + b"\xff" * 8 + whole[middle + 8 :])
-    with pytest.raises(zoo.CheckpointError, match="damaged or cut short.*download"):
-        zoo.read(path)
-
-
-def test_files_that_are_no_archives(tmp_path):
-    path = tmp_path / "a.npz"
-    with pytest.raises(zoo.CheckpointError, match="no checkpoint file .*a.npz"):
-        zoo.read(path)
-    with pytest.raises(zoo.CheckpointError, match="no checkpoint file"):
-        zoo.read(tmp_path)
-    for content in (b"", b"<html>", pickle.dumps({"cls": 1}), b"\x93NUMPY\x01"):
-        path.write_bytes(content)
-        with pytest.raises(
-            zoo.CheckpointError, match="neither an .npz|is empty|is a pickle"
-        ):
-            zoo.read(path)
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("readme.txt", "hello")
-    with pytest.raises(zoo.CheckpointError, match="readme.txt.*not an array"):
-        zoo.read(path)
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("cls.npy", "hello")
-    with pytest.raises(zoo.CheckpointError):
-        zoo.read(path)
-    np.savez(path)
-    with pytest.raises(zoo.CheckpointError):
-        zoo.read(path)
-
-
-def test_pickled_objects_are_never_loaded(tmp_path):
-    class Bomb:
-        def __reduce__(self):
-            return (pathlib.Path.touch, (tmp_path / "exploded",))
-
-    arrays = load("token")
-    arrays["cls"] = np.array([Bomb()], object)
-    with pytest.raises(zoo.CheckpointError, match="pickled Python objects.*'cls'"):
-        zoo.read(save(tmp_path / "a.npz", arrays))
-    assert not (tmp_path / "exploded").exists()
 
 
 def test_real_weights():

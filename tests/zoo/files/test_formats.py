@@ -1,14 +1,13 @@
 import dataclasses
 import json
 import pathlib
-import zipfile
 
 import numpy as np
 import pytest
 
 import zoo
 from zoo import released_names
-from zoo.files import h5, names, reading, safetensors, timm
+from zoo.files import names, reading, safetensors, timm
 from zoo.files.comparison import Shown
 from zoo.released_names import BLOCK
 
@@ -255,103 +254,6 @@ class TestSafetensors:
         with pytest.raises(zoo.CheckpointError, match="changed while"):
             checkpoint.arrays["cls"]
 
-    @pytest.mark.parametrize(
-        "change",
-        [
-            {"dtype": "F16"},
-            {"shape": [1, 1, 47]},
-            {"shape": [-1, 1, 48]},
-            {"shape": [1.0, 1, 48]},
-            {"shape": "48"},
-            {"data_offsets": [0]},
-            {"data_offsets": [4, 196]},
-            {"data_offsets": [-4, 188]},
-            {"data_offsets": [2**62, 2**62 + 192]},
-            {"extra": 1},
-        ],
-    )
-    def test_headers_that_lie(self, change, tmp_path):
-        path = write(tmp_path, naming="released")
-        table, data = header(path)
-        assert table["cls"]["shape"] == [1, 1, 48]
-        table["cls"] |= change
-        with pytest.raises(zoo.CheckpointError, match="damaged"):
-            zoo.read(with_header(path, table, data))
-
-    def test_unknown_dtypes_are_named(self, tmp_path):
-        table, data = header(write(tmp_path, naming="released"))
-        table["cls"]["dtype"] = "F8_E4M3"
-        with pytest.raises(zoo.CheckpointError, match="cls has dtype F8_E4M3"):
-            zoo.read(with_header(tmp_path / "a", table, data))
-
-    def test_two_arrays_of_one_name(self, tmp_path):
-        text = b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"a":{}}'
-        path = tmp_path / "a"
-        path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(4))
-        with pytest.raises(zoo.CheckpointError, match="two arrays are called a"):
-            zoo.read(path)
-
-    @pytest.mark.parametrize("text", ["{", "[]", '{"semantics": {}}', '{"a": 1}'])
-    def test_an_entry_of_ours_that_cannot_be_read(self, text, tmp_path):
-        table, data = header(write(tmp_path))
-        table["__metadata__"]["keras_vit"] = text
-        with pytest.raises(zoo.CheckpointError, match="header entry 'keras_vit'"):
-            zoo.read(with_header(tmp_path / "a", table, data))
-
-
-class TestH5:
-    """Files of Keras weights: arrays and nothing else."""
-
-    @pytest.fixture
-    def h5py(self):
-        return pytest.importorskip("h5py")
-
-    @pytest.mark.parametrize("at", ["link", "layers/dense/vars/0"])
-    @pytest.mark.parametrize("kind", ["external", "soft"])
-    def test_links_are_refused_by_name(self, h5py, tmp_path, kind, at):
-        with h5py.File(tmp_path / "outside.h5", "w") as file:
-            file["secret"] = np.ones(3)
-        path = tmp_path / "a.h5"
-        links = {
-            "external": h5py.ExternalLink("outside.h5", "secret"),
-            "soft": h5py.SoftLink("/plain"),
-        }
-        with h5py.File(path, "w") as file:
-            file["plain"] = np.ones((2, 3), "float32")
-            file[at] = links[kind]
-        with pytest.raises(zoo.CheckpointError, match=f"'{at}', a link to another"):
-            h5.H5(path)
-
-    def test_arrays_in_other_files_are_refused_by_name(self, h5py, tmp_path):
-        def external(file):
-            file.create_dataset("a", (3,), "f4", external=[("outside.h5", 0, 12)])
-
-        def virtual(file):
-            layout = h5py.VirtualLayout((3,), "f4")
-            layout[:] = h5py.VirtualSource("outside.h5", "secret", (3,))
-            file.create_virtual_dataset("a", layout)
-
-        path = tmp_path / "a.h5"
-        for make in (external, virtual):
-            with h5py.File(path, "w") as file:
-                make(file)
-            with pytest.raises(zoo.CheckpointError, match="'a', an array whose num"):
-                h5.H5(path)
-
-    def test_compression_and_objects_are_refused(self, h5py, tmp_path):
-        def compressed(file):
-            file.create_dataset("a", data=np.zeros(10000), compression="gzip")
-
-        def text(file):
-            file["a"] = "text"
-
-        path = tmp_path / "a.h5"
-        for make in (compressed, text):
-            with h5py.File(path, "w") as file:
-                make(file)
-            with pytest.raises(zoo.CheckpointError, match="'a', which is not a plain"):
-                zoo.read(path)
-
 
 class TestSettings:
     """The files beside the arrays."""
@@ -492,21 +394,6 @@ class TestProblems:
         assert "blocks.2.attn.qkv.bias has shape ()" in message
         assert "(2, 48)" in message
 
-    def test_pickles_are_never_loaded(self, tmp_path):
-        theirs = names.from_released("timm", golden().arrays, 3)
-        theirs["cls_token"] = np.array([{}], object)
-        np.savez(tmp_path / "a.npz", **theirs)
-        with pytest.raises(zoo.CheckpointError, match="pickled Python objects"):
-            zoo.read(tmp_path / "a.npz")
-
-    def test_pickles_of_pytorch(self, tmp_path):
-        path = tmp_path / "pytorch_model.bin"
-        with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr("archive/data.pkl", b"\x80\x02}q\x00.")
-            archive.writestr("archive/data/0", bytes(16))
-        with pytest.raises(zoo.CheckpointError, match="a pickle of PyTorch.*safetens"):
-            zoo.read(path)
-
 
 class TestOtherNetworks:
     """Those that are alike are called by what they have and ours have not."""
@@ -533,42 +420,22 @@ class TestOtherNetworks:
         assert "missing" not in str(error.value)
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-class TestInfinite:
-    """NaN and infinity are refused, wherever they are."""
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_nan_and_infinity_are_not_written(value, tmp_path):
+    arrays = dict(golden().arrays)
+    arrays["cls"] = np.full((1, 1, 48), value, "float32")
+    with pytest.raises(zoo.CheckpointError, match="cls holds NaN or infinity"):
+        zoo.write(tmp_path / "a.npz", arrays)
+    assert list(tmp_path.iterdir()) == []
 
-    def test_safetensors(self, value, tmp_path):
-        arrays = dict(golden().arrays)
-        arrays["head/bias"] = np.full(10, value)
-        arrays["Transformer/encoder_norm/bias"] = np.zeros(48)
-        safetensors.write(tmp_path / "a.safetensors", arrays)
-        with pytest.raises(zoo.CheckpointError, match="NaN or infinity under 'head/b"):
-            zoo.read(tmp_path / "a.safetensors")
 
-    def test_the_last_of_many_blocks(self, value, tmp_path):
-        numbers = np.zeros(100_000)
-        numbers[-1] = value
-        safetensors.write(tmp_path / "a.safetensors", {"a": numbers})
-        file = safetensors.Safetensors(tmp_path / "a.safetensors")
-        with pytest.raises(zoo.CheckpointError, match="NaN or infinity under 'a'"):
-            file.check("a")
-
-    def test_h5(self, value, tmp_path):
-        h5py = pytest.importorskip("h5py")
-        with h5py.File(tmp_path / "a.h5", "w") as file:
-            file["fine"] = np.ones(3, "float32")
-            file["wrong"] = np.array([1.0, value], "float32")
-        file = h5.H5(tmp_path / "a.h5")
-        assert np.asarray(file.check("fine")).sum() == 3
-        with pytest.raises(zoo.CheckpointError, match="NaN or infinity under 'wrong'"):
-            file.check("wrong")
-
-    def test_writing(self, value, tmp_path):
-        arrays = dict(golden().arrays)
-        arrays["cls"] = np.full((1, 1, 48), value, "float32")
-        with pytest.raises(zoo.CheckpointError, match="cls holds NaN or infinity"):
-            zoo.write(tmp_path / "a.npz", arrays)
-        assert list(tmp_path.iterdir()) == []
+def test_nan_in_the_last_of_many_blocks_is_found(tmp_path):
+    numbers = np.zeros(100_000)
+    numbers[-1] = np.nan
+    safetensors.write(tmp_path / "a.safetensors", {"a": numbers})
+    file = safetensors.Safetensors(tmp_path / "a.safetensors")
+    with pytest.raises(zoo.CheckpointError, match="NaN or infinity under 'a'"):
+        file.check("a")
 
 
 @pytest.mark.parametrize(

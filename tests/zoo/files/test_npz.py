@@ -1,5 +1,4 @@
 import gc
-import io
 import os
 import pathlib
 import subprocess
@@ -30,25 +29,6 @@ def arrays():
 def path(tmp_path, arrays):
     np.savez(tmp_path / "a.npz", **arrays)
     return tmp_path / "a.npz"
-
-
-def members(path):
-    with zipfile.ZipFile(path) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
-
-
-def rewrite(path, contents, compression=zipfile.ZIP_STORED):
-    with zipfile.ZipFile(path, "w", compression) as archive:
-        for name, content in contents.items():
-            archive.writestr(name, content)
-
-
-def npy(array, **header):
-    """An array as a .npy file whose header may lie."""
-    stream = io.BytesIO()
-    true = np.lib.format.header_data_from_array_1_0(array)
-    np.lib.format.write_array_header_1_0(stream, {**true, **header})
-    return stream.getvalue() + array.tobytes()
 
 
 def test_an_array_is_read_each_time_it_is_asked_for(path, arrays):
@@ -97,26 +77,6 @@ def test_a_checkpoint_can_be_written_over_its_own_file(path, arrays):
     np.testing.assert_array_equal(zoo.read(path).arrays["cls"], arrays["cls"])
 
 
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        (b"", "is empty"),
-        (b"\x80\x04K\x01.", "is a pickle, which can run code"),
-        (b"text", r"neither an .npz file nor .safetensors or .h5 .*b'text'"),
-    ],
-)
-def test_files_of_no_kind_that_is_read(tmp_path, content, told):
-    (tmp_path / "a.bin").write_bytes(content)
-    with pytest.raises(zoo.CheckpointError, match=told):
-        zoo.read(tmp_path / "a.bin")
-
-
-def test_keras_files_are_named(tmp_path):
-    rewrite(tmp_path / "model.keras", {"metadata.json": "{}", "config.json": "{}"})
-    with pytest.raises(zoo.CheckpointError, match="keras.saving.load_model reads it"):
-        zoo.read(tmp_path / "model.keras")
-
-
 @pytest.mark.parametrize("change", ["cut short", "same size"])
 def test_a_file_changed_in_place_is_refused(path, change):
     checkpoint = zoo.read(path)
@@ -146,48 +106,6 @@ def test_damage_anywhere_is_found_before_an_array_is_used(path, arrays):
 def test_a_bug_is_not_called_damage(path, monkeypatch):
     monkeypatch.delattr(zipfile.ZipFile, "infolist")
     with pytest.raises(AttributeError, match="infolist"):
-        zoo.read(path)
-
-
-@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-@pytest.mark.parametrize(
-    "header",
-    [
-        {"shape": (1, 1, 49)},
-        {"shape": (1, 1, 47)},
-        {"shape": (-1, -1, 48)},
-        {"shape": (1, 1, 10**15)},
-        {"shape": (1, 1, 24), "descr": "<f8"},
-        {"descr": "<f2"},
-    ],
-)
-def test_headers_that_lie(path, arrays, header, compression):
-    contents = members(path)
-    contents["cls.npy"] = npy(arrays["cls"], **header)
-    rewrite(path, contents, compression)
-    with pytest.raises(zoo.CheckpointError, match="a.npz"):
-        zoo.read(path)
-
-
-def test_other_compressions_and_formats_are_refused(path, arrays):
-    contents = members(path)
-    rewrite(path, contents, zipfile.ZIP_LZMA)
-    with pytest.raises(zoo.CheckpointError, match="compression 14"):
-        zoo.read(path)
-    stream = io.BytesIO()
-    np.lib.format.write_array(stream, arrays["cls"], version=(3, 0))
-    rewrite(path, contents | {"cls.npy": stream.getvalue()})
-    with pytest.raises(zoo.CheckpointError, match=r"cls has array format \(3, 0\)"):
-        zoo.read(path)
-
-
-def test_members_of_two_sizes_are_refused(path):
-    contents = bytearray(path.read_bytes())
-    # In the directory at the end: the signature, and at 20 and 24 the two sizes.
-    entry = contents.rindex(b"PK\x01\x02")
-    contents[entry + 20] ^= 1
-    path.write_bytes(contents)
-    with pytest.raises(zoo.CheckpointError, match="has two sizes"):
         zoo.read(path)
 
 

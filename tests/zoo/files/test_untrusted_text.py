@@ -6,7 +6,6 @@ import os
 import pathlib
 import pickle
 
-import numpy as np
 import pytest
 from published_card import CARD
 
@@ -333,13 +332,3 @@ def test_class_names_with_control_characters():
     path.write_text("\n".join([*lines[1:], "a\x1b[2J"]))
     with pytest.raises(zoo.StoreError, match="should list the 21843 classes"):
         zoo.class_names("imagenet21k")
-
-
-def test_grids_are_two_numbers(tmp_path):
-    with np.load(GOLDENS / "token.npz") as file:
-        arrays = dict(file)
-    for grid in ([16], [4, 2, 2], [[4, 4]], 16, np.ones(10**5)):
-        name = zoo.released_names.GRID_SIZE
-        np.savez(tmp_path / "a.npz", **arrays | {name: np.array(grid, "int32")})
-        with pytest.raises(zoo.CheckpointError, match=r"grid_size has shape .*not \(2"):
-            zoo.read(tmp_path / "a.npz")
