@@ -3,22 +3,15 @@
 import pathlib
 import shutil
 
-import keras
 import pytest
 
 import keras_vit
 import zoo
-
-pytest.importorskip("tensorflow")
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="the commands need TensorFlow"
-)
-
-from train.common.errors import RunError  # noqa: E402
-from train.common.files import make_folder, whole_file, whole_folder  # noqa: E402
-from train.data import finding  # noqa: E402
-from train.models import loaded_model  # noqa: E402
-from train.models.run_directory import RunDirectory  # noqa: E402
+from train.common.errors import RunError
+from train.common.files import make_folder, whole_file, whole_folder
+from train.data import finding
+from train.models import loaded_model
+from train.models.run_directory import RunDirectory
 
 
 @pytest.fixture
@@ -51,13 +44,12 @@ def test_the_home_of_nobody_is_named(use):
 
 
 def test_models(home, goldens):
-    shutil.copy(goldens / "token.npz", home / "token.npz")
+    shutil.copy(goldens / "token.npz", home)
     assert loaded_model.load("~/token.npz").name == "token"
-    keras_vit.load_model("~/token.npz").save(home / "model.keras")
-    assert loaded_model.load("~/model.keras").model.output_shape == (None, 10)
     (home / "run").mkdir()
-    shutil.copy(home / "model.keras", home / "run" / "model.keras")
-    assert loaded_model.load("~/run").name == "run"
+    keras_vit.load_model("~/token.npz").save(home / "run" / "model.keras")
+    for path in ("~/run", "~/run/model.keras"):
+        assert loaded_model.load(path).model.output_shape == (None, 10)
 
 
 def test_a_name_goes_before_a_run_called_so(tmp_path, goldens, monkeypatch):

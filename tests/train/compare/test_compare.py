@@ -16,11 +16,6 @@ from train.reports.metrics import classification_summary, interval
 from train.reports.ranked import ranked
 from train.reports.report import write_report
 
-pytest.importorskip("tensorflow")
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="the trainer needs TensorFlow"
-)
-
 CONFIG = keras_vit.ViTConfig(
     hidden_size=16, num_layers=1, num_heads=2, mlp_dim=16, patch_size=8
 )

@@ -1,15 +1,9 @@
 """The command few_shot."""
 
-import keras
 import pytest
 from in_process import function_of, run_command
 
 from train.scoring import linear_probe
-
-pytest.importorskip("tensorflow")
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="the input needs TensorFlow"
-)
 
 
 @pytest.fixture

@@ -14,26 +14,16 @@ import keras
 import numpy as np
 import pytest
 import same_runs
+import tensorflow as tf
 import yaml
 
 import keras_vit
 import zoo
-from train import recipes
 from train.common.errors import RunError
 from train.data.registry import short_name
 from train.publish import publishing
-from train.reports import figures
-from train.run import training
 from zoo.__main__ import main as zoo_command
 
-tf = pytest.importorskip("tensorflow")
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="a SavedModel needs TensorFlow"
-)
-
-CONFIG = keras_vit.ViTConfig(
-    hidden_size=16, num_layers=1, num_heads=2, mlp_dim=32, patch_size=8
-)
 FILES = {
     *("README.md", "class_names.txt", "report.json", "predictions.png"),
     *("confusion_matrix.png", "learning_curve.png", "model.json", "model.keras"),
@@ -42,23 +32,10 @@ FILES = {
 
 
 @pytest.fixture(scope="module")
-def run_dir(tmp_path_factory):
-    """A short run on the digits, on images that are not square; pictures are empty."""
-    folder = tmp_path_factory.mktemp("runs") / "digits"
-    recipe = recipes.for_dataset("digits").override(
-        model=CONFIG, steps=20, batch_size=16, image_size=(32, 48)
-    )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(figures, "save", lambda figure, path: path.touch())
-        training.run(recipe, run_dir=folder, command="python -m train.finetune ...")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def registry(run_dir, tmp_path_factory):
+def registry(short_run, tmp_path_factory):
     """A registry that holds the run, as the command publishes it."""
     folder = tmp_path_factory.mktemp("published") / "registry"
-    in_process.run_command("publish", run_dir, f"--to={folder}")
+    in_process.run_command("publish", short_run, f"--to={folder}")
     return folder
 
 
@@ -89,14 +66,14 @@ def no_saved_model(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def trained(run_dir):
-    return keras.saving.load_model(run_dir / "model.keras")
+def trained(short_run):
+    return keras.saving.load_model(short_run / "model.keras")
 
 
 @pytest.fixture
-def other(run_dir, tmp_path):
+def other(short_run, tmp_path):
     """A copy of the run, to change."""
-    return shutil.copytree(run_dir, tmp_path / "other")
+    return shutil.copytree(short_run, tmp_path / "other")
 
 
 @pytest.fixture
@@ -114,7 +91,7 @@ def assert_same(model, trained):
     assert np.ptp(expected) > 0
 
 
-def test_what_is_in_the_folder(registry, run_dir):
+def test_what_is_in_the_folder(registry, short_run):
     assert {path.name for path in (registry / "digits").iterdir()} == FILES
     assert {path.name for path in registry.iterdir()} - {".lock"} == {
         "digits",
@@ -122,9 +99,9 @@ def test_what_is_in_the_folder(registry, run_dir):
     }
     for name in ("model.keras", "class_names.txt"):
         published = (registry / "digits" / name).read_bytes()
-        assert published == (run_dir / name).read_bytes()
-    report = same_runs.report(run_dir)
-    assert report.pop("command") == "python -m train.finetune ..."
+        assert published == (short_run / name).read_bytes()
+    report = same_runs.report(short_run)
+    assert report.pop("command") == "keras-vit finetune ..."
     assert same_runs.report(registry / "digits") == report
 
 
@@ -143,9 +120,9 @@ def test_paths_and_commands_of_the_machine_are_not_published(
         assert "photos" in text and "mine.npz" in text, name
 
 
-def test_the_card(registry, run_dir, trained):
+def test_the_card(registry, short_run, short_recipe, trained):
     card = zoo.get(str(registry / "digits"))
-    report = same_runs.report(run_dir)
+    report = same_runs.report(short_run)
     assert (card.name, card.handle, card.data_set) == ("digits", "digits", "digits")
     others = {"test_examples", "test_suspected_label_errors"}
     names = {name for name in report if name.startswith("test_")} - others
@@ -154,13 +131,13 @@ def test_the_card(registry, run_dir, trained):
     assert card.parameters == trained.count_params()
     assert (card.image_size, card.channels) == ((32, 48), 3)
     assert card.class_names == tuple(map(str, range(10)))
-    assert keras_vit.ViTConfig(**card.architecture) == CONFIG
+    assert keras_vit.ViTConfig(**card.architecture) == short_recipe.model
     assert card.file_size == (registry / "digits" / "model.npz").stat().st_size
 
 
-def test_the_page_is_what_the_hub_reads(registry, run_dir):
+def test_the_page_is_what_the_hub_reads(registry, short_run):
     page = registry / "digits" / "README.md"
-    report = same_runs.report(run_dir)
+    report = same_runs.report(short_run)
     header = yaml.safe_load(page.read_text().split("---\n")[1])
     assert header["datasets"] == ["digits"] and "base_model" not in header
     loss = f"{report['test_loss']:.4g} |"
@@ -197,11 +174,11 @@ def test_loads_by_path_and_by_handle(registry, trained, monkeypatch):
         assert model.output_shape == (None, settings.get("classes", 10))
 
 
-def test_loads_from_a_server(served, trained, monkeypatch):
+def test_loads_from_a_server(served, trained, short_recipe, monkeypatch):
     monkeypatch.setenv("KERAS_VIT_REGISTRY", f"{served}/")
     assert zoo.list_models("dig*") == ["digits"]
     assert_same(keras_vit.load_model("digits"), trained)
-    assert_same(keras_vit.VisionTransformer(CONFIG, "digits"), trained)
+    assert_same(keras_vit.VisionTransformer(short_recipe.model, "digits"), trained)
     monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
     assert_same(keras_vit.load_model("digits"), trained)
 
@@ -242,22 +219,22 @@ def test_the_saved_model_classifies_images_of_any_size(registry, trained):
     [features] = loaded.signatures["image_feature_vector"](
         tf.zeros((1, 100, 60, 3))
     ).values()
-    assert features.shape == (1, CONFIG.hidden_size)
+    assert features.shape == (1, 16)
     names = pathlib.Path(loaded.class_names_file.asset_path.numpy().decode())
     assert names.read_bytes() == (registry / "digits/class_names.txt").read_bytes()
 
 
-def test_a_name_is_taken_once(no_saved_model, copy, run_dir):
+def test_a_name_is_taken_once(no_saved_model, copy, short_run):
     with pytest.raises(RunError, match="'digits' already.*--name.*--replace"):
-        publishing.publish(run_dir, copy)
-    publishing.publish(run_dir, copy, name="other")
-    publishing.publish(run_dir, copy, licence="mit", replace=True)
+        publishing.publish(short_run, copy)
+    publishing.publish(short_run, copy, name="other")
+    publishing.publish(short_run, copy, licence="mit", replace=True)
     index = json.loads((copy / "registry.json").read_text())
     assert [model["name"] for model in index["models"]] == ["digits", "other"]
     assert zoo.get(str(copy / "digits")).licence == "mit"
 
 
-def test_a_failure_leaves_what_was_there(copy, run_dir, monkeypatch):
+def test_a_failure_leaves_what_was_there(copy, short_run, monkeypatch):
     def content():
         return {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
 
@@ -267,7 +244,7 @@ def test_a_failure_leaves_what_was_there(copy, run_dir, monkeypatch):
     before = content()
     monkeypatch.setattr(publishing, "write_saved_model", full)
     with pytest.raises(RunError, match="No space left"):
-        publishing.publish(run_dir, copy, replace=True)
+        publishing.publish(short_run, copy, replace=True)
     assert content() == before
 
 
@@ -304,16 +281,20 @@ def test_damaged_runs_cannot_be_published(
     ],
 )
 def test_names_and_places_that_cannot_be(
-    no_saved_model, run_dir, tmp_path, monkeypatch, to, settings, told
+    no_saved_model, short_run, tmp_path, monkeypatch, to, settings, told
 ):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RunError, match=told):
-        publishing.publish(run_dir, to, **settings)
+        publishing.publish(short_run, to, **settings)
     assert not (tmp_path / "new" / "digits").exists()
 
 
-def test_what_npz_cannot_say_goes_into_safetensors(no_saved_model, other, tmp_path):
-    config = dataclasses.replace(CONFIG, activation="gelu", layer_norm_epsilon=1e-12)
+def test_what_npz_cannot_say_goes_into_safetensors(
+    no_saved_model, other, short_recipe, tmp_path
+):
+    config = dataclasses.replace(
+        short_recipe.model, activation="gelu", layer_norm_epsilon=1e-12
+    )
     model = keras_vit.VisionTransformer(config, image_size=(32, 48), classes=10)
     model.get_layer("head").kernel.assign(np.eye(config.hidden_size, 10))
     model.save(other / "model.keras")
@@ -323,13 +304,17 @@ def test_what_npz_cannot_say_goes_into_safetensors(no_saved_model, other, tmp_pa
     assert_same(keras_vit.load_model(folder), model)
 
 
-def test_bfloat16_runs_are_published_in_float32(no_saved_model, other, tmp_path):
+def test_bfloat16_runs_are_published_in_float32(
+    no_saved_model, other, short_recipe, tmp_path
+):
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
-        model = keras_vit.VisionTransformer(CONFIG, image_size=32, classes=10)
+        model = keras_vit.VisionTransformer(
+            short_recipe.model, image_size=32, classes=10
+        )
     finally:
         keras.config.set_dtype_policy("float32")
-    model.get_layer("head").kernel.assign(np.eye(CONFIG.hidden_size, 10))
+    model.get_layer("head").kernel.assign(np.eye(16, 10))
     model.save(other / "model.keras")
     loaded = keras_vit.load_model(publishing.publish(other, tmp_path / "registry"))
     assert loaded.get_layer("embedding").compute_dtype == "float32"
@@ -337,11 +322,11 @@ def test_bfloat16_runs_are_published_in_float32(no_saved_model, other, tmp_path)
     assert (loaded.get_layer("embedding").kernel.numpy() == kernel).all()
 
 
-def test_something_else_in_the_way(run_dir, tmp_path):
+def test_something_else_in_the_way(short_run, tmp_path):
     (tmp_path / "digits").mkdir()
     (tmp_path / "digits" / "mine.txt").write_text("kept")
     with pytest.raises(RunError, match="in the way"):
-        publishing.publish(run_dir, tmp_path, replace=True)
+        publishing.publish(short_run, tmp_path, replace=True)
     assert (tmp_path / "digits" / "mine.txt").read_text() == "kept"
 
 
@@ -351,15 +336,15 @@ def test_what_a_data_set_is_called():
 
 
 def test_the_command_and_its_mistakes(
-    no_saved_model, run_dir, tmp_path, monkeypatch, capsys
+    no_saved_model, short_run, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
     to = f"--to={tmp_path / 'new'}"
     with pytest.raises(SystemExit, match="hf auth login"):
-        in_process.run_command("publish", run_dir, to, "--push_to=me/digits")
+        in_process.run_command("publish", short_run, to, "--push_to=me/digits")
     assert not (tmp_path / "new").exists()
     capsys.readouterr()
-    in_process.run_command("publish", run_dir, to, "--name=from-command")
+    in_process.run_command("publish", short_run, to, "--name=from-command")
     folder = tmp_path / "new" / "from-command"
     lines = f"model    {folder}\npage     {folder / 'README.md'}\n"
     assert capsys.readouterr().out == lines

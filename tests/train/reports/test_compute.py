@@ -3,6 +3,7 @@
 import bit_peer_models
 import keras
 import pytest
+import tensorflow as tf
 
 import keras_vit
 from benchmarks import model_flags
@@ -10,8 +11,6 @@ from keras_vit.models.bit import BiTResNet
 from keras_vit.models.resnet_v2 import ResNet50V2
 from train.reports import compute
 from zoo.network import BIT_VARIANTS
-
-tf = pytest.importorskip("tensorflow")
 
 SMALL = {"hidden_size": 24, "num_layers": 3, "num_heads": 3, "mlp_dim": 40}
 VIT = keras_vit.ViTConfig(**SMALL, patch_size=(8, 16))

@@ -22,8 +22,6 @@ from train.reports.metrics import calibration, classification_summary
 from train.reports.ranked import ranked
 from train.reports.report import write_report
 
-pytest.importorskip("tensorflow")
-
 NAMES = ("<b>cat</b> & co", "dog", "a rather long name of a class")
 
 

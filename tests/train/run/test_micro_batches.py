@@ -20,11 +20,6 @@ from zoo import machine
 MB = 2**20
 
 
-def recipe(**values):
-    smoke = recipes.for_dataset("digits").smoke()
-    return smoke.override(steps=2, checkpoint_every=2, eval_every=2, **values)
-
-
 @pytest.mark.parametrize(
     ("images", "expected"),
     [
@@ -53,44 +48,39 @@ def filled_above(monkeypatch, images):
 
 
 def test_an_accelerator_is_tried_and_the_run_is_as_if_the_number_was_given(
-    monkeypatch, tmp_path, capsys
+    short_recipe, short_run, monkeypatch, tmp_path, capsys
 ):
-    given, chosen = tmp_path / "given", tmp_path / "auto"
-    assert recipe().batch_size == 16
-    training.run(recipe(micro_batches=4), run_dir=given)
-    capsys.readouterr()
-
     filled_above(monkeypatch, 6)
-    auto = recipe(micro_batches=AUTO)
-    assert training.run(auto, run_dir=chosen)["steps"] == 2
+    auto = short_recipe.override(micro_batches=AUTO)
+    assert training.run(auto, run_dir=tmp_path)["steps"] == 2
     assert "\n4 micro-batches of 4 images\n" in capsys.readouterr().out
-    same_runs.assert_same_bits(given, chosen)
-    file = chosen / "micro_batches.json"
+    same_runs.assert_same_bits(short_run, tmp_path)
+    file = tmp_path / "micro_batches.json"
     written = {"micro_batches": 4, "batch_size": 16, "devices": 1}
     assert json.loads(file.read_text()) == written
-    config = json.loads((chosen / "config.json").read_text())
+    config = json.loads((tmp_path / "config.json").read_text())
     assert config["micro_batches"] == AUTO
-    assert same_runs.report(chosen)["config"]["micro_batches"] == 4
+    assert same_runs.report(tmp_path)["config"]["micro_batches"] == 4
 
     # The same number again, without a trial.
     monkeypatch.setattr(micro_batches, "_search", None)
     file.write_text(json.dumps(written | {"micro_batches": 8}))
     task = FineTuning(auto)
-    training.run(task, run_dir=chosen)
+    training.run(task, run_dir=tmp_path)
     assert (task.micro_batches, task.recipe) == (8, auto)
     assert "all steps were taken before" in capsys.readouterr().out
     # Where it no longer fits, another number is allowed.
-    training.run(recipe(micro_batches=16), run_dir=chosen)
+    training.run(short_recipe.override(micro_batches=16), run_dir=tmp_path)
     with pytest.raises(RunError, match="micro_batches 4 .now 'auto'"):
-        training.run(auto, run_dir=given)
+        training.run(auto, run_dir=short_run)
     file.write_text("{}")
     with pytest.raises(RunError, match="micro_batches.json is damaged .*as a number"):
-        training.run(auto, run_dir=chosen)
+        training.run(auto, run_dir=tmp_path)
 
 
-def test_not_even_one_image_fits(monkeypatch, tmp_path):
+def test_not_even_one_image_fits(short_recipe, monkeypatch, tmp_path):
     filled_above(monkeypatch, 0)
-    task = FineTuning(recipe(micro_batches=AUTO))
+    task = FineTuning(short_recipe.override(micro_batches=AUTO))
     with pytest.raises(RunError, match="Not even one image .*memory: pass --remat, "):
         training.run(task, run_dir=tmp_path / "run")
     assert not (tmp_path / "run" / "micro_batches.json").exists()
@@ -102,7 +92,7 @@ def test_not_even_one_image_fits(monkeypatch, tmp_path):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(training, "TrainingLoop", interrupted)
-    again = FineTuning(recipe(micro_batches=2))
+    again = FineTuning(short_recipe)
     with pytest.raises(KeyboardInterrupt):
         training.run(again, run_dir=tmp_path / "run")
     for value, variable in zip(after, again.model.variables, strict=True):
@@ -181,11 +171,12 @@ def test_auto_stays_where_other_values_change():
         base.override(micro_batches="many")
 
 
-def test_several_machines_and_devices():
+def test_several_machines_and_devices(short_recipe):
+    auto = short_recipe.override(micro_batches=AUTO)
     one = types.SimpleNamespace(has_hosts=True, count=4)
     with pytest.raises(RunError, match="one machine, .*--micro_batches as a number"):
-        micro_batches.check(recipe(micro_batches=AUTO), one)
+        micro_batches.check(auto, one)
     # A batch that devices cannot share is refused before the data are loaded.
     devices = TensorFlowDevices(types.SimpleNamespace(num_replicas_in_sync=3))
     with pytest.raises(RunError, match="batch of 16 cannot be shared equally by 3"):
-        micro_batches.check(recipe(micro_batches=AUTO), devices)
+        micro_batches.check(auto, devices)

@@ -8,10 +8,10 @@ import types
 import warnings
 import zlib
 
-import keras
 import numpy as np
 import pytest
 import same_runs
+import tensorflow as tf
 from PIL import Image
 
 import keras_vit
@@ -19,6 +19,8 @@ from keras_vit import structure
 from train.common.errors import RunError
 from train.data import pipeline, sources
 from train.data.sources import corrupt, splits
+from train.data.transforms import served_files
+from train.data.transforms.decoding import decode_image, decode_in_graph
 from train.models import finding, loaded_model
 from train.models.exports import exported_model
 from train.models.keras_files import load_model
@@ -27,14 +29,6 @@ from train.recipes import recipe
 from train.run.classification import FineTuning
 from zoo import photos
 from zoo.preparation import ModelBits
-
-tf = pytest.importorskip("tensorflow")
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="the input needs TensorFlow"
-)
-
-from train.data.transforms import served_files  # noqa: E402
-from train.data.transforms.decoding import decode_image, decode_in_graph  # noqa: E402
 
 SIZE = 32
 SAID = "are taken for 12 bits, as the model {} says"

@@ -14,13 +14,12 @@ import same_runs
 from absl import flags
 
 from train import recipes
-from train.common import flag_help
 from train.common.errors import RunError
 from train.common.setting import ABOVE_0, setting
 from train.data.registry import CROPS
 from train.data.transforms import preprocessing
 from train.recipes import pretraining
-from train.run import help_text, recipe_flags, settings
+from train.run import recipe_flags, settings
 
 ROOT = pathlib.Path(__file__).parents[3]
 
@@ -192,19 +191,18 @@ def test_showing_settings_imports_no_keras(tmp_path):
     assert [*tmp_path.iterdir()] == []
 
 
-def test_a_run_starts_elsewhere_from_its_own_settings(forks, tmp_path):
-    flags = [
-        *("--dataset=digits", "--smoke", "--steps=2", "--seed=3", "--crop=resize"),
-        *("--mixup=0.2", "--dropout_rate=0.1", "--run_dir=one"),
-    ]
-    for words in (flags, ["--config=one/config.json", "--run_dir=two"]):
-        code, output = forks.run(["train.finetune", *words], tmp_path, {})
-        assert code == 0, output
-    one, two = tmp_path / "one", tmp_path / "two"
-    assert (one / "config.json").read_bytes() == (two / "config.json").read_bytes()
-    same_runs.assert_same_bits(one, two)
-    losses = [same_runs.report(run)["test_loss"] for run in (one, two)]
-    assert losses[0] == losses[1]
+def test_a_run_starts_elsewhere_from_its_own_settings(short_run, forks, tmp_path):
+    words = ["train.finetune", f"--config={short_run}/config.json", "--run_dir=two"]
+    code, output = forks.run(words, tmp_path, {})
+    assert code == 0, output
+    two = tmp_path / "two"
+    assert (two / "config.json").read_bytes() == (
+        short_run / "config.json"
+    ).read_bytes()
+    same_runs.assert_same_bits(short_run, two)
+    assert (
+        same_runs.report(short_run)["test_loss"] == same_runs.report(two)["test_loss"]
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,73 +227,62 @@ def test_a_setting_is_one_field(file):
         wider.override(width=-1.0)
 
 
-def help_of(monkeypatch, names, *words):
-    shown = flags.FlagValues()
-    for name in {*names, "dataset", "recipe", "config"}:
-        flags.DEFINE_string(name, None, "Help.", shown)
-    flags.DEFINE_boolean("smoke", False, "Help.", shown)
-    monkeypatch.setattr(flags, "FLAGS", shown)
-    words = flag_help.parse_others(["x", *words, "--help"])
-    help_text.add_values(words, recipes.for_dataset)
-    return {name: shown[name].help for name in shown}
+CONFIG = "dataset: digits\nrand_augment: [2, 15]\n"
+OWN = recipes.for_dataset("")
+IMAGENET = pretraining.for_dataset("imagenet2012")
 
 
 @pytest.mark.parametrize(
     ("words", "label", "recipe"),
     [
-        ((), "your own data", recipes.for_dataset("")),
-        (("--dataset",), "your own data", recipes.for_dataset("")),
-        (("--dataset=cifar100",), "cifar100", recipes.for_dataset("cifar100")),
-        (("--recipe=vtab", "--dataset=x/"), "vtab", recipes.for_dataset("x/", "vtab")),
+        ("finetune", "your own data", OWN),
+        ("finetune --dataset", "your own data", OWN),
+        ("finetune --dataset=cifar100", "cifar100", recipes.for_dataset("cifar100")),
+        ("finetune x/ --recipe=vtab", "vtab", recipes.for_dataset("x/", "vtab")),
         (
-            ("-dataset", "digits", "--smoke"),
+            "finetune -dataset digits --smoke",
             "digits, smoke",
             recipes.for_dataset("digits").smoke(),
+        ),
+        (
+            "finetune --config=a.yaml",
+            "a.yaml",
+            recipes.for_dataset("digits").override(rand_augment=(2, 15.0)),
+        ),
+        ("pretrain --dataset=imagenet2012", "imagenet2012", IMAGENET),
+        (
+            "study --dataset=imagenet2012",
+            "imagenet2012",
+            recipes.for_dataset("imagenet2012"),
+        ),
+        (
+            "study --study=positions --dataset=imagenet2012",
+            "imagenet2012",
+            IMAGENET,
         ),
     ],
 )
 def test_help_has_the_values_of_the_recipe_that_is_named(
-    words, label, recipe, monkeypatch
+    words, label, recipe, forks, tmp_path
 ):
-    names = {field.name for field in dataclasses.fields(recipe)}
-    told = help_of(monkeypatch, names - {"published", "momentum"}, *words)
-    expected = {
+    (tmp_path / "a.yaml").write_text(CONFIG)
+    command, *more = words.split()
+    _, shown = forks.run([f"train.{command}", *more, "--help"], tmp_path, {})
+    shown = " ".join(shown.split())
+    for name, value in {
         "steps": recipe.steps,
         "learning_rate": recipe.learning_rate,
         "eval_every": recipe.eval_interval,
         "flip": "yes" if recipe.flip else "no",
         "lora_rank": 0,
-        "rand_augment": "none",
-    }
-    assert told["dataset"] == "Help."
-    for name, value in expected.items():
-        assert told[name] == f"Help. [{label}: {value}]"
+        "rand_augment": ",".join(map(str, recipe.rand_augment or ["none"])),
+    }.items():
+        entry = re.search(rf" --(\[no\])?{name}: .*?(?= --(\[no\])?\w+: )", shown)[0]
+        assert f"[{label}: {value}]" in entry
 
 
-def test_help_reads_the_file_of_settings(file, monkeypatch):
-    config = file("dataset: digits\nrand_augment: [2, 15]")
-    told = help_of(monkeypatch, ["rand_augment"], f"--config={config}")
-    assert told["rand_augment"] == f"Help. [{config}: 2,15.0]"
-
-
-def test_help_without_the_recipe_or_file_that_is_named(monkeypatch, capsys):
-    for wrong in ("--recipe=nix", "--config=nix.yaml"):
-        assert help_of(monkeypatch, ["steps"], wrong)["steps"] == "Help."
-        told = capsys.readouterr().err
-        assert told.startswith("warning: the help has no values: ") and "nix" in told
-
-
-@pytest.mark.parametrize(
-    ("command", "steps"),
-    [
-        ("finetune", 20_000),
-        ("pretrain", 92_897),
-        ("study", 20_000),
-        ("study --study=positions", 92_897),
-    ],
-)
-def test_commands_show_their_recipes(command, steps, forks, tmp_path):
-    module, *words = command.split()
-    words += ["--help", "--dataset=imagenet2012"]
-    _, output = forks.run([f"train.{module}", *words], tmp_path, {})
-    assert f"--steps: Training steps. [imagenet2012: {steps}]" in output, output
+@pytest.mark.parametrize("wrong", ["--recipe=nix", "--config=nix.yaml"])
+def test_help_without_the_recipe_or_file_that_is_named(wrong, forks, tmp_path):
+    _, shown = forks.run(["train.finetune", wrong, "--help"], tmp_path, {})
+    assert re.search("^warning: the help has no values: .*nix", shown, re.MULTILINE)
+    assert "--steps: Training steps.\n" in shown

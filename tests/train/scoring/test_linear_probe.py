@@ -15,11 +15,6 @@ from train.data.transforms.preprocessing import squash
 from train.models import loaded_model
 from train.scoring import linear_probe
 
-tf = pytest.importorskip("tensorflow")
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="the input needs TensorFlow"
-)
-
 CONFIG = keras_vit.ViTConfig(
     hidden_size=16, num_layers=1, num_heads=2, mlp_dim=16, patch_size=8
 )

@@ -3,11 +3,8 @@
 import dataclasses
 import json
 import os
-import pathlib
 import random
 import signal
-import subprocess
-import sys
 import types
 
 import keras
@@ -30,12 +27,6 @@ from train.study import runs as study_runs
 from train.study.kinds import compute, examples, learning_rates, positions
 from train.study.options import Options
 
-pytest.importorskip("tensorflow")
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="the trainer needs TensorFlow"
-)
-
-ROOT = pathlib.Path(__file__).parents[3]
 DIGITS = kinds.recipe_for("learning_rates", "digits")
 VTAB = kinds.recipe_for("vtab", "vtab")
 
@@ -67,24 +58,6 @@ def write_and_die(self, path, arrays):
 Checkpoints._write = write_and_die
 runpy.run_module("train.study", run_name="__main__", alter_sys=True)
 """
-
-
-def start(module, *flags, program=None):
-    begin = ["-m", module] if program is None else ["-c", program]
-    return subprocess.Popen(
-        [sys.executable, *begin, "--dataset=digits", "--smoke", *flags],
-        cwd=ROOT,
-        env={**os.environ, "KERAS_BACKEND": "tensorflow"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def done(process, status=0):
-    output = process.communicate(timeout=1800)[0]
-    assert process.returncode == status, output
-    return output
 
 
 def read(folder):
@@ -428,63 +401,63 @@ RANDOM = ("--dropout_rate=0.1", "--mixup=0.2")
 
 
 @pytest.mark.soak
-def test_studies_as_a_user(tmp_path):
+def test_studies_as_a_user(forks, tmp_path):
     """Runs with others before them, or killed, are to the bit as those alone."""
 
-    def begin(name, *flags, folder=None, program=None):
-        flags = (f"--study={name}", *flags, f"--run_dir={tmp_path / (folder or name)}")
-        return start("train.study", *flags, program=program)
+    def run(begin, *flags, status=0):
+        words = [*begin, "--dataset=digits", "--smoke", *flags]
+        code, output = forks.run(words, tmp_path, {})
+        assert code == status, output
+        return output
 
-    alone = start("train.finetune", *RANDOM, f"--run_dir={tmp_path / 'alone'}")
-    rates = begin("learning_rates", "--learning_rates=0.01,0.1", "--seeds=1", *RANDOM)
-    tasks = begin("vtab", "--tasks=dtd,dmlab")
-    done(alone)
-    output = done(rates)
+    def study(name, *flags, folder=None):
+        flags = (f"--study={name}", f"--run_dir={folder or name}", *flags)
+        return run(["train.study"], *flags)
+
+    run(["train.finetune"], *RANDOM, "--run_dir=alone")
+    rates = ("--learning_rates=0.01,0.1", "--seeds=1", *RANDOM)
+    output = study("learning_rates", *rates)
     assert "run 3 of 3: chosen-" in output and "page " in output
-    same_runs.assert_same_bits(tmp_path / "alone", tmp_path / "learning_rates/rate-0.1")
-    found = read(tmp_path / "learning_rates")
-    assert "--learning_rates=0.01,0.1" in found["command"]
-    assert "This is not the benchmark's mean" in done(tasks)
+    alone = tmp_path / "alone"
+    same_runs.assert_same_bits(alone, tmp_path / "learning_rates/rate-0.1")
+    command = read(tmp_path / "learning_rates")["command"]
+    assert "--learning_rates=0.01,0.1" in command
+    output = study("vtab", "--tasks=dtd,dmlab")
+    assert "This is not the benchmark's mean" in output
     assert set(read(tmp_path / "vtab")["means"]) == {"natural", "structured", "mean"}
 
-    subsets = begin("examples", "--subsets=50,100%", *RANDOM)
-    embeddings = begin("positions", "--positions=none,relative", "--shots=0")
-    assert "| 5-shot accuracy |" in done(subsets)
+    assert "| 5-shot accuracy |" in study("examples", "--subsets=50,100%", *RANDOM)
     rows = read(tmp_path / "examples")["rows"]
     assert [row["examples"] for row in rows] == [50, 256]
     # Before it were another run and a few-shot probe.
-    same_runs.assert_same_bits(
-        tmp_path / "alone", tmp_path / "examples" / rows[1]["runs"][0]
-    )
+    same_runs.assert_same_bits(alone, tmp_path / "examples" / rows[1]["runs"][0])
     probe = tmp_path / "examples" / rows[0]["runs"][0] / "few_shot-digits-5"
     mean = json.loads((probe / "few_shot.json").read_text())["rows"][0]["mean"]
     assert rows[0]["few_shot_accuracy"]["mean"] == mean
     assert (probe / "few_shot.md").is_file()
-    assert "| relative | 19,370 |" in done(embeddings)
+    output = study("positions", "--positions=none,relative", "--shots=0")
+    assert "| relative | 19,370 |" in output
 
     flags = ("--step_counts=60", "--shots=0", "--checkpoint_every=5")
     flags += ("--eval_every=60", *RANDOM)
-    whole = begin("compute", *flags, folder="whole")
-    killed = begin("compute", *flags, folder="killed", program=KILLED)
-    first, second = (
-        tmp_path / "killed" / f"width-{width}-60-steps-seed0" for width in (8, 16)
-    )
-    done(killed, -signal.SIGKILL)
-    done(whole)
-    kept = (first / "model.keras").stat().st_mtime_ns
-
-    output = done(begin("compute", *flags, folder="killed"))
-    assert f"{first} is finished already" in output and "gigaFLOPs" in output
+    study("compute", *flags, folder="whole")
+    killed = ("--study=compute", "--run_dir=killed")
+    run(["-c", KILLED], *killed, *flags, status=-signal.SIGKILL)
+    first, second = (f"width-{width}-60-steps-seed0" for width in (8, 16))
+    model = tmp_path / "killed" / first / "model.keras"
+    kept = model.stat().st_mtime_ns
+    output = study("compute", *flags, folder="killed")
+    assert f"killed/{first} is finished already" in output and "gigaFLOPs" in output
     assert "going on after step" in output
-    assert (first / "model.keras").stat().st_mtime_ns == kept
-    same_runs.assert_same_bits(tmp_path / "whole" / second.name, second)
+    assert model.stat().st_mtime_ns == kept
+    same_runs.assert_same_bits(
+        *(tmp_path / name / second for name in ("whole", "killed"))
+    )
     rows = [read(tmp_path / name)["rows"] for name in ("whole", "killed")]
     assert rows[0] == rows[1]
     # Images of 8 x 8 in patches of 4: five tokens with that of the class.
-    for row, (width, mlp_dim) in zip(
-        rows[0], [(8, 16), (16, 32), (32, 64)], strict=True
-    ):
-        block = 4 * 5 * width**2 + 2 * 5**2 * width + 2 * 5 * width * mlp_dim
+    for row, width in zip(rows[0], (8, 16, 32), strict=True):
+        block = 4 * 5 * width**2 + 2 * 5**2 * width + 2 * 5 * width * (2 * width)
         image = 4 * (4 * 4 * 3) * width + 2 * block + width * 10
         assert row["multiply_adds"] == image
         assert row["flops"] == 2 * 3 * image * 60 * 16
