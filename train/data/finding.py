@@ -28,7 +28,7 @@ class DataError(RunError):
     """The data cannot be used; the message says what, where and what to do."""
 
 
-def check(dataset: str, data_dir: str | Path | None = None) -> None:
+def check(dataset: str, data_dir: str | os.PathLike | None = None) -> None:
     """Refuses the name of data that do not exist, without reading any.
 
     The arguments are those of `train.data.sources.load`.
@@ -160,7 +160,7 @@ def _check_vtab(dataset, data_dir):
         )
 
 
-def open_builder(dataset: str, data_dir: str | Path | None) -> Any:
+def open_builder(dataset: str, data_dir: str | os.PathLike | None) -> Any:
     """Returns the `tfds.core.DatasetBuilder` of a data set, perhaps not prepared."""
     import tensorflow_datasets as tfds
 

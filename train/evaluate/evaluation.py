@@ -1,6 +1,7 @@
 """Evaluation of a model on all images of a split."""
 
 import contextlib
+import os
 import time
 
 import numpy as np
@@ -15,6 +16,7 @@ from train.data import pipeline
 from train.data.registry import kind_of, real_path, short_name
 from train.evaluate import real_labels, training_images
 from train.models import loaded_model
+from train.models.finding import FoundModel
 from train.models.run_directory import RunDirectory
 from train.reports.answers import answers_of
 from train.reports.metrics import calibration, classification_summary
@@ -27,21 +29,21 @@ from zoo.preparation import asked_for
 
 
 def evaluate(
-    model,
+    model: str | FoundModel,
     *,
-    dataset=None,
-    data_dir=None,
-    skip_corrupt=False,
-    bits=None,
-    split=None,
-    image_size=None,
-    central_crop=None,
-    batch_size=32,
-    engine="auto",
-    precision="float32",
-    real_labels_file=None,
-    out_dir=None,
-    command="",
+    dataset: str | None = None,
+    data_dir: str | os.PathLike | None = None,
+    skip_corrupt: bool = False,
+    bits: int | None = None,
+    split: str | None = None,
+    image_size: int | tuple[int, int] | None = None,
+    central_crop: bool | None = None,
+    batch_size: int = 32,
+    engine: str = "auto",
+    precision: str = "float32",
+    real_labels_file: str | os.PathLike | None = None,
+    out_dir: str | os.PathLike | None = None,
+    command: str = "",
 ) -> dict:
     """Evaluates a model on all images of a split, and writes a report.
 

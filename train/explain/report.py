@@ -1,6 +1,8 @@
 """Writes the report of what a model attends to in photos: figures and numbers."""
 
 import csv
+import os
+from collections.abc import Sequence
 
 from keras_vit.structure import (
     grid_size,
@@ -18,6 +20,7 @@ from train.explain.page import render
 from train.explain.photos import Photos
 from train.models import loaded_model
 from train.models.classes import classes_of
+from train.models.finding import FoundModel
 from train.models.loaded_model import image_shape_of
 from zoo.preparation import asked_for
 from zoo.regular_files import expand_home
@@ -28,17 +31,17 @@ PAGE, NUMBERS, PREDICTIONS = "report.html", "report.json", "predictions.csv"
 
 
 def explain(
-    model,
-    images,
-    out,
+    model: str | FoundModel,
+    images: Sequence[str | os.PathLike],
+    out: str | os.PathLike,
     *,
-    image_size=None,
-    central_crop=None,
-    bits=None,
-    shown=12,
-    class_name=None,
-    overwrite=False,
-    command="",
+    image_size: int | tuple[int, int] | None = None,
+    central_crop: bool | None = None,
+    bits: int | None = None,
+    shown: int = 12,
+    class_name: str | None = None,
+    overwrite: bool = False,
+    command: str = "",
 ) -> dict:
     """Writes a report of what a model attends to in photos; returns `report.json`.
 

@@ -5,6 +5,7 @@ import os
 import pathlib
 import pkgutil
 import shutil
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from train.export import parity, report, sample_images
 from train.export.formats import select
 from train.models import loaded_model
 from train.models.exports.writing import has_head
+from train.models.finding import FoundModel
 from train.scoring import evaluation_data
 from zoo.machine import cpu_name
 from zoo.regular_files import expand_home
@@ -52,26 +54,26 @@ class ExportError(RunError):
 
 
 def export(
-    model,
-    formats,
-    out,
+    model: str | FoundModel,
+    formats: Sequence[str],
+    out: str | os.PathLike,
     *,
-    dataset=None,
-    data_dir=None,
-    skip_corrupt=False,
-    bits=None,
-    split="test",
-    central_crop=None,
-    image_size=None,
-    features=False,
-    compared=None,
-    calibration=128,
-    min_agreement=None,
-    dynamic_batch=False,
-    uint8=False,
-    any_size=False,
-    threads=None,
-    command="",
+    dataset: str | None = None,
+    data_dir: str | os.PathLike | None = None,
+    skip_corrupt: bool = False,
+    bits: int | None = None,
+    split: str = "test",
+    central_crop: bool | None = None,
+    image_size: int | tuple[int, int] | None = None,
+    features: bool = False,
+    compared: int | None = None,
+    calibration: int = 128,
+    min_agreement: float | None = None,
+    dynamic_batch: bool = False,
+    uint8: bool = False,
+    any_size: bool = False,
+    threads: int | None = None,
+    command: str = "",
 ) -> dict:
     """Exports a model, and compares each export with it in the format's own runtime.
 

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -59,23 +59,23 @@ class Predictions:
 
 
 def predict(
-    model,
-    photos,
+    model: str,
+    photos: Sequence[str],
     *,
-    out=None,
-    features=None,
-    sort_into=None,
-    gallery=None,
-    resume=False,
-    image_size=None,
-    central_crop=None,
-    bits=None,
-    batch_size=None,
-    engine="auto",
-    precision="float32",
-    trust=False,
+    out: str | os.PathLike | None = None,
+    features: str | os.PathLike | None = None,
+    sort_into: str | os.PathLike | None = None,
+    gallery: str | os.PathLike | None = None,
+    resume: bool = False,
+    image_size: int | tuple[int, int] | None = None,
+    central_crop: bool | None = None,
+    bits: int | None = None,
+    batch_size: int | None = None,
+    engine: str = "auto",
+    precision: str = "float32",
+    trust: bool = False,
     answer: Callable[[Answer], None] | None = None,
-    show_progress=True,
+    show_progress: bool = True,
 ) -> Predictions:
     """Predicts the classes of photos, and writes them as they are answered.
 

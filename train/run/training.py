@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import itertools
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,22 +14,24 @@ from train.data.sources.splits import Source
 from train.engine import reproducibility
 from train.engine.devices import alone
 from train.engine.loop import TrainingLoop, check_finite, explained_device_errors
+from train.engine.step import Devices
 from train.models.run_directory import RunDirectory
 from train.recipes import Recipe
 from train.run import building, explained_images, micro_batches, plan
 from train.run.classification import FineTuning
+from train.run.task import Task
 from zoo.store.progress import progress_bar
 
 
 def run(
-    task,
+    task: Task | Recipe,
     *,
-    run_dir,
-    data_dir=None,
-    skip_corrupt=False,
-    devices=None,
-    command="",
-    extend=False,
+    run_dir: str | os.PathLike,
+    data_dir: str | os.PathLike | None = None,
+    skip_corrupt: bool = False,
+    devices: Devices | None = None,
+    command: str = "",
+    extend: bool = False,
 ) -> dict | None:
     """Trains a model, or goes on where a killed run left off.
 

@@ -1,6 +1,8 @@
 """Few-shot linear probe: accuracy of a ridge regression on a model's features."""
 
+import os
 import pathlib
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -12,6 +14,7 @@ from train.data import pipeline, sources
 from train.data.registry import short_name
 from train.data.sources.splits import pick
 from train.models import loaded_model
+from train.models.finding import FoundModel
 from train.reports import markdown
 from train.scoring import running
 from train.scoring.evaluation_data import report_folder
@@ -25,20 +28,20 @@ _TEMPLATE = pathlib.Path(__file__).with_name("few_shot.md.jinja")
 
 
 def run(
-    model,
+    model: str | FoundModel,
     *,
-    dataset,
-    data_dir=None,
-    skip_corrupt=False,
-    bits=None,
-    shots=(1, 5, 10, 25),
-    seeds=3,
-    image_size=None,
-    batch_size=32,
-    engine="auto",
-    precision="float32",
-    out_dir=None,
-    command="",
+    dataset: str,
+    data_dir: str | os.PathLike | None = None,
+    skip_corrupt: bool = False,
+    bits: int | None = None,
+    shots: Sequence[int] = (1, 5, 10, 25),
+    seeds: int = 3,
+    image_size: int | tuple[int, int] | None = None,
+    batch_size: int = 32,
+    engine: str = "auto",
+    precision: str = "float32",
+    out_dir: str | os.PathLike | None = None,
+    command: str = "",
 ) -> dict:
     """Fits linear classifiers on a model's features of few images, writes a report.
 

@@ -1,8 +1,8 @@
 """Loads a data set by its name, as splits of undecoded images."""
 
 import importlib
+import os
 from collections.abc import Callable
-from pathlib import Path
 
 from train.data.finding import DataError, check, heic_remedy
 from train.data.registry import kind_of
@@ -16,7 +16,7 @@ __all__ = ["DataError", "Source", "Split", "find_corrupt", "load"]
 
 def load(
     dataset: str,
-    data_dir: str | Path | None = None,
+    data_dir: str | os.PathLike | None = None,
     *,
     validation_fraction: float | None = 0.0,
     skip_corrupt: bool = False,

@@ -3,7 +3,6 @@
 import functools
 import os
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -73,7 +72,7 @@ def _is_labelled(split):
     return int(label) != _UNLABELLED
 
 
-def prepared_builder(dataset: str, data_dir: str | Path | None) -> Any:
+def prepared_builder(dataset: str, data_dir: str | os.PathLike | None) -> Any:
     """Returns the `tfds.core.DatasetBuilder` of a data set, prepared."""
     import tensorflow_datasets as tfds
 
