@@ -1,7 +1,8 @@
 import pytest
 import tensorflow as tf
+from made_data import lay_out
 
-from train.data.sources import splits
+from train.data.sources import load, splits
 
 
 @pytest.fixture
@@ -15,3 +16,15 @@ def png_only(monkeypatch):
         return decode_image(image, choose_window)
 
     monkeypatch.setattr(splits, "decode_image", decode)
+
+
+@pytest.fixture
+def loaded(tmp_path, monkeypatch):
+    """Lays out files in `data`, and loads them by a path that begins there."""
+    monkeypatch.chdir(tmp_path)
+
+    def load_files(files, dataset="data", fraction=0.0, **settings):
+        lay_out(tmp_path / "data", files)
+        return load(dataset, "data", validation_fraction=fraction, **settings)
+
+    return load_files

@@ -142,3 +142,38 @@ def numbered_split(count):
         return tf.data.Dataset.range(count).map(lambda number: (image, number))
 
     return Split("numbered", count, records, tf.identity, lambda index: f"no. {index}")
+
+
+def table(*rows, name="a.csv", header="path,label,split"):
+    return NUMBERED | {name: "\n".join([header, *rows, ""])}
+
+
+def lacking(files, part):
+    return {name: files[name] for name in files if not name.startswith(part)}
+
+
+DIVIDED = images({"train/daisy": 3, "train/tulip": 2, "test/daisy": 2, "test/tulip": 1})
+NUMBERED = images({"images": 10})
+RECORDS = {
+    "train-00001-of-00002.tfrecord": [record(3, 1), record(4, 0)],
+    "train-00000-of-00002.tfrecord": [record(number, number) for number in range(3)],
+    "test-0.tfrecords": [record(5, 2)],
+}
+UNTRAINED = {"test-0.tfrecords": [record(5, 2)]}
+VALIDATION = {"validation/daisy/0.png": png(8), "validation/tulip/0.png": png(9)}
+PHOTOS = images({"daisy": 3, "tulip": 3}, "webp")
+NAMED = {
+    "train.tfrecord": [record(0, 2, b"rose"), record(1, 0, b"aster")],
+    "test.tfrecord": [record(2, 2, b"rose")],
+}
+NAMES = {
+    b"two\nlines": r"two\x0alines",
+    b"return\r": r"return\x0d",
+    b"\x1b[31mred": r"\x1b[31mred",
+    b"latin\xff": r"latin\udcff",
+    "paragraph\u2029": r"paragraph\u2029",
+    "\u202egpj": r"\u202egpj",
+    "\u2067\u05e9\u2069": "\\u2067\u05e9\\u2069",
+}
+# With the marks that Hebrew and Arabic names have.
+MARKED = ("\u05e9\u05dc\u05d5\u05dd\u200f (1)", "\u061cعبّاد", "a\u200e")

@@ -1,0 +1,243 @@
+"""What each kind of data source refuses, in words that name it and the remedy."""
+
+import csv
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from made_data import (
+    DIVIDED,
+    NAMED,
+    NAMES,
+    NUMBERED,
+    PHOTOS,
+    RECORDS,
+    UNTRAINED,
+    VALIDATION,
+    images,
+    lacking,
+    lay_out,
+    png,
+    record,
+    table,
+    tiny_images,
+)
+
+from train.data import finding
+from train.data.sources import DataError, load
+from train.data.sources.folder_source import load_folder
+
+pytestmark = pytest.mark.usefixtures("png_only")
+
+EMPTY = {"train/rose/.hidden.png": "", "train/rose/older": None}
+# The files, the data set, and what the message must name.
+NOT_THERE = [
+    (DIVIDED | EMPTY, "data", "data/train/rose has no images: expected", "some (.jpg"),
+    (DIVIDED | EMPTY, "data/train", "data/train/rose has no images"),
+    (DIVIDED, "data/train/daisy", "no class folders", "folder above it", "/data/train"),
+    ({"a/1.HEIC": ""}, "data", "no images", "pip install pillow-heif"),
+    (DIVIDED, "data/trian/daisy", 'data/trian/daisy": did you mean data/train/daisy?'),
+    ({"pho\n\x1btos": None}, "./data/photos", r"you mean data/pho\x0a\x1btos? pass"),
+    (DIVIDED, "data/train/daisy/0.png", '0.png", it is a file: pass the folder'),
+    ({}, "photoz/", 'no folder "photoz/"'),
+    ({}, "./photoz", 'no folder "./photoz"'),
+    ({}, "/no/photoz", 'no folder "/no/photoz"'),
+    ({}, "~/photoz", 'no folder "~/photoz"'),
+    ({}, "data/a.csv", "no file data/a.csv: check the path"),
+    ({}, "vtab/clevr", '"clevr"', "did you mean clevr_count"),
+    ({"../cifar1000": ""}, "cifar1000", '"cifar1000", it is a file: pass'),
+    ({"../a.zip": ""}, "a.zip", '"a.zip", it is a file: pass'),
+    ({"../cifar100": ""}, "./cifar100", '"./cifar100", it is a file: pass'),
+    ({}, "cifar1000", "did you mean cifar100", "test}/class/"),
+    ({}, "digit", "did you mean digits"),
+    ({}, "mnst", "did you mean", "mnist"),
+    ({}, "my photos", '"my photos" is not an existing folder'),
+    ({}, "cifar100:9.9.9", '"cifar100:9.9.9" is not an existing folder'),
+]
+
+
+@pytest.mark.parametrize("row", NOT_THERE, ids=lambda row: row[2])
+def test_what_is_not_there_is_refused_before_anything_is_read(
+    row, tmp_path, monkeypatch
+):
+    files, dataset, *parts = row
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("zoo.photos.files.reads_heic", lambda: False)
+    (tmp_path / "data").mkdir()
+    lay_out(tmp_path / "data", files)
+    with pytest.raises(DataError) as refused:
+        finding.check(dataset, "data")
+    for part in parts:
+        assert part in str(refused.value)
+
+
+NO_LIST = "line breaks or other control characters"
+
+
+def named(text):
+    return {"test.tfrecord": [record(2, 2, text)]}
+
+
+def third(bad):
+    return RECORDS | {"train-9.tfrecord": [record(0, 0), record(1, 0), bad]}
+
+
+# Lines of a table, and what the message must name.
+BAD_ROWS = {
+    "images/1.png,a,training": 'line 2: the split "training"',
+    "images/1.png,a,": 'line 2: the split ""',
+    "images/0.png,a,train\nimages/1.png, ,train": "line 3 has no label",
+    ",a,train": "line 2 has no path",
+    "images/1.png,a": "line 2 has 2 values for 3 columns: put what has",
+    "x, y.png,a,train": "line 2 has 4 values for 3 columns",
+    'images/0.png,"a,train\nimages/1.png,b,test': "line 3: unexpected end",
+    "images/0.png,a,train\nimages/./0.png,b,test": "lists 1 image more than once",
+    "images/0.png,a,train\nimages/1.png,b,test": "line 3: no image for training has",
+    "images/0.png,a,test": "nothing for train",
+    "images/0.png,a,train": "nothing for test",
+    "": "nothing for train",
+}
+HEADERS = ("", "file,class", "path;label;split", "path,label,path", "0.png,a,train")
+# The third record of a file, and what the message must say of it.
+BAD_RECORDS = [
+    (record(1, None), "has no image/class/label with one value of int64_list"),
+    (record(1, 0, **{"image/encoded": None}), "has no image/encoded"),
+    (record(1, 0, **{"image/encoded": b""}), "has an empty image"),
+    (record(1, b"daisy"), "has no image/class/label with one value"),
+    (record(1, [0, 1]), "has no image/class/label with one value"),
+    (record(1, -1), "has the label -1: labels count from 0"),
+    (b"\xff\xff\xff", "is no tf.train.Example"),
+]
+NO_NAMES = (b"two\nlines", b"latin\xff", b"\x1b[31m")
+TWICE = table("images/0.png,a,train", "images/./0.png,b,test")
+LATIN = NUMBERED | {"a.csv": b"path,label,split\ni,caf\xe9,test"}
+UNDIVIDED = table("images/0.png,a", header="path,label")
+ALONE = table("images/0.png,a", name="train.csv", header="path,label")
+GONE = table(*(f"images/{i}.png,a,train" for i in range(8, 25)), "images/0.png,a,test")
+UNLABELLED = tiny_images({"train": [0, 1], "test": [-1, -1]})
+TEXTS = tiny_images({"train": [0], "test": [0]}, label=("text", {}))
+REFUSED = [
+    (lacking(DIVIDED, "train"), "data", "no folder data/train: expected one folder"),
+    (lacking(DIVIDED, "test"), "data", "no folder data/test", "pass that folder"),
+    (DIVIDED | VALIDATION | {"val": None}, "data", "both validation and val: keep one"),
+    (DIVIDED | images({"test/rose": 1}), "data", "data/test has", "'rose'", "lacks"),
+    (DIVIDED | images({"train/rose": 1}), "data", "data/train has", "'rose'", "lacks"),
+    ({"train/0.png": "", "test": None}, "data", "train has no class folders: expected"),
+    (images({"daisy": 1}), "data", "daisy has one image", "add some"),
+    *((table(rows), "data/a.csv", told) for rows, told in BAD_ROWS.items()),
+    *((table(header=one), "data/a.csv", "line 1 has the columns") for one in HEADERS),
+    (TWICE, "data/a.csv", "images/0.png (data/a.csv line 3, first data/a.csv line 2)"),
+    (LATIN, "data/a.csv", "not in UTF-8", "save it again"),
+    (UNDIVIDED, "data/a.csv", "does not say which images are for training"),
+    (ALONE, "data/train.csv", "does not say which images are for training"),
+    (GONE, "data/a.csv", "15 of the 18 images", "/19.png and 5 more", "--skip_corrupt"),
+    (RECORDS, "data/none*", "no TFRecord files data/none*: expected"),
+    (UNTRAINED, "data", "nothing for train: expected TFRecord"),
+    (UNTRAINED | {"train.tfrecord": []}, "data", "for train are empty"),
+    (RECORDS | {"test-0.tfrecords": []}, "data", "for test are empty"),
+    (NAMED | named(b"lily"), "data", "label 2 has the names ['lily', 'rose']"),
+    (NAMED | {"class_names.txt": "a\nb\n"}, "data", "label 2", "2 lines", "label is 0"),
+    (NAMED | {"class_names.txt": "a\x0bb\n"}, "data", "names.txt line 1", NO_LIST),
+    *((NAMED | named(text), "data", f"{text!r}", "not UTF-8") for text in NO_NAMES),
+    *((third(bad), "data", f"train-9.tfrecord record 3 {e}") for bad, e in BAD_RECORDS),
+    (UNLABELLED, "tiny_images", "no labelled test", "['test', 'train']"),
+    (tiny_images({"test": [0, 1]}), "tiny_images", "no train split, only ['test']"),
+    (TEXTS, "tiny_images", "not an image classification", "'label'", "ClassLabel"),
+]
+
+
+@pytest.mark.parametrize("row", REFUSED, ids=lambda row: row[2])
+def test_what_a_source_refuses(row, loaded):
+    files, dataset, *parts = row
+    with pytest.raises(DataError) as refused:
+        loaded(files, dataset)
+    for part in parts:
+        assert part in str(refused.value)
+
+
+def test_a_whole_data_set_of_tfds_needs_labels(loaded):
+    with pytest.raises(DataError, match="has no labels: choose"):
+        loaded(tiny_images({"test": [-1, -1]}), "tiny_images", None)
+
+
+@pytest.mark.parametrize("fraction", [None, 0.1])
+def test_a_loader_too_names_the_folder_above_a_class(tmp_path, fraction):
+    train = lay_out(tmp_path, DIVIDED) / "train"
+    with pytest.raises(DataError, match=f"directly: .* the folder above it, {train}$"):
+        load_folder(str(train / "daisy"), None, fraction, False)
+
+
+@pytest.mark.parametrize("damage", ["flipped", "cut", "text"])
+def test_damaged_records_are_counted_to_the_damage(loaded, tmp_path, damage):
+    loaded(RECORDS)
+    path = tmp_path / "data" / "train-00000-of-00002.tfrecord"
+    content = bytearray(path.read_bytes())
+    size = len(content) // 3
+    if damage == "flipped":
+        content[size + size // 2] ^= 1
+    elif damage == "cut":
+        content = content[: size + size // 2]
+    else:
+        content = content[:size] + b"no record at all, but text"
+    path.write_bytes(content)
+    with pytest.raises(
+        DataError, match=f"{path.name} is damaged after 1 whole records"
+    ):
+        load("data")
+
+
+def test_tfds_that_cannot_be_downloaded_is_asked_for(tmp_path, monkeypatch):
+    import tensorflow_datasets as tfds
+
+    def offline(self):
+        raise ConnectionError("no route to host\n\nA page of help:\n- more")
+
+    monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", offline)
+    with pytest.raises(
+        DataError, match=r"no route to host\): prep.*--data_dir"
+    ) as told:
+        load("oxford_iiit_pet", tmp_path)
+    assert "help" not in str(told.value)
+
+
+def test_of_a_long_refusal_by_tfds_the_first_line_is_shown(tmp_path, monkeypatch):
+    import tensorflow_datasets as tfds
+
+    def refused(name, data_dir):
+        raise ValueError("No such version.\nAvailable versions:\n- 1.0.0")
+
+    monkeypatch.setattr(tfds, "builder", refused)
+    with pytest.raises(DataError, match="cannot open it: No such version.$"):
+        load("cifar100", tmp_path)
+
+
+def test_a_file_does_not_hide_the_data_set_of_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("cifar100").touch()
+    finding.check("cifar100", tmp_path)
+
+
+@pytest.mark.parametrize(("name", "shown"), NAMES.items(), ids=ascii)
+def test_names_that_no_list_could_hold_are_refused_by_path(loaded, name, shown):
+    name = os.fsdecode(name)
+    for path, place in (
+        (f"{name}/0.png", f"data/{shown}"),
+        (f"tulip/{name}.webp", f"data/tulip/{shown}.webp"),
+    ):
+        with pytest.raises(DataError) as refused:
+            loaded(PHOTOS | {path: png(0)})
+        assert str(refused.value).startswith(f"{place} has {NO_LIST}")
+        shutil.rmtree("data")
+
+
+@pytest.mark.parametrize(
+    "row", [("images/0.png", "two\nlines", "train"), ("images/\x1b.png", "a", "train")]
+)
+def test_names_that_no_list_could_hold_are_refused_by_line(tmp_path, row):
+    dataset = tmp_path / "a.csv"
+    with open(dataset, "w", newline="") as file:
+        csv.writer(file).writerows([("path", "label", "split"), row])
+    with pytest.raises(DataError, match=f"^{dataset} line .*has {NO_LIST}") as refused:
+        load(str(dataset))
+    assert str(refused.value).isprintable()
