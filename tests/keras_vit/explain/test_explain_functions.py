@@ -53,7 +53,7 @@ def golden(name, goldens, index):
 
 
 @pytest.mark.parametrize("name", GOLDENS)
-def test_goldens(name, goldens, golden_index):
+def test_maps_and_tokens_are_those_of_the_released_code(name, goldens, golden_index):
     model, expected = golden(name, goldens, golden_index)
     maps = explain.attention_maps(model, expected["images"])
     stored = expected["attention"]

@@ -55,7 +55,7 @@ def output_and_gradients(query, key, value, upstream):
 @pytest.mark.parametrize("tokens", [4, 7])
 @pytest.mark.parametrize("how", ["eager", "graph", "XLA"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_output_and_gradients(tokens, how, dtype, block_size):
+def test_blocks_give_the_output_and_gradients_of_numpy(tokens, how, dtype, block_size):
     heads = [tf.cast(normal((2, 3, tokens, 8), seed), dtype) for seed in range(4)]
     function = output_and_gradients
     if how == "graph":
@@ -84,7 +84,7 @@ def test_a_graph_goes_with_its_predictor(block_size):
 
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
 @pytest.mark.parametrize("rotary", [False, True])
-def test_layer(policy, rotary, block_size):
+def test_a_layer_computes_in_blocks_what_it_does_at_once(policy, rotary, block_size):
     # The gradient of a key's bias is zero, and found as what roundings leave.
     positions = layers.RotaryPositions("dinov3", (2, 3)) if rotary else None
     layer = layers.SelfAttention(

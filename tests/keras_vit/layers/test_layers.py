@@ -160,7 +160,7 @@ def test_every_public_layer_is_here():
 
 
 @pytest.mark.parametrize("kind", LAYERS)
-def test_common_behaviour(kind, tmp_path):
+def test_layers_do_what_all_layers_must(kind, tmp_path):
     arguments, input_shape, output_shape, num_weights, options = LAYERS[kind]
     name, *others = kind.split()
     check_layer(
@@ -177,7 +177,7 @@ def test_common_behaviour(kind, tmp_path):
 
 
 @pytest.mark.parametrize("name", CONFIGURED)
-def test_configurations(name):
+def test_configurations_are_the_arguments(name):
     check_config(getattr(layers, name), CONFIGURED[name])
 
 

@@ -78,7 +78,7 @@ def test_weights_go_between_models_of_one_size_and_of_any(kind, tmp_path):
 
 
 @pytest.mark.parametrize("kind", FEW)
-def test_files_of_released_names(kind, tmp_path):
+def test_files_are_the_same_for_any_size(kind, tmp_path):
     fixed = small_models.shared(kind)
     model = at_image_size(fixed, ANY)
     one = keras_vit.save_released_weights(fixed, tmp_path / "one.safetensors")
@@ -137,7 +137,7 @@ def test_a_model_built_for_any_size_is_of_about_224(config, size):
         ("relative biases", "float64"),
     ],
 )
-def test_every_dtype(kind, dtype):
+def test_resized_weights_keep_their_dtype(kind, dtype):
     fixed = small_models.made(**small_models.MODELS[kind], dtype=dtype)
     of_any_size = at_image_size(fixed, ANY)
     exact = small_models.made(**small_models.MODELS[kind])
