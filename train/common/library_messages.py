@@ -45,9 +45,9 @@ NOISE = re.compile(
 # Warnings at lines of these modules are ours, or are about a call of ours.
 _OURS = r"(keras_vit|keras_vit_start|train|zoo|__main__|absl|runpy)\b"
 TITLE = b"libraries had printed, which is hidden otherwise:\n"
-# Keep so many hidden lines, to show them if the command dies.
+# Keep this many hidden lines, to show them if the command dies.
 _KEPT = 50
-# Show at most so many different warnings from one place in the code.
+# Show at most this many different warnings from one place in the code.
 _WARNINGS = 10
 _shown = collections.defaultdict(set)
 _PATIENCE_SECONDS = 0.2

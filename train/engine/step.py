@@ -36,7 +36,7 @@ class Trainer:
     `loss_scale`, where a step whose gradients overflow changes nothing and has norm 0.
     """
 
-    # So many steps may still run while `fetch` returns the ones before.
+    # This many steps may still run while `fetch` returns the ones before.
     ahead = 0
 
     def __init__(
@@ -198,7 +198,7 @@ class Devices:
         return contextlib.nullcontext()
 
     def micro_batches(self, batch_size, parts) -> int:
-        """Returns the micro-batches per device for so many `parts` of the whole batch.
+        """Returns the micro-batches per device if the whole batch has `parts` parts.
 
         Raises a `RunError` where the batch cannot be shared equally.
         """

@@ -33,7 +33,7 @@ from zoo.regular_files import expand_home
 from zoo.store import digest
 
 PAGE, RECORD, CLASS_NAMES = "export.md", "export.json", "class_names.txt"
-# Exports for any size are compared on so many images of another size.
+# Exports for any size are compared on this many images of another size.
 _AT_ANOTHER_SIZE = 16
 
 

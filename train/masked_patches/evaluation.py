@@ -10,7 +10,7 @@ from train.data.pipeline import NO_LABEL
 from train.engine.step import one_behind
 from train.masked_patches.patches import COLOURS, colour_classes, mean_colours
 
-# Count the colours of so many training images.
+# Count the colours of this many training images.
 _COUNTED = 10_000
 
 

@@ -120,12 +120,12 @@ class RunDirectory:
         """Writes the settings of a finished run that is to have more steps, if any."""
         if (steps := self._extensible(settings)) is not None:
             after = sorted({*self.extensions(steps), steps})
-            # Write this first: the settings alone would make it a run of so many steps.
+            # Write this first: the settings alone would make it a run of more steps.
             write_json(self.extended, {"after": after})
             write_json(self.config, _as_read(settings))
 
     def extensions(self, steps) -> list:
-        """Returns after which steps a run of so many was extended, a list of int."""
+        """Returns after which steps a run of `steps` was extended, a list of int."""
         if not self.extended.exists():
             return []
         earlier = read_json(
@@ -290,7 +290,7 @@ def read_names(file) -> tuple:
 
 
 def how_to_name(classes) -> str:
-    """Returns how to give a model of so many classes their names, for messages."""
+    """Returns how to name the classes of a model that has `classes`, for messages."""
     known = list_of(classes)
     hint = f", or {known} alone if they are ImageNet's" if known else ""
     return (

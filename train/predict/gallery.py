@@ -9,7 +9,7 @@ from zoo import limits
 from zoo.photos import decode, exif, jpeg, read_ahead
 from zoo.regular_files import expand_home, read_bytes
 
-# At most so many photos are shown, each with a longer side of so many pixels.
+# At most this many photos are shown, each with a longer side of this many pixels.
 SHOWN, LONGER_SIDE = 500, 240
 
 

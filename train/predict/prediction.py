@@ -29,7 +29,7 @@ from zoo.regular_files import expand_home
 from zoo.store.progress import progress_bar
 from zoo.text import printable
 
-# Name at most so many of the photos that could not be read.
+# Name at most this many of the photos that could not be read.
 NAMED = 10
 # A bar before that would only flicker.
 _BAR_SECONDS = 3

@@ -15,7 +15,7 @@ from train.common.errors import RunError
 from train.common.files import make_folder
 from zoo.regular_files import file_lock
 
-# Keep so much of a name before a number or digest: disks take 255 bytes.
+# Keep this much of a name before a number or digest: disks take 255 bytes.
 _MOST_CHARACTERS = 60
 # No two of a million paths share a digest of this length.
 _DIGEST_BYTES = 8

@@ -127,12 +127,12 @@ class TrainingSettings(Augmentation):
     )
     early_stopping: int = _optimization(
         0,
-        "Stop after so many validations without a better accuracy, and take the best "
+        "Stop after this many validations without a better accuracy, and take the best "
         "weights; 0 for never.",
         AT_LEAST_0,
     )
     train_examples: int | None = _data(
-        None, "Train on so many images only, chosen at random.", AT_LEAST_1
+        None, "Train on this many images only, chosen at random.", AT_LEAST_1
     )
     test_examples: int | None = setting(
         None, "How many are tested and validated at most, None for all.", AT_LEAST_1
@@ -214,8 +214,8 @@ class TrainingSettings(Augmentation):
     )
     explained_images: int = _run(
         0,
-        "Show the model's attention for so many held out images in TensorBoard at each "
-        "validation.",
+        "Show the model's attention for this many held out images in TensorBoard at "
+        "each validation.",
         AT_LEAST_0,
         changes=OUTPUT,
     )

@@ -16,7 +16,7 @@ from train.reports.markdown import TABLE_ROWS, flat, result_text
 
 # These figures have sections of their own.
 _FIGURES = {CONFUSION_MATRIX, LEARNING_CURVE, MISTAKES, RELIABILITY}
-# Show at most so many other pictures of the folder.
+# Show at most this many other pictures of the folder.
 _MOST_PICTURES = 24
 _RATIOS = {"precision": "Precision", "recall": "Recall", "f1": "F1"}
 

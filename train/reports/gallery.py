@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# A group has at most so many photos.
+# A group has at most this many photos.
 MISTAKES, UNCERTAIN, SUSPECTED = 24, 12, 12
 # The longer side of a photo in pixels.
 LONGER_SIDE = 320

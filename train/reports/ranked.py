@@ -7,7 +7,7 @@ import dataclasses
 
 import numpy as np
 
-# Keep so many classes of an image.
+# Keep this many classes of an image.
 KEPT = 10
 
 

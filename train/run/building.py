@@ -40,7 +40,7 @@ def optimizer(recipe, schedule=None) -> Any:
 
 
 def model(recipe, classes) -> Any:
-    """Returns the recipe's model: its weights, and a new head of so many classes."""
+    """Returns the recipe's model: its weights, and a new head of `classes` outputs."""
     try:
         recipe.check()
         architecture = architecture_of(recipe)

@@ -30,9 +30,9 @@ from zoo.regular_files import expand_home
 STEPS = 100
 # Rates are tried from the recipe's divided by this to the recipe's times this.
 RANGE = 1000.0
-# A point of the curve is the mean loss of so many steps.
+# A point of the curve is the mean loss of this many steps.
 WINDOW = 7
-# The test ends where the loss is above that of the start, and so many times the lowest.
+# The test ends where the loss is above the first, and this many times the lowest.
 DIVERGED = 4.0
 
 RULE = (

@@ -25,7 +25,7 @@ from zoo import machine
 
 # Use this share of the free memory; reading, validation and checkpoints need the rest.
 SHARE = 0.8
-# A growth of the peak by so much shows what an image needs; less may be chance.
+# A growth of the peak by this much shows what an image needs; less may be chance.
 CONCLUSIVE_BYTES = 256 * 2**20
 _LEAST_GROWTH = 64 * 2**20
 _ALONE = pipeline.Share()
@@ -258,7 +258,7 @@ class _Trials:
                 variable.assign(value)
 
     def _zeros(self, rows, share=_ALONE):
-        """Returns endless batches of zeros, instead of so many examples."""
+        """Returns endless batches of zeros, of the shapes of `rows` examples."""
         spec = pipeline.training_batches(
             self.task.source.train, batch_size=rows, share=share, **self.settings
         ).element_spec

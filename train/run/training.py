@@ -94,7 +94,7 @@ class Run:
         print(self.task.announcement(self.directory))
 
     def batches(self, start_step) -> Iterator:
-        """Yields the training batches after so many steps."""
+        """Yields the training batches after `start_step` steps."""
         recipe = self.recipe
         batches = self._distributed(
             pipeline.training_batches,

@@ -50,7 +50,7 @@ def random_images(predictor) -> np.ndarray:
 def images_per_second(predictors, *, rounds=1, seconds=1.0) -> dict:
     """Returns the images per second of each predictor, by its median batch.
 
-    Both are dicts by name. The predictors take turns of at least so many seconds, so
+    Both are dicts by name. The predictors take turns of at least `seconds`, so
     that other load of the machine affects all of them. Each is compiled before.
     """
     times, steps = {name: [] for name in predictors}, {}

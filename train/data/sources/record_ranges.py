@@ -13,10 +13,10 @@ import tensorflow as tf
 
 from train.data.finding import DataError
 
-# A range has so many records: enough for a disk, and few enough that thousands of
+# A range has this many records: enough for a disk, and few enough that thousands of
 # ranges are in the buffer at a time.
 RECORDS = 16
-# TensorFlow reads so many bytes of a file at a time.
+# TensorFlow reads this many bytes of a file at a time.
 _BYTES = 256 * 1024
 
 
@@ -35,7 +35,7 @@ class RecordFile(NamedTuple):
 
 
 def offsets_of(lengths) -> np.ndarray:
-    """Returns where records of so many bytes begin in a file, and where it ends."""
+    """Returns where records of these lengths begin in a file, and where it ends."""
     # A record has its length and a checksum before it, and a checksum after it.
     return np.concatenate([[0], np.cumsum(lengths + 16, dtype=np.int64)])
 

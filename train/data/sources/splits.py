@@ -63,7 +63,7 @@ class Split:
         return list(map(self.locate, range(self.num_examples)))
 
     def class_counts(self, classes: int) -> np.ndarray:
-        """Counts the examples of each of so many classes: integers `(classes,)`."""
+        """Counts the examples of each class: integers `(classes,)`."""
         return np.bincount(self.labels(), minlength=classes)
 
     def decode(self, record: tf.Tensor, choose_window=None, fast=False) -> tf.Tensor:
@@ -106,7 +106,7 @@ class Source:
     ignored: tuple[str, ...] = ()
 
     def with_bits(self, bits: int | None) -> "Source":
-        """Returns the data set with so many `bits` in all its splits."""
+        """Returns the data set with these `bits` in all its splits."""
         splits = {part: getattr(self, part) for part in (*PARTS, "all")}
         for part, split in splits.items():
             splits[part] = split and replace(split, bits=bits)

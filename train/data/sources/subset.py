@@ -71,7 +71,7 @@ def _shuffled_by_class(labels, random):
 
 
 def limited(split, count) -> Any:
-    """Returns at most so many examples of a split, a random choice, always the same.
+    """Returns at most `count` examples of a split, a random choice, always the same.
 
     Each class has its share of them, see `shares`. A smaller choice is part of a larger
     one. No image is decoded. A count of None takes all.

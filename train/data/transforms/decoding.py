@@ -36,10 +36,10 @@ _MOST_OF_JPEG = {163: _MOST_OF_24, 165: _MOST_OF_24}
 # A usual PNG has its start, then the sides and the bits of a sample.
 _USUAL_PNG = {0: b"\x89PNG\r\n\x1a\n\x00\x00\x00\x0dIHDR\x00\x00", 20: b"\x00\x00"}
 _MOST_OF_PNG = {18: _MOST_OF_32, 22: _MOST_OF_32, 24: 8}
-# A small PNG has at most so many bytes, and no orientation or packed text.
+# A small PNG has at most this many bytes, and no orientation or packed text.
 _SMALL_PNG, _UNUSUAL_IN_PNG = 2**16, r"(?s)\CPNG\C*(?:eXIf|[zi]TXt)\C*"
-# So many bytes of a JPEG usually reach into its first scan. Doubling the steps from one
-# segment to the next so often passes 16 segments, which is enough.
+# This many bytes of a JPEG usually reach into its first scan. Doubling the steps from
+# one segment to the next this often passes 16 segments, which is enough.
 _HEAD, _DOUBLINGS = 1024, 4
 # Segments of these markers may stand there, all but EXIF: frames, tables, application
 # data, comments.
@@ -49,12 +49,12 @@ _SCAN, _START_OF_JPEG = 0xFFDA, 0xFFD8
 _END_OF_JPEG, _END_OF_PNG = b"\xff\xd9", b"\0\0\0\0IEND\xaeB`\x82"
 # Pillow computes this transform of JPEG.
 _PILLOWS = "INTEGER_ACCURATE"
-# PNG's types of colour have so many samples per pixel.
+# PNG's types of colour have this many samples per pixel.
 _PNG_SAMPLES = [1, 0, 3, 1, 2, 0, 4]
-# A GIF has at most so many bytes before its first frame (a palette of 256 colours, the
-# extensions of animations and of the frame), and a frame before its pixels.
+# A GIF has at most this many bytes before its first frame (a palette of 256 colours,
+# the extensions of animations and of the frame), and a frame before its pixels.
 _GIF_HEAD, _GIF_FRAME = 13 + 768 + 19 + 8, 10 + 768 + 1
-# A GIF's pixels come in at most so many parts, usually of 255 bytes.
+# A GIF's pixels come in at most this many parts, usually of 255 bytes.
 _GIF_PARTS = 2**20
 
 

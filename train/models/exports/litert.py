@@ -13,7 +13,7 @@ from zoo import limits
 from zoo.limits import check_image_size
 from zoo.regular_files import open_regular
 
-# Values are read of tensors of at most so many bytes.
+# Values are read of tensors of at most this many bytes.
 _SMALL = 256
 # TFLite's operations have these names in ONNX.
 _NAMES = {

@@ -14,7 +14,7 @@ from train.models.run_directory import read_names
 from zoo import limits
 from zoo.regular_files import read_text
 
-# Values are read of constants of at most so many numbers.
+# Values are read of constants of at most this many numbers.
 _SMALL = 64
 # TensorFlow's operations have these names in ONNX.
 _NAMES = {
