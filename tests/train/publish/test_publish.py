@@ -5,7 +5,6 @@ import functools
 import http.server
 import json
 import pathlib
-import re
 import shutil
 import threading
 
@@ -22,7 +21,6 @@ import zoo
 from train.common.errors import RunError
 from train.data.registry import short_name
 from train.publish import publishing
-from zoo.__main__ import main as zoo_command
 
 FILES = {
     *("README.md", "class_names.txt", "report.json", "predictions.png"),
@@ -181,32 +179,6 @@ def test_loads_from_a_server(served, trained, short_recipe, monkeypatch):
     assert_same(keras_vit.VisionTransformer(short_recipe.model, "digits"), trained)
     monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
     assert_same(keras_vit.load_model("digits"), trained)
-
-
-def test_the_commands_of_the_zoo(served, registry, monkeypatch, capsys):
-    for place in (served, registry):
-        monkeypatch.setenv("KERAS_VIT_REGISTRY", str(place))
-        assert zoo_command(["list", "dig*"]) == 0
-        assert re.search(r"digits .* 32x48 ", capsys.readouterr().out)
-        assert zoo_command(["info", "digits"]) == 0
-        assert "32 x 48" in capsys.readouterr().out
-        assert zoo_command(["info", "digits", "--json"]) == 0
-        assert json.loads(capsys.readouterr().out)["image_size"] == [32, 48]
-        assert zoo_command(["download", "digits"]) == 0
-        path = pathlib.Path(capsys.readouterr().out.strip())
-        assert path.read_bytes() == (registry / "digits" / "model.npz").read_bytes()
-        assert zoo_command(["verify", "digits"]) == 0
-        [_, line] = capsys.readouterr().out.strip().splitlines()[-2:]
-        assert line.split()[0] == "digits" and " ok " in line
-
-
-def test_a_file_that_was_replaced_on_the_server_is_refused(copy, monkeypatch):
-    arrays = dict(np.load(copy / "digits" / "model.npz"))
-    arrays["head/bias"] = arrays["head/bias"] + 1
-    np.savez(copy / "digits" / "model.npz", **arrays)
-    monkeypatch.setenv("KERAS_VIT_REGISTRY", str(copy))
-    with pytest.raises(zoo.StoreError, match="sha256"):
-        keras_vit.load_model("digits")
 
 
 def test_the_saved_model_classifies_images_of_any_size(registry, trained):

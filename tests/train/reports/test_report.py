@@ -170,6 +170,8 @@ def test_a_report_of_another_split_with_calibration(tmp_path, figures):
     upper, lower = figures[1].axes
     heights = [bar.get_height() for bar in upper.patches]
     assert heights == [row["accuracy"] or 0 for row in found["bins"]]
+    middles = [bar.get_x() + bar.get_width() / 2 for bar in upper.patches]
+    np.testing.assert_allclose(middles, (np.arange(15) + 0.5) / 15)
     assert sum(bar.get_height() for bar in lower.patches) == 200
 
 

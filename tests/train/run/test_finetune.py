@@ -279,12 +279,6 @@ def test_class_folders_that_are_missing_are_named(photos, command, tmp_path):
     assert "only one class, red" in message and "at least one other class" in message
 
 
-def test_a_run_directory_that_cannot_be_made_is_named(command, tmp_path):
-    (tmp_path / "file").write_text("in the way")
-    message = failed(command, "--dataset=digits", "--run_dir=file/run")
-    assert "file/run" in message and "--run_dir" in message
-
-
 def test_another_backend_is_refused_before_anything_is_loaded(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "train.finetune", "--dataset=digits", "--run_dir=run"],
