@@ -2,20 +2,17 @@
 
 import dataclasses
 import json
-import os
 import warnings
 from typing import Any, NamedTuple
 
-from zoo import limits, regular_files
 from zoo.files import comparison
 from zoo.files.arrays import CheckpointError
+from zoo.files.safetensors import METADATA_KEY
 from zoo.head import PROBLEM_TYPES, Head, check_problem_type, checked_names
 from zoo.network import FAMILIES, ViTConfig, pair, positive_int
 from zoo.preparation import check_bits, check_preparation
 from zoo.text import brief
 
-# The entry of ours in the header of a .safetensors file.
-METADATA_KEY = "keras_vit"
 # Errors that JSON of other kinds than expected raises.
 MALFORMED = (
     ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError,
@@ -95,19 +92,6 @@ def _head(class_names=None, problem_type=None, preparation=None, bits=None):
     if preparation is not None:
         check_preparation(preparation)
     return Head(class_names, problem_type, preparation, check_bits(bits))
-
-
-def read_json(file: os.PathLike) -> dict:
-    """Reads a file of settings beside a checkpoint; {} where there is none."""
-    if not os.path.lexists(file):
-        return {}
-    try:
-        table = json.loads(regular_files.read_text(file, limits.JSON_BYTES))
-        if not isinstance(table, dict):
-            raise ValueError("no table")
-    except (ValueError, OSError, RecursionError) as error:
-        raise CheckpointError(f"{file} cannot be read ({error}).") from error
-    return table
 
 
 def refuse_null(file: object, fields: list[str]) -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from zoo.files import description, fields
 from zoo.files.architectures import INPUTS
 from zoo.files.arrays import CheckpointError
+from zoo.files.opening import read_json
 from zoo.preparation import Preparation
 from zoo.text import brief
 
@@ -135,8 +136,8 @@ def _tables(folder):
     most of these are right for; one with fields of photos is compared, or read.
     """
     own, both = (folder / name for name in FILES)
-    tables = [(own, description.read_json(own))] if os.path.lexists(own) else []
-    outer = description.read_json(both)
+    tables = [(own, read_json(own))] if os.path.lexists(own) else []
+    outer = read_json(both)
     nested = outer.get(_NESTED)
     if nested is None and not outer.keys().isdisjoint(_READ):
         nested = outer

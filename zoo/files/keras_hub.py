@@ -11,6 +11,7 @@ from zoo.files.comparison import Shown
 from zoo.files.description import Description
 from zoo.files.h5 import H5
 from zoo.files.library import Library
+from zoo.files.opening import read_json
 from zoo.head import Head
 from zoo.network import ViTConfig
 from zoo.preparation import Preparation
@@ -123,7 +124,7 @@ def _inputs(file, converter):
 
 
 def _settings(file):
-    settings = description.read_json(file)
+    settings = read_json(file)
     fields.check_types(file, settings, _FIELDS)
     return settings
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import json
 import os
 import pathlib
 import re
@@ -10,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zoo.files import arrays, description, h5, npz, safetensors
+from zoo import limits, regular_files
+from zoo.files import arrays, h5, npz, safetensors
 from zoo.regular_files import open_regular
 
 EXTENSIONS = (".npz", ".safetensors", ".h5")
@@ -143,6 +145,19 @@ _WRAPPERS = (
 )  # fmt: skip
 
 
+def read_json(file: os.PathLike) -> dict:
+    """Reads a file of settings beside a checkpoint; {} where there is none."""
+    if not os.path.lexists(file):
+        return {}
+    try:
+        table = json.loads(regular_files.read_text(file, limits.JSON_BYTES))
+        if not isinstance(table, dict):
+            raise ValueError("no table")
+    except (ValueError, OSError, RecursionError) as error:
+        raise arrays.CheckpointError(f"{file} cannot be read ({error}).") from error
+    return table
+
+
 def unwrapped(file) -> tuple[arrays.OpenFile | Shards | Unwrapped, list[str]]:
     """Returns a file without what trainers put into its keys, and what that is.
 
@@ -228,7 +243,7 @@ class Shards:
 
 
 def _places(path):
-    places = description.read_json(path).get("weight_map")
+    places = read_json(path).get("weight_map")
     if not isinstance(places, dict) or not places:
         raise arrays.CheckpointError(
             f"{path} is not the index of a checkpoint, whose weight_map says which "

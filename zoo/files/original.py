@@ -19,6 +19,7 @@ from zoo.files.arrays import CheckpointError
 from zoo.files.comparison import Shown
 from zoo.files.description import Description
 from zoo.files.names import RENAMED, Rearranged
+from zoo.files.opening import read_json
 from zoo.text import brief
 
 COLUMN = "the authors' code"
@@ -214,7 +215,7 @@ class Original(timm.Timm):
         if not (is_chunked or keys.issuperset(_DINO)):
             return False
         # A class of transformers has those of DINO, too.
-        return "model_type" not in description.read_json(folder / _CONFIG)
+        return "model_type" not in read_json(folder / _CONFIG)
 
     def column(self, keys: Iterable[str]) -> str:
         return timm.COLUMN
@@ -254,12 +255,12 @@ class Original(timm.Timm):
 
     def describe(self, folder: pathlib.Path, shown: Shown) -> Description:
         file, beside = folder / _CONFIG, folder / _OPEN_CLIP
-        config = description.read_json(file)
+        config = read_json(file)
         names_of, name = kind(shown.keys), shown.stem
         if "architecture" in config:
             return _with_class_row(timm.described(file, config, shown))
         if names_of == "clip" and beside.exists():
-            said = _of_open_clip(beside, description.read_json(beside), shown)
+            said = _of_open_clip(beside, read_json(beside), shown)
             return timm.described(beside, said, shown)
         for pattern, read in ((_DINOV2_FILE, _dinov2), (_DINOV3_FILE, _dinov3)):
             if names_of == "dino" and (match := pattern.fullmatch(name)):

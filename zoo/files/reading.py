@@ -21,6 +21,7 @@ from zoo.files import (
 from zoo.files.arrays import CheckpointError
 from zoo.files.comparison import BIASES, Shown
 from zoo.files.library import Library
+from zoo.files.opening import read_json
 from zoo.network import VARIANTS
 from zoo.released_names import CLASS_TOKEN, POSITION_EMBEDDING
 from zoo.text import brief
@@ -52,7 +53,7 @@ def recognise(file) -> Library | None:
     # Settings of PyTorch's libraries name the network, whatever arrays it has.
     if not (description.METADATA_KEY in file.metadata or any("/" in k for k in keys)):
         settings = folder / timm.CONFIG
-        config = description.read_json(settings)
+        config = read_json(settings)
         for library in LIBRARIES.values():
             library.check_named(settings, config)
     matching = (one for one in LIBRARIES.values() if one.recognises(keys, folder))

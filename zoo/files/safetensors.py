@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 
 from zoo.files.arrays import CheckpointError, OpenFile, StoredArray
-from zoo.files.description import METADATA_KEY
 from zoo.limits import AXES, SAFETENSORS_HEADER_BYTES
 from zoo.text import brief
 
@@ -42,6 +41,8 @@ _DTYPES = {
 _LENGTH_BYTES = 8
 _METADATA = "__metadata__"
 _FIELDS = {"dtype", "shape", "data_offsets"}
+# The entry of ours in the header.
+METADATA_KEY = "keras_vit"
 _CHECKSUMS = "keras_vit_crc32"
 _HEADER_CHECKSUM = "keras_vit_header_crc32"
 # The metadata that are included in the checksum of the header.

@@ -19,6 +19,7 @@ from zoo.files.comparison import BIASES, Shown
 from zoo.files.description import Description
 from zoo.files.library import EMBEDDING_BIAS, Library, arrays_of, first_alike
 from zoo.files.names import flat_patches, may_be_joined
+from zoo.files.opening import read_json
 from zoo.head import Head
 from zoo.network import ViTConfig, pair
 from zoo.preparation import INTERPOLATIONS, Preparation
@@ -642,11 +643,11 @@ class Timm(Library):
     def describe(self, folder: pathlib.Path, shown: Shown) -> Description:
         file = folder / CONFIG
         # timm's own default, whatever the architecture was published with.
-        return described(file, description.read_json(file), shown, "imagenet")
+        return described(file, read_json(file), shown, "imagenet")
 
     def head_of(self, folder: pathlib.Path, shown: Shown) -> Head:
         file = folder / CONFIG
-        config = description.read_json(file)
+        config = read_json(file)
         inputs = _inputs_of(config)
         fields.check_types(file, config, _AT_THE_TOP)
         fields.check_types(file, inputs, FIELDS["pretrained_cfg"])

@@ -25,6 +25,7 @@ from zoo.files.library import (
     first_alike,
 )
 from zoo.files.names import flat_patches, may_be_joined
+from zoo.files.opening import read_json
 from zoo.head import Head
 from zoo.network import FAMILIES, RESIZING, ROTARY_BASES, ViTConfig
 from zoo.text import brief
@@ -317,7 +318,7 @@ def _activation(file, kind, config):
 
 
 def _settings(file):
-    config = description.read_json(file)
+    config = read_json(file)
     fields.check_types(file, config, FIELDS)
     return config
 

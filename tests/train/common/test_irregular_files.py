@@ -17,7 +17,7 @@ from train.data.sources.csv_source import load_csv
 from train.models.keras_files import load_model
 from train.models.run_directory import RunDirectory
 from train.run import config_file
-from zoo.files import description
+from zoo.files import opening
 
 LARGE = 10 * 10**9
 URL = "https://example.com/x.npz"
@@ -68,7 +68,7 @@ READERS = {
     ),
 }
 OF_ZOO = {
-    "settings": lambda folder: description.read_json(folder / "settings"),
+    "settings": lambda folder: opening.read_json(folder / "settings"),
     "model.npz": zoo.read,
     "x.npz": lambda folder: zoo.read(folder / "x.npz"),
     "model.json": lambda folder: zoo.get(str(folder)),
