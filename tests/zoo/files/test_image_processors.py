@@ -227,6 +227,17 @@ NULLS = dict.fromkeys(
             ALL | named("Siglip", size=SQUARE, processor_class="SiglipProcessor"),
             "squash bicubic",
         ),
+        (ALL | {"resample": 3}, "squash bicubic"),
+        (
+            ALL
+            | {"size": {"shortest_edge": 248}, "do_center_crop": True, "resample": 1}
+            | {"crop_size": SQUARE},
+            "crop lanczos 0.9",
+        ),
+        (
+            ALL | named("ConvNext", size={"shortest_edge": 224}, crop_pct=0.875),
+            "crop bicubic 0.875",
+        ),
         (ALL | named("Siglip2", max_num_patches=256, patch_size=16) | NULLS, None),
         (ALL | named("Siglip2", max_num_patches=256, size=SQUARE), None),
         (
@@ -243,9 +254,35 @@ def test_published_settings_are_read(tmp_path, settings, preparation):
 
 
 @pytest.mark.parametrize(
+    ("settings", "mean", "std"),
+    [
+        ({"image_mean": 0.5, "image_std": 0.25}, (0.5,) * 3, (0.25,) * 3),
+        ({"do_normalize": False}, (0, 0, 0), (1, 1, 1)),
+        ({"do_normalize": False, "do_rescale": False}, (0,) * 3, (1 / 255,) * 3),
+        ({"do_normalize": False, "rescale_factor": 2 / 255}, (0,) * 3, (0.5,) * 3),
+        (
+            named("EfficientNet", do_normalize=False, include_top=False)
+            | {"rescale_offset": True, "rescale_factor": 1 / 127.5},
+            *((0.5,) * 3, (0.5,) * 3),
+        ),
+        (named("EfficientNet"), MEAN, (0.16, 0.25, 0.36)),
+        # They are off, or of other things.
+        ({"do_flip_channel_order": False, "do_pad": None}, MEAN, STD),
+        ({"rescale_offset": False, "do_convert_rgb": True}, MEAN, STD),
+    ],
+)
+def test_mean_and_deviation_are_those_of_the_processor(tmp_path, settings, mean, std):
+    found = read(write(tmp_path, {PREPROCESSOR: named("ViT", **OWN) | settings}))
+    assert found.mean == pytest.approx(mean) and found.std == pytest.approx(std)
+
+
+@pytest.mark.parametrize(
     "settings",
     [
         named("ViT", do_resize=False),
+        named("ViT", size=SHORTEST),
+        named("ViT", size=SHORTEST | {"longest_edge": 500}),
+        named("ViT", size=200, do_center_crop=True),
         named("CLIP", size=SHORTEST, do_center_crop=False),
         named("DeiT", size=SQUARE, crop_size={"height": 480, "width": 480}),
     ],
@@ -277,52 +314,10 @@ def test_a_processor_config_with_fields_of_photos_is_read_or_compared(tmp_path):
         read(tmp_path)
 
 
-@pytest.mark.parametrize("field", ["image_processor_type", "feature_extractor_type"])
-@pytest.mark.parametrize("name", ["My", "Llava"])
-def test_a_class_that_nobody_knows_is_refused(tmp_path, field, name):
-    write(tmp_path, {PREPROCESSOR: OWN | {field: f"{name}ImageProcessor"}})
-    with pytest.raises(zoo.CheckpointError) as error:
+def test_a_class_that_nobody_knows_is_refused(tmp_path):
+    write(tmp_path, {PREPROCESSOR: OWN | {"feature_extractor_type": "MyExtractor"}})
+    with pytest.raises(zoo.CheckpointError, match="such as ViTImageProcessor"):
         read(tmp_path)
-    told = str(error.value)
-    assert str(tmp_path / PREPROCESSOR) in told and field in told
-    assert f"'{name}ImageProcessor'" in told and "such as ViTImageProcessor" in told
-
-
-@pytest.mark.parametrize(
-    ("field", "values"),
-    {
-        "size": (
-            *("x", -1, 0, True, 10**30, 2.0, [], [1, 2, 3], [224, "x"], {}),
-            *({"height": 0, "width": 0}, {"height": "a", "width": 1}, {"height": 8}),
-            *(
-                {"height": float("inf"), "width": 3},
-                {"side": 3},
-                {"shortest_edge": True},
-            ),
-        ),
-        "crop_size": ("x", 0, [1], {"height": 10}, {"shortest_edge": 8}, True, 10**30),
-        "crop_pct": ("x", 0, 2, -1, 1e-9, [1], True, float("nan")),
-        "resample": ("bicubic", 7, -1, 2.0, True, [2], {}),
-        "rescale_factor": ("1/255", 0, -1, 1e-300, 1e400, True, [1], 10**400),
-        "image_mean": ("x", ["a"] * 3, [None] * 3, [], {"a": 1}, True, [1e9] * 3),
-        "image_std": ("x", 0, [0.5, 0.5, 0.0], [True] * 3, 1e297, [1e-300] * 3, -1),
-        "do_resize": ("no", 1, []),
-        "default_to_square": ("no", 0),
-        "image_processor_type": (5, ["ViTImageProcessor"], True),
-        "gamma": (0, 0.0, 2.2, "", []),
-        "antialias": (True, False),
-    }.items(),
-)
-def test_values_that_a_field_never_has_are_refused_by_name(tmp_path, field, values):
-    for value in values:
-        write(
-            tmp_path, {PREPROCESSOR: named("ViT", do_center_crop=True) | {field: value}}
-        )
-        with pytest.raises(zoo.CheckpointError) as error:
-            read(tmp_path)
-        told = str(error.value)
-        assert str(tmp_path / PREPROCESSOR) in told and field in told, value
-        assert "ake" in told and len(told.splitlines()) <= 2, value
 
 
 def test_mean_and_deviation_of_different_channels_are_refused(tmp_path):
