@@ -323,3 +323,19 @@ def load_transformers(folder, images):
 
     model = transformers.ViTForImageClassification.from_pretrained(folder)
     return run(model, images)
+
+
+def save_in_parts(whole, parts):
+    """Writes one random classifier of transformers as one file, and as several."""
+    import torch
+    import transformers
+
+    sizes = {"hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 3}
+    sizes |= {"intermediate_size": 96, "patch_size": 8, "image_size": 32}
+    model = transformers.ViTForImageClassification(
+        transformers.ViTConfig(**sizes, num_labels=10)
+    )
+    for value in model.parameters():
+        torch.nn.init.normal_(value)
+    model.save_pretrained(whole)
+    model.save_pretrained(parts, max_shard_size="60KB")

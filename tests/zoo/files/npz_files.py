@@ -5,6 +5,7 @@ import io
 import pathlib
 import stat
 import struct
+import warnings
 import zipfile
 
 import numpy as np
@@ -212,6 +213,15 @@ def squeezed(ratio):
     return archive({"a.npy": zeros, "b.npy": numbers}, DEFLATED)
 
 
+def twice():
+    """The golden with another class token after its own."""
+    stream = io.BytesIO(whole())
+    with warnings.catch_warnings(), zipfile.ZipFile(stream, "a") as file:
+        warnings.simplefilter("ignore")
+        file.writestr("cls.npy", members()["head/bias.npy"])
+    return stream.getvalue()
+
+
 def version_3():
     stream = io.BytesIO()
     np.lib.format.write_array(stream, array(), version=(3, 0))
@@ -277,6 +287,7 @@ FAULTS = {
     "patched data": lambda: entry(8, "<H", 0x20),
     "another compression": lambda: archive(members(), zipfile.ZIP_LZMA),
     "a later format of arrays": version_3,
+    "the same key twice": twice,
     "two sizes": lambda: entry(20, "<L", 7),
     "members that overlap": overlapping,
     "an offset beyond the file": lambda: zip64(whole(), offset=2**20),
@@ -343,6 +354,7 @@ FAULTS = {
 }
 # Parts of what is said of some.
 TOLD = {
+    "the same key twice": "two arrays are called cls",
     "an array of float64": "cls has dtype",
     "an array of int32": "cls has dtype",
     "an array of complex64": "cls has dtype",

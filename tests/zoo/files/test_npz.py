@@ -151,14 +151,35 @@ def test_the_file_is_closed_with_the_last_of_its_arrays(path):
     assert not is_open()
 
 
+# Prints the most memory that reading each file holds above what was held before.
+MEMORY = """
+import pathlib, sys, zoo
+def held(name):
+    with open("/proc/self/status") as file:
+        [line] = [line for line in file if line.startswith(name)]
+    return int(line.split()[1]) * 1024
+for path in sys.argv[1:]:
+    pathlib.Path("/proc/self/clear_refs").write_text("5")  # resets the peak
+    before = held("VmRSS")
+    for array in zoo.read(path).arrays.values():
+        array.sum()
+    print(held("VmHWM") - before)
+"""
+
+
 @pytest.mark.skipif(
     not os.path.exists("/proc/self/clear_refs"), reason="needs Linux's /proc"
 )
 def test_memory_is_that_of_the_largest_array(tmp_path):
-    size, blocks = 512, 8
+    blocks, block = 8, "Transformer/encoderblock"
+    sizes = {"hidden_size": 512, "num_heads": 8, "head_size": 64, "mlp_dim": 2048}
+    sizes |= {"patch_height": 16, "patch_width": 16, "channels": 3, "positions": 197}
+    sizes |= {"classes": 1000, "features": 512}
+    features = {"class_token", "head", *zoo.released_names.required(True, "all")}
+    layout = zoo.released_names.layout(blocks, optional=features)
     arrays = {
-        key: np.full(shape, 0.5, "float32")
-        for key, shape in shapes(size, blocks).items()
+        key: np.full([sizes.get(side, side) for side in shape], 0.5, "float32")
+        for key, shape in layout.items()
     }
     total = sum(array.nbytes for array in arrays.values())
     assert total > 1e8
@@ -168,51 +189,19 @@ def test_memory_is_that_of_the_largest_array(tmp_path):
         for key, array in arrays.items()
     }
     np.savez(tmp_path / "bfloat16.npz", **half)
-    block = "Transformer/encoderblock"
     for name in [key for key in arrays if key.startswith(f"{block}_0/")]:
         rest = name.removeprefix(f"{block}_0/")
         parts = [arrays.pop(f"{block}_{index}/{rest}") for index in range(blocks)]
         arrays[f"{block}/{rest}"] = np.stack(parts)
     np.savez(tmp_path / "stacked.npz", **arrays)
-    code = """
-import pathlib, sys, zoo
-def held(name):
-    with open("/proc/self/status") as file:
-        [line] = [line for line in file if line.startswith(name)]
-    return int(line.split()[1]) * 1024
-for path in sys.argv[1:]:
-    pathlib.Path("/proc/self/clear_refs").write_text("5")  # resets the peak
-    before = held("VmRSS")
-    checkpoint = zoo.read(path)
-    for array in checkpoint.arrays.values():
-        array.sum()
-    print(held("VmHWM") - before)
-"""
     files = [f"{tmp_path}/{name}.npz" for name in ("released", "bfloat16", "stacked")]
-    command = [sys.executable, "-c", code, *files]
     root = pathlib.Path(__file__).parents[3]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=root, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", MEMORY, *files],
+        capture_output=True,
+        text=True,
+        cwd=root,
+        check=True,
+    )
     used = [int(line) for line in done.stdout.split()]
     assert len(used) == 3 and max(used) < 0.25 * total
-
-
-def shapes(size, blocks):
-    """The arrays of a model with MLPs of 4 x size and 8 heads."""
-    sizes = {
-        "hidden_size": size,
-        "num_heads": 8,
-        "head_size": size // 8,
-        "mlp_dim": 4 * size,
-        "patch_height": 16,
-        "patch_width": 16,
-        "channels": 3,
-        "positions": 197,
-        "classes": 1000,
-        "features": size,
-    }
-    features = {"class_token", "head", *zoo.released_names.required(True, "all")}
-    layout = zoo.released_names.layout(blocks, optional=features)
-    return {
-        key: tuple(sizes.get(symbol, symbol) for symbol in shape)
-        for key, shape in layout.items()
-    }

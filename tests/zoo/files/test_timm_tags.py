@@ -67,6 +67,7 @@ def test_published_tags_are_read_or_refused_by_name(timm, tmp_path):
 @pytest.mark.parametrize(
     ("name", "implied"),
     [
+        ("vit_base_patch16_gap_224", {"num_heads": 16}),
         ("vit_base_patch16_224_miil", {"num_heads": 12, "qkv_bias": False}),
         ("vit_intern300m_patch14_448", {"num_heads": 16, "final_norm": False}),
         ("vit_giant_patch14_224", {"num_heads": 16}),
