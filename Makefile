@@ -14,12 +14,12 @@ digits: $(VENV)/.installed-train ## train on handwritten digits, report in runs/
 docs: $(VENV)/.installed-docs ## build the documentation into docs/_build/html
 	$(VENV)/bin/python -m sphinx -W --keep-going -n -b html docs docs/_build/html
 
-check: lint ## check the style and run the fast tests of what changed: for every day
+check: lint ## check style and types, and run the fast tests of what changed: for every day
 	@tests="$$($(VENV)/bin/python tests/changed.py)"; \
 	if [ -z "$$tests" ]; then echo "No file with tests has changed since main."; else \
 	$(VENV)/bin/python -m pytest -q --numprocesses=2 --dist=loadfile -m "not (slow or soak)" $$tests; fi
 
-test: lint ## check the style and run all tests, the slow ones too
+test: lint ## check style and types, and run all tests, the slow ones too
 	$(VENV)/bin/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 
 lowest: ## run the fast tests with the lowest releases that setup.cfg allows, in .venv-lowest
