@@ -1,7 +1,5 @@
 """The notebooks are as their pages say, and run from top to bottom."""
 
-import functools
-import http.server
 import json
 import os
 import pathlib
@@ -10,7 +8,6 @@ import shutil
 import signal
 import sys
 import tempfile
-import threading
 
 import nbformat
 import pytest
@@ -20,6 +17,7 @@ from forked_commands import ForkedCommands
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
+from serving import serving_files, use_mirror
 
 from colab import build
 
@@ -134,18 +132,8 @@ def mirror(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         small_variants.shrink(patch)
         released_stand_ins.serve_into(folder)
-    handler = functools.partial(_Quiet, directory=folder)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
-
-
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_):
-        """Keeps quiet."""
+    with serving_files(folder) as server:
+        yield server.url
 
 
 @pytest.fixture(scope="module")
@@ -165,9 +153,6 @@ def executed(mirror, commands, tmp_path, monkeypatch):
     search = [commands.folder, os.path.dirname(sys.executable), os.environ["PATH"]]
     for variable, value in {
         "FORKED_PYTHON": commands.folder / "python",
-        "KERAS_VIT_MIRROR": mirror,
-        "KERAS_VIT_CACHE": tmp_path / "cache",
-        "NO_PROXY": "127.0.0.1",
         "PATH": os.pathsep.join(map(str, search)),
         "PYTHONPATH": build.ROOT,
         # Where TensorBoard notes its servers.
@@ -177,7 +162,7 @@ def executed(mirror, commands, tmp_path, monkeypatch):
         **small_variants.ENVIRONMENT,
     }.items():
         monkeypatch.setenv(variable, str(value))
-    monkeypatch.delenv("KERAS_VIT_OFFLINE", raising=False)
+    use_mirror(monkeypatch, mirror, tmp_path / "cache")
     # The notebook sets it, where it matters.
     monkeypatch.delenv("KERAS_BACKEND", raising=False)
     work = tmp_path / "work"

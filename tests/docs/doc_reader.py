@@ -1,7 +1,5 @@
 """What a reader of the pages has: a folder of photos and runs, and released files."""
 
-import functools
-import http.server
 import os
 import pathlib
 import re
@@ -11,6 +9,7 @@ import urllib.parse
 
 import numpy as np
 from PIL import Image
+from serving import Files
 from small_variants import SMALL
 
 import zoo
@@ -132,7 +131,7 @@ def save_release(path, card, image_size=None):
         np.savez(file, **arrays)
 
 
-class Released(http.server.SimpleHTTPRequestHandler):
+class Released(Files):
     """Serves what is released, each file made when it is first asked for."""
 
     lock = threading.Lock()
@@ -146,9 +145,6 @@ class Released(http.server.SimpleHTTPRequestHandler):
                 make_released(url_path, path)
         return super().send_head()
 
-    def log_message(self, *args):
-        pass
-
 
 def make_released(url_path, path):
     """Makes the file of a URL, if there is a card of it."""
@@ -161,15 +157,6 @@ def make_released(url_path, path):
 
 def _path(url):
     return urllib.parse.unquote(urllib.parse.urlsplit(url).path)
-
-
-def serve_released(folder):
-    """Starts a server of released files; returns it and its address."""
-    folder.mkdir()
-    handler = functools.partial(Released, directory=folder)
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    return server, f"http://127.0.0.1:{server.server_port}"
 
 
 def prepare_tfds(name, data_dir):

@@ -22,6 +22,7 @@ import quick_xla
 import small_variants
 from fork_server import ForkServer
 from forked_commands import ForkedCommands
+from serving import serving_files
 
 PAGES = doc_blocks.pages()
 TUTORIALS = sorted((doc_blocks.ROOT / "docs" / "tutorials").glob("*.md"))
@@ -58,7 +59,15 @@ class Servers(dict):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def released(tmp_path_factory):
+    """The address of a server of what is released."""
+    folder = tmp_path_factory.mktemp("released")
+    with serving_files(folder, doc_reader.Released) as server:
+        yield server.url
+
+
+@pytest.fixture(scope="module")
+def made(released, tmp_path_factory):
     """The reader's folder, which each page gets a copy of, and the server."""
     import matplotlib
 
@@ -66,14 +75,13 @@ def made(tmp_path_factory):
     folder = root / "folder"
     folder.mkdir()
     doc_reader.make_folder(folder)
-    files, address = doc_reader.serve_released(root / "released")
     home = root / "home"
     home.mkdir()
     environment = {
         **os.environ,
         "HOME": str(home),
         "KERAS_VIT_CACHE": str(root / "cache"),
-        "KERAS_VIT_MIRROR": address,
+        "KERAS_VIT_MIRROR": released,
         "MPLCONFIGDIR": matplotlib.get_cachedir(),
         "PYTHONPATH": os.pathsep.join([str(doc_blocks.ROOT), str(TESTS)]),
         "TF_CPP_MIN_LOG_LEVEL": "2",
@@ -89,7 +97,6 @@ def made(tmp_path_factory):
         forked.close()
     for server in servers.values():
         server.close()
-    files.shutdown()
 
 
 @pytest.fixture

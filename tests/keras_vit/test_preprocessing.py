@@ -1,22 +1,15 @@
-import functools
-import http.server
-import threading
 import urllib.parse
 
 import keras
 import numpy as np
 import pytest
 from keras import ops
+from serving import serving_files, use_mirror
 
 import zoo
 from keras_vit import decode_predictions, preprocess_input
 
 IDS = [f"n{index:08d}" for index in range(21843)]
-
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_):
-        """Prints nothing."""
 
 
 @pytest.fixture
@@ -30,17 +23,9 @@ def mirror(tmp_path, monkeypatch):
         file = tmp_path / urllib.parse.urlsplit(url).path.strip("/")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(texts[name])
-    handler = functools.partial(Quiet, directory=tmp_path)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
-        monkeypatch.setenv("KERAS_VIT_MIRROR", f"http://127.0.0.1:{server.server_port}")
-        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-        monkeypatch.delenv("KERAS_VIT_OFFLINE", raising=False)
+    with serving_files(tmp_path) as server:
+        use_mirror(monkeypatch, server.url, tmp_path / "cache")
         yield
-        server.shutdown()
-        thread.join()
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int32", "float32", "float64"])

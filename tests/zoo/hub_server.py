@@ -10,7 +10,7 @@ import http.server
 import json
 import urllib.parse
 
-from servers import serving
+from serving import serving
 
 LARGE = (".safetensors", ".npz", ".h5", ".bin", ".keras")
 TOKEN = "hf_of_somebody"

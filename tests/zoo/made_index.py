@@ -1,36 +1,17 @@
 """A small made index of the AugReg files, and a server that has it."""
 
 import csv
-import functools
-import http.server
 import pathlib
 from typing import NamedTuple
 
 import pytest
-from servers import serving
+from serving import serving_files, use_mirror
 
 COLUMNS = (
-    "name",
-    "ds",
-    "epochs",
-    "lr",
-    "aug",
-    "wd",
-    "do",
-    "sd",
-    "best_val",
-    "final_val",
-    "final_test",
-    "adapt_ds",
-    "adapt_lr",
-    "adapt_steps",
-    "adapt_resolution",
-    "adapt_final_val",
-    "adapt_final_test",
-    "params",
-    "infer_samples_per_sec",
-    "filename",
-    "adapt_filename",
+    *("name", "ds", "epochs", "lr", "aug", "wd", "do", "sd", "best_val", "final_val"),
+    *("final_test", "adapt_ds", "adapt_lr", "adapt_steps", "adapt_resolution"),
+    *("adapt_final_val", "adapt_final_test", "params", "infer_samples_per_sec"),
+    *("filename", "adapt_filename"),
 )
 R26 = "R26_S_32-i21k-300ep-lr_0.001-aug_light1-wd_0.1-do_0.0-sd_0.0"
 R26_OTHER = "R26_S_32-i21k-300ep-lr_0.001-aug_light0-wd_0.03-do_0.1-sd_0.1"
@@ -119,15 +100,6 @@ def write(path, table, columns=COLUMNS):
         writer.writerows(table)
 
 
-class _Handler(http.server.SimpleHTTPRequestHandler):
-    def do_GET(self):
-        self.server.requests.append(self.path)
-        super().do_GET()
-
-    def log_message(self, *_):
-        """Keeps quiet."""
-
-
 class Bucket(NamedTuple):
     """A server of released files: its folder, and the paths it was asked for."""
 
@@ -138,12 +110,8 @@ class Bucket(NamedTuple):
 @pytest.fixture
 def bucket(tmp_path, monkeypatch):
     """A made bucket of released files, with the index in it, and an empty cache."""
-    made = Bucket(tmp_path / "server" / "vit_models", [])
-    write(made.folder / "augreg" / "index.csv", rows())
-    handler = functools.partial(_Handler, directory=str(made.folder.parent))
-    with serving(handler, requests=made.requests) as server:
-        monkeypatch.setenv("KERAS_VIT_MIRROR", server.url)
-        monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
-        monkeypatch.delenv("KERAS_VIT_OFFLINE", raising=False)
-        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-        yield made
+    folder = tmp_path / "server" / "vit_models"
+    write(folder / "augreg" / "index.csv", rows())
+    with serving_files(folder.parent) as server:
+        use_mirror(monkeypatch, server.url, tmp_path / "cache")
+        yield Bucket(folder, server.requests)

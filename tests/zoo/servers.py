@@ -16,6 +16,8 @@ import threading
 import time
 import urllib.parse
 
+from serving import serving
+
 import zoo
 from zoo import store
 
@@ -24,32 +26,6 @@ OTHER = random.Random(1).randbytes(300_000)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 PAGE = b"\n<!DOCTYPE html><title>Log in</title>" + b" " * 400_000
 BLOCK = bytes(2**16)
-
-
-class Server(http.server.ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-
-    def handle_error(self, *_):
-        """A client that hangs up, or is killed, is part of the plan."""
-
-
-@contextlib.contextmanager
-def serving(handler, context=None, **state):
-    """Runs a server whose attributes are `state`, with https where `context` is one."""
-    with Server(("127.0.0.1", 0), handler) as server:
-        if context is not None:
-            server.socket = context.wrap_socket(server.socket, server_side=True)
-        scheme = "http" if context is None else "https"
-        server.url = f"{scheme}://127.0.0.1:{server.server_port}"
-        vars(server).update(state)
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 @contextlib.contextmanager

@@ -1,12 +1,9 @@
 """Publishing a run, and loading it back as others do."""
 
 import dataclasses
-import functools
-import http.server
 import json
 import pathlib
 import shutil
-import threading
 
 import in_process
 import keras
@@ -15,6 +12,7 @@ import pytest
 import same_runs
 import tensorflow as tf
 import yaml
+from serving import serving_files
 
 import keras_vit
 import zoo
@@ -46,14 +44,8 @@ def cache(tmp_path, monkeypatch):
 @pytest.fixture
 def served(registry):
     """The registry's URL on a server that can do nothing but hand out files."""
-    handler = functools.partial(
-        http.server.SimpleHTTPRequestHandler, directory=str(registry)
-    )
-    handler.log_message = None
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with serving_files(registry) as server:
+        yield server.url
 
 
 @pytest.fixture

@@ -1,0 +1,59 @@
+"""HTTP servers on this machine, and what makes the zoo download from one."""
+
+import contextlib
+import functools
+import http.server
+import threading
+
+
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def handle_error(self, *_):
+        """A client that hangs up, or is killed, is part of the plan."""
+
+
+@contextlib.contextmanager
+def serving(handler, context=None, **state):
+    """Runs a server whose attributes are `state`, with https where `context` is one."""
+    with Server(("127.0.0.1", 0), handler) as server:
+        if context is not None:
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+        scheme = "http" if context is None else "https"
+        server.url = f"{scheme}://127.0.0.1:{server.server_port}"
+        vars(server).update(state)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class Files(http.server.SimpleHTTPRequestHandler):
+    """Sends files, quietly."""
+
+    def do_GET(self):
+        self.server.requests.append(self.path)
+        super().do_GET()
+
+    def log_message(self, *_):
+        """Keeps quiet."""
+
+
+def serving_files(folder, handler=Files):
+    """Runs a server of the files of a folder; `requests` has the paths asked for."""
+    return serving(functools.partial(handler, directory=str(folder)), requests=[])
+
+
+def use_mirror(monkeypatch, url, cache):
+    """Lets the zoo download what is released from a server, into a new cache."""
+    for name, value in {
+        "KERAS_VIT_MIRROR": url,
+        "KERAS_VIT_CACHE": str(cache),
+        "NO_PROXY": "127.0.0.1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("KERAS_VIT_OFFLINE", raising=False)
