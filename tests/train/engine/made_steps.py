@@ -16,13 +16,13 @@ TINY = keras_vit.ViTConfig(
 )
 
 
-def tiny_vit(zero_head=False, config=TINY, image_size=8, **settings):
+def tiny_vit(config=TINY, image_size=8, **settings):
     keras.utils.set_random_seed(0)
     settings = {"image_size": image_size, "classes": CLASSES, **settings}
     model = keras_vit.VisionTransformer(config, **settings)
-    if not zero_head:
-        kernel = model.get_layer("head").kernel
-        kernel.assign(np.random.default_rng(1).normal(0, 0.3, kernel.shape))
+    # Zeros of the head would stop every gradient below it.
+    kernel = model.get_layer("head").kernel
+    kernel.assign(np.random.default_rng(1).normal(0, 0.3, kernel.shape))
     return model
 
 
