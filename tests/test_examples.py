@@ -6,6 +6,7 @@ import pkgutil
 
 import pytest
 
+import keras_vit_start
 import train
 import zoo
 
@@ -35,21 +36,10 @@ def test_zoo(name, monkeypatch, tmp_path, pytestconfig):
     run(name, zoo=zoo)
 
 
-COMMANDS = [
-    "train.compare",
-    "train.evaluate",
-    "train.explain",
-    "train.export",
-    "train.few_shot",
-    "train.finetune",
-    "train.masked_patches",
-    "train.pretrain",
-    "train.publish",
-    "train.study",
-]
+COMMANDS = {f"train.{name}" for name in keras_vit_start.COMMANDS} - {"train.predict"}
 
 
-@pytest.mark.parametrize("name", sorted({*modules(train)} - {*COMMANDS}))
+@pytest.mark.parametrize("name", sorted({*modules(train)} - COMMANDS))
 def test_train(name, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     import keras_vit

@@ -225,6 +225,7 @@ def test_startup_of_a_peer(tmp_path, peer):
 @pytest.mark.soak
 def test_input(tmp_path):
     shown = tmp_path / "photos"
+    shown.mkdir()
     photos.fill(shown, 4)
     peers = ["crop", "pillow"]
     if importlib.util.find_spec("torchvision"):
