@@ -14,63 +14,12 @@ from imported import imported
 import keras_vit_start
 
 ROOT = pathlib.Path(__file__).parent.parent
-FEATURES = (
-    *("compare", "evaluate", "explain", "export", "few_shot"),
-    *("masked_patches", "predict", "publish", "study"),
-)
+FEATURES = sorted(path.parent.name for path in ROOT.glob("train/*/__main__.py"))
 # Tests of several features together, which go with none of them.
 OF_ALL = tuple(
     f"tests/train/test_{name}.py"
     for name in ("cases", "families_tools", "preparations")
 )
-# Imports all modules but those of features, then each feature without the others.
-IMPORTING = """
-import importlib
-import pathlib
-import sys
-
-features = sys.argv[1:]
-hidden = {f"train.{name}" for name in features}
-
-
-class Hidden:
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        if name in hidden:
-            raise ModuleNotFoundError(f"{name} is hidden", name=name)
-
-
-sys.meta_path.insert(0, Hidden)
-files = sorted(pathlib.Path("train").rglob("*.py"))
-for feature in [None, *features]:
-    for path in files:
-        of = path.parts[1] if path.parts[1] in features else None
-        is_command = path.stem in ("__main__", "finetune", "pretrain")
-        if of != feature or is_command:
-            continue
-        hidden.discard(f"train.{feature}")
-        module = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
-        try:
-            importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            if error.name.partition(".")[0] in ("keras_vit", "train", "zoo"):
-                raise
-        print(module)
-    hidden.add(f"train.{feature}")
-    for name in [*sys.modules]:
-        if f"{name}.".startswith(f"train.{feature}."):
-            del sys.modules[name]
-"""
-
-
-def run(*words, **options):
-    command = [sys.executable, *words]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, **options)
-
-
-def test_every_folder_with_a_command_is_a_feature():
-    folders = {path.parent.name for path in (ROOT / "train").glob("*/__main__.py")}
-    assert folders == set(FEATURES)
 
 
 @pytest.fixture(scope="module")
@@ -114,18 +63,6 @@ def test_commands_without_a_feature(feature, tmp_path):
     assert f"keras-vit {feature}" not in start.usage()
 
 
-@pytest.mark.slow
-def test_features_are_imported_without_each_other():
-    pytest.importorskip("tensorflow")
-    done = run(
-        "-c", IMPORTING, *FEATURES, env=os.environ | {"KERAS_BACKEND": "tensorflow"}
-    )
-    assert done.returncode == 0, done.stderr
-    imported = done.stdout.split()
-    assert len(imported) == len(set(imported)) > 100
-    assert {f"train.{feature}" for feature in FEATURES} <= set(imported)
-
-
 @pytest.mark.parametrize("name", ("finetune", "pretrain", *FEATURES))
 def test_a_command_chooses_the_backend_before_keras_is_imported(name):
     module = f"train.{name}" + ".__main__" * (name in FEATURES)
@@ -136,5 +73,11 @@ def test_a_command_chooses_the_backend_before_keras_is_imported(name):
     )
     unset = ("KERAS_BACKEND", "TF_CPP_MIN_LOG_LEVEL")
     environment = {key: os.environ[key] for key in os.environ if key not in unset}
-    done = run("-c", program, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
     assert done.stdout == "tensorflow 2\n", done.stderr

@@ -364,10 +364,6 @@ def check_requirement(reader, command):
             unknown = requirement.extras - set(extras)
             if unknown:
                 raise PageError(f"{command.place}: setup.cfg has no extra {unknown}")
-            if not word.startswith("."):
-                raise PageError(
-                    f"{command.place}: install from a clone, as in pip install .[train]"
-                )
 
 
 def dry_make(reader, command):

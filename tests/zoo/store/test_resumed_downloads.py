@@ -71,14 +71,6 @@ def test_two_versions_are_never_mixed(server, broken, offer, cache, ranges_are):
     assert ranges(server)[2] == CONTINUED
 
 
-def test_two_urls_are_never_mixed(broken, cache):
-    first = broken(name="a/model.npz")
-    second = broken(name="b/model.npz", content=OTHER)
-    assert zoo.fetch(second).read_bytes() == OTHER
-    assert zoo.fetch(first).read_bytes() == CONTENT
-    assert len(left(cache)) == 4
-
-
 def test_a_mirror_does_not_go_on_with_the_bytes_of_another(
     server, offer, cache, monkeypatch
 ):
@@ -103,14 +95,6 @@ def test_a_page_or_silence_instead_of_the_rest_costs_nothing(
     offer()
     assert_right(cache, url, zoo.fetch(url))
     assert ranges(server)[-1] == CONTINUED
-
-
-def test_a_promise_that_is_not_kept_is_no_part_to_go_on_with(offer, cache):
-    url = offer(*[sent(more=1)] * 99)
-    with pytest.raises(zoo.StoreError, match="broke off after 300000 of 300001 bytes"):
-        zoo.fetch(url)
-    offer()
-    assert_right(cache, url, zoo.fetch(url))
 
 
 def test_the_bytes_of_an_earlier_transfer_count(server, broken, offer, cache):
@@ -178,20 +162,6 @@ def failing_with(number):
         raise OSError(number, os.strerror(number))
 
     return fail
-
-
-def test_a_disk_that_fills_up(offer, cache):
-    # The system refuses to write beyond 100,000 bytes, as if the disk ended there.
-    resource = pytest.importorskip("resource", reason="needs file size limits")
-    url, limits = offer(), resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
-    try:
-        with pytest.raises(zoo.StoreError, match="Cannot write to the cache") as error:
-            zoo.fetch(url)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert error.value.__cause__.errno == errno.EFBIG
-    assert_right(cache, url, zoo.fetch(url))
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
@@ -303,16 +273,6 @@ def test_killed_before_the_last_steps(server, offer, cache, monkeypatch, step):
     assert store.cached() == []
     assert_right(cache, url, zoo.fetch(url))
     assert len(server.log) == 1  # all bytes were there
-
-
-def test_an_interrupted_transfer_goes_on(server, offer, cache, monkeypatch):
-    url = offer(CUT)
-    with monkeypatch.context() as patch:
-        patch.setattr(time, "sleep", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            zoo.fetch(url)
-    assert_right(cache, url, zoo.fetch(url))
-    assert ranges(server) == [None, CONTINUED]
 
 
 def in_threads(function, count):
