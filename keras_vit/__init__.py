@@ -7,7 +7,8 @@ keras_vit_start.need_ours("zoo")
 keras_vit_start.need_backend()
 
 from keras_vit import explain, layers
-from keras_vit.inference import classify, embed
+from keras_vit.inference.answers import classify, embed
+from keras_vit.inference.preprocessing import decode_predictions, preprocess_input
 from keras_vit.layers import (
     AddPositionEmbs,
     ClassToken,
@@ -34,7 +35,6 @@ from keras_vit.models.variants import (
     ViT_Ti16,
 )
 from keras_vit.models.vision_transformer import VisionTransformer, load_model
-from keras_vit.preprocessing import decode_predictions, preprocess_input
 from keras_vit.runtimes.predictor import Predictor
 from keras_vit.version import __version__
 from keras_vit.weights.quantization import quantize_weights

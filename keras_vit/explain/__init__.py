@@ -13,7 +13,7 @@ from keras_vit.explain.filters import Filters, embedding_filters
 from keras_vit.explain.gradients import gradient_attention
 from keras_vit.explain.positions import position_embedding_similarity
 from keras_vit.explain.sinks import attention_sinks, received_attention
-from keras_vit.structure import grid_size
+from keras_vit.structure.image_sizes import grid_size
 
 __all__ = [
     "Features", "Filters", "attention_distance", "attention_maps",

@@ -9,14 +9,13 @@ from keras import ops
 from keras_vit.explain.running import check_images, indices_of, run
 from keras_vit.layers import AttentionPooling, TransformerBlock
 from keras_vit.structure import (
-    grid_size,
     layers_of,
     num_layers,
     num_prefix_tokens,
     num_registers,
-    patch_stride,
     prefix_tokens_of,
 )
+from keras_vit.structure.image_sizes import grid_size, patch_stride
 
 
 def attention_maps(model, images, layers=None, heads=None) -> np.ndarray:

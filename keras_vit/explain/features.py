@@ -8,13 +8,8 @@ from keras import ops
 from keras_vit.explain.filters import principal_components
 from keras_vit.explain.running import check_images, indices_of, run
 from keras_vit.layers import LayerNorm
-from keras_vit.structure import (
-    grid_size,
-    layers_of,
-    num_layers,
-    num_registers,
-    prefix_tokens_of,
-)
+from keras_vit.structure import layers_of, num_layers, num_registers, prefix_tokens_of
+from keras_vit.structure.image_sizes import grid_size
 
 
 @dataclasses.dataclass(frozen=True)

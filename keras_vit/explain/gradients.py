@@ -10,12 +10,7 @@ from keras import ops
 from keras_vit.explain.running import check_images, gradients, run
 from keras_vit.layers import AttentionPooling
 from keras_vit.layers.forward_pass import Watcher, running
-from keras_vit.structure import (
-    check_outputs,
-    gives_features,
-    last_layer,
-    layers_of,
-)
+from keras_vit.structure import check_outputs, gives_features, last_layer, layers_of
 
 # Many of the gradients are too small for float16.
 _SCALE = 1024.0

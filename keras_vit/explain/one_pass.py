@@ -11,7 +11,8 @@ from keras_vit.explain.attention import ByLayer, Pooled, Rollout, distance_of, p
 from keras_vit.explain.features import Features, features_of
 from keras_vit.explain.running import check_images, run
 from keras_vit.explain.sinks import received_attention
-from keras_vit.structure import grid_size, num_layers, num_registers, pooling_of
+from keras_vit.structure import num_layers, num_registers, pooling_of
+from keras_vit.structure.image_sizes import grid_size
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,8 @@ from keras_vit.layers import (
     RotaryPositions,
     TransformerBlock,
 )
-from keras_vit.structure import grid_size, layers_of, prefix_tokens_of
+from keras_vit.structure import layers_of, prefix_tokens_of
+from keras_vit.structure.image_sizes import grid_size
 
 # Messages for models whose positions are not embeddings of places.
 _OTHERS = {

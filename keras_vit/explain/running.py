@@ -12,7 +12,8 @@ from keras import ops
 from keras_vit import structure
 from keras_vit.layers import TransformerBlock
 from keras_vit.layers.forward_pass import Watcher, running
-from keras_vit.preprocessing import OF_PHOTOS, check_numbers
+from keras_vit.structure import image_sizes
+from keras_vit.structure.numbers import OF_PHOTOS, check_numbers
 
 # The most attention weights of a layer at once: 64 MB in float32.
 _NUMBERS_AT_ONCE = 2**24
@@ -23,7 +24,7 @@ def check_images(model, images) -> np.ndarray:
     structure.check_graph(model)
     images = check_numbers(images, "images", OF_PHOTOS)
     images = ops.convert_to_numpy(images)
-    structure.check_images_shape(model, images.shape)
+    image_sizes.check_images_shape(model, images.shape)
     if images.dtype.kind != "f":
         raise ValueError(
             f"{model.name} takes floats in [-1, 1], got {images.dtype}: pass "
@@ -62,7 +63,7 @@ def run(model, images, attention=None, tokens=None, pooling=None) -> Any:
     heads = max(
         block.num_heads for block in structure.layers_of(model, TransformerBlock)
     )
-    grid = structure.grid_size(model, images.shape[1:3])
+    grid = image_sizes.grid_size(model, images.shape[1:3])
     num_tokens = math.prod(grid) + structure.num_prefix_tokens(model)
     at_once = max(1, _NUMBERS_AT_ONCE // (heads * num_tokens**2))
 

@@ -74,3 +74,14 @@ def resampled(values, weights) -> Any:
     dtype = keras.backend.result_type(values.dtype, "float32")
     weights = ops.convert_to_tensor(weights, dtype=dtype)
     return ops.cast(ops.matmul(weights, ops.cast(values, dtype)), values.dtype)
+
+
+def resampled_map(values, down, across) -> Any:
+    """Returns values (rows * columns, size) of a map resampled along both axes.
+
+    The weights are (new rows, rows) and (new columns, columns).
+    """
+    size = values.shape[-1]
+    values = resampled(ops.reshape(values, (down.shape[1], -1)), down)
+    values = ops.reshape(values, (-1, across.shape[1], size))
+    return ops.reshape(resampled(values, across), (-1, size))

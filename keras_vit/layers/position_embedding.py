@@ -7,7 +7,12 @@ from keras import ops
 
 from keras_vit.layers.base import Layer, Placed
 from keras_vit.layers.initial_values import initializer
-from keras_vit.layers.patch_grid import at_grid, namespace_of, resampled
+from keras_vit.layers.patch_grid import (
+    at_grid,
+    namespace_of,
+    resampled,
+    resampled_map,
+)
 from zoo.network import pair
 from zoo.position_embedding import axis_weights
 
@@ -82,14 +87,9 @@ class AddPositionEmbs(Layer, Placed):
         return ops.convert_to_tensor(self.position_embedding)[0]
 
     def _resized(self, rows, columns):
-        table = self.table()
-        first, size = self.num_prefix_tokens, table.shape[-1]
-        # Rows first, each with its columns; then the columns of each new row.
-        patches = ops.reshape(table[first:], (self.grid_size[0], -1))
-        patches = _along(patches, self.grid_size[0], rows, self.resizing)
-        patches = ops.reshape(patches, (-1, self.grid_size[1], size))
-        patches = _along(patches, self.grid_size[1], columns, self.resizing)
-        patches = ops.reshape(patches, (-1, size))
+        table, first = self.table(), self.num_prefix_tokens
+        weights = _weights(self, (rows, columns))
+        patches = resampled_map(table[first:], *weights)
         return ops.concatenate([table[:first], patches]) if first else patches
 
 
@@ -167,18 +167,12 @@ class AddPositionEmbs2D(Layer, Placed):
         return self._table(*self.grid_size, self.row_embedding, self.column_embedding)
 
     def _resized(self, rows, columns):
-        row_embedding, column_embedding = (
-            _along(ops.squeeze(embedding, 1 - axis), old, new, self.resizing)
-            for axis, embedding, old, new in zip(
-                (0, 1),
-                (self.row_embedding, self.column_embedding),
-                self.grid_size,
-                (rows, columns),
-                strict=True,
-            )
-        )
+        down, across = _weights(self, (rows, columns))
         return self._table(
-            rows, columns, row_embedding[:, None], column_embedding[None]
+            rows,
+            columns,
+            resampled(ops.squeeze(self.row_embedding, 1), down)[:, None],
+            resampled(ops.squeeze(self.column_embedding, 0), across)[None],
         )
 
     def _table(self, rows, columns, row_embedding, column_embedding):
@@ -193,6 +187,9 @@ class AddPositionEmbs2D(Layer, Placed):
         return table
 
 
-def _along(embeddings, old, new, method):
-    """Returns embeddings (..., old places, size) resampled to new places."""
-    return resampled(embeddings, axis_weights(old, new, method, namespace_of(new)))
+def _weights(layer, grid_size):
+    """Returns what resamples the rows and the columns of a layer's grid to another."""
+    return [
+        axis_weights(old, new, layer.resizing, namespace_of(new))
+        for old, new in zip(layer.grid_size, grid_size, strict=True)
+    ]

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_vit.layers.initial_values import initializer
-from keras_vit.layers.patch_grid import at_grid, namespace_of, resampled
+from keras_vit.layers.patch_grid import at_grid, namespace_of, resampled_map
 from keras_vit.layers.positions import AttentionPositions
 from zoo.network import pair
 from zoo.position_embedding import (
@@ -106,17 +106,13 @@ class RelativePositionBias(AttentionPositions):
 
     def _resampled(self, *grid_size):
         """Returns the table of another grid: its rows of offsets, then its columns."""
-        heads = self.table.shape[-1]
         table = ops.convert_to_tensor(self.table)
         count = relative_positions(self.grid_size, 0)
-        down, across = (
+        weights = [
             offset_weights(old, new, self.resizing, namespace_of(new))
             for old, new in zip(self.grid_size, grid_size, strict=True)
-        )
-        offsets = ops.reshape(table[:count], (2 * self.grid_size[0] - 1, -1))
-        offsets = resampled(offsets, down)
-        offsets = ops.reshape(offsets, (-1, 2 * self.grid_size[1] - 1, heads))
-        offsets = ops.reshape(resampled(offsets, across), (-1, heads))
+        ]
+        offsets = resampled_map(table[:count], *weights)
         return ops.concatenate([offsets, table[count:]])
 
     def scores(self, query, grid, first_alone) -> Any:

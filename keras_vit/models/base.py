@@ -5,9 +5,9 @@ from typing import Any
 
 import keras
 
-from keras_vit import architectures
 from keras_vit.layers import ClassificationHead, TransformerBlock
 from keras_vit.layers.forward_pass import running
+from keras_vit.structure import architectures
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Description:
 
     Attributes:
         config: the network, a `zoo.ViTConfig` or the config of another
-            `keras_vit.architectures.Architecture`.
+            `keras_vit.structure.architectures.Architecture`.
         image_size: (height, width) in pixels that its positions are of.
         class_token: bool, whether there is one.
         pooling: what the head reads, see `VisionTransformer`.

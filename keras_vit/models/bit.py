@@ -5,7 +5,6 @@ import re
 
 import keras
 
-from keras_vit import architectures
 from keras_vit.layers import (
     ClassificationHead,
     PreActivationUnit,
@@ -15,6 +14,7 @@ from keras_vit.layers import (
 from keras_vit.layers.residual_unit import group_norm
 from keras_vit.models import arguments
 from keras_vit.models.base import Description, Model
+from keras_vit.structure import architectures
 from keras_vit.weights.named_files import NamedFiles
 from keras_vit.weights.released_places import ReleasedPlaces
 from zoo.network import BIT_VARIANTS, BiTConfig, pair, positive_int

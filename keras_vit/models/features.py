@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 import keras
 
-from keras_vit.architectures import check_one_grid
 from keras_vit.layers import (
     ClassToken,
     LayerNorm,
@@ -16,6 +15,7 @@ from keras_vit.layers import (
     TransformerBlock,
 )
 from keras_vit.structure import check_model, num_prefix_tokens, pooled_features
+from keras_vit.structure.architectures import check_one_grid
 from zoo.text import brief
 
 

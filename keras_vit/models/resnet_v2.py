@@ -2,9 +2,9 @@
 
 import keras
 
-from keras_vit import architectures
 from keras_vit.layers import ClassificationHead
 from keras_vit.models.base import Description, Model
+from keras_vit.structure import architectures
 from zoo.network import ResNetV2Config, pair
 
 

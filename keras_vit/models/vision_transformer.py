@@ -6,7 +6,6 @@ import re
 import keras
 
 import zoo
-from keras_vit import architectures
 from keras_vit.layers import initial_values
 from keras_vit.layers.poolings import POOLINGS
 from keras_vit.models import arguments
@@ -14,6 +13,7 @@ from keras_vit.models.arguments import ANY_SIZE
 from keras_vit.models.base import Model
 from keras_vit.models.network import build
 from keras_vit.models.resizing import at_image_size
+from keras_vit.structure import architectures
 from keras_vit.weights.loading import CheckpointFiles, assign, read_weights
 from zoo.head import ONE_CLASS, Head
 from zoo.network import finite_float, pair, positive_int, rate

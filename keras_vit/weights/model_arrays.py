@@ -1,8 +1,8 @@
 """The released arrays of a Vision Transformer: their places in a model."""
 
 import zoo
-from keras_vit import architectures
 from keras_vit.structure import (
+    architectures,
     bits_of,
     check_model,
     head_of,

@@ -4,8 +4,7 @@ import pathlib
 
 import keras
 
-from keras_vit import architectures
-from keras_vit.structure import check_model
+from keras_vit.structure import architectures, check_model
 
 
 def load_released_weights(

@@ -4,13 +4,8 @@ import csv
 import os
 from collections.abc import Sequence
 
-from keras_vit.structure import (
-    grid_size,
-    kind_of_pooling,
-    num_layers,
-    pooling_of,
-    preparation_of,
-)
+from keras_vit.structure import kind_of_pooling, num_layers, pooling_of, preparation_of
+from keras_vit.structure.image_sizes import grid_size
 from train.common import files
 from train.common.errors import RunError, explaining_full_memory
 from train.data.finding import heic_remedy

@@ -11,7 +11,8 @@ import numpy as np
 
 import keras_vit
 from keras_vit.runtimes.precision import in_precision
-from keras_vit.structure import own_image_size, set_bits, size_step
+from keras_vit.structure import set_bits
+from keras_vit.structure.image_sizes import own_image_size, size_step
 from train.common import packages
 from train.common.errors import RunError, first_line
 from train.common.files import (

@@ -8,19 +8,19 @@ import re
 import keras
 
 import keras_vit
-from keras_vit import architectures
 from keras_vit.layers import PatchEncoder
 from keras_vit.models.base import of_features
 from keras_vit.structure import (
+    architectures,
     bits_of,
     head_activation,
     head_of,
     layer_of_pixels,
     layers_of,
-    own_image_size,
     preparation_of,
     set_bits,
 )
+from keras_vit.structure.image_sizes import own_image_size
 from keras_vit.weights.loading import read_weights
 from train.common.errors import RunError
 from train.models import finding

@@ -6,7 +6,7 @@ from typing import Any
 
 import keras_vit
 import zoo
-from keras_vit import architectures
+from keras_vit.structure import architectures
 from keras_vit.weights.loading import read_weights
 from train.common.errors import RunError
 from train.engine.choices import LOSSES, OPTIMIZERS, SCHEDULES

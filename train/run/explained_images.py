@@ -5,7 +5,8 @@ import numpy as np
 from keras_vit import AddPositionEmbs, explain
 from keras_vit.explain.one_pass import inspect
 from keras_vit.layers import AddPositionEmbs2D
-from keras_vit.structure import grid_size, layers_of
+from keras_vit.structure import layers_of
+from keras_vit.structure.image_sizes import grid_size
 from train.common.errors import RunError
 from train.data import pipeline
 

@@ -7,7 +7,7 @@ import small_models
 from keras import ops
 
 from keras_vit import explain
-from keras_vit.structure import patch_stride
+from keras_vit.structure.image_sizes import patch_stride
 
 
 def behind_resizing(model, size=(64, 96), **arguments):

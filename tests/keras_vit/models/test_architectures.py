@@ -11,8 +11,9 @@ import pytest
 from harness import normal, numpy
 
 import keras_vit
-from keras_vit import architectures, layers
+from keras_vit import layers
 from keras_vit.models.base import Description, Model
+from keras_vit.structure import architectures
 from zoo.network import NETWORKS
 
 PAGE = pathlib.Path(__file__).parents[3] / "docs" / "design.md"

@@ -9,7 +9,7 @@ from small_models import PLAIN, SIZE
 
 import keras_vit
 from keras_vit import at_image_size, explain, layers
-from keras_vit.structure import own_image_size
+from keras_vit.structure.image_sizes import own_image_size
 
 ANY = (None, None)
 KINDS = sorted(small_models.MODELS.keys() - {"relative"})

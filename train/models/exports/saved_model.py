@@ -13,12 +13,8 @@ import tensorflow as tf
 from keras_vit.layers.forward_pass import running
 from keras_vit.runtimes.litert import quiet_tensorflow
 from keras_vit.runtimes.precision import in_precision
-from keras_vit.structure import (
-    bits_of,
-    own_image_size,
-    preparation_of,
-    problem_type_of,
-)
+from keras_vit.structure import bits_of, preparation_of, problem_type_of
+from keras_vit.structure.image_sizes import own_image_size
 from train.common.errors import RunError
 from train.common.files import make_folder, refuse_others, whole_folder
 from train.data.transforms.decoding import decode_in_graph

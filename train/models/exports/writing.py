@@ -6,14 +6,8 @@ import dataclasses
 import keras
 
 from keras_vit.models.base import of_features
-from keras_vit.structure import (
-    bits_of,
-    own_image_size,
-    preparation_of,
-    problem_type_of,
-    size_step,
-    takes_any_size,
-)
+from keras_vit.structure import bits_of, preparation_of, problem_type_of
+from keras_vit.structure.image_sizes import own_image_size, size_step, takes_any_size
 from train.models.exports.description import Facts
 
 

@@ -48,7 +48,7 @@ def test_preprocess_input_in_a_pipeline(dtype, monkeypatch):
     """With every backend, where it is TensorFlow that makes the batches."""
     tf = pytest.importorskip("tensorflow")
     # Keras's backend has no part in it.
-    monkeypatch.setattr("keras_vit.preprocessing.ops", None)
+    monkeypatch.setattr("keras_vit.inference.preprocessing.ops", None)
     images = np.arange(12, dtype=dtype).reshape(3, 4)
     (found,) = tf.data.Dataset.from_tensors(images).map(preprocess_input)
     assert isinstance(found, tf.Tensor) and found.dtype == "float32"

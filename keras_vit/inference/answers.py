@@ -5,23 +5,25 @@ import os
 
 import numpy as np
 
+from keras_vit.inference.preprocessing import check_scores, named, names_of_classes
 from keras_vit.layers import PatchEncoder
 from keras_vit.models.base import of_features
-from keras_vit.preprocessing import check_scores, named, names_of_classes
 from keras_vit.runtimes.predictor import Predictor
 from keras_vit.structure import (
     bits_of,
-    check_images_shape,
     check_outputs,
     head_activation,
     head_of,
     last_layer,
     layer_of_pixels,
     layers_of,
-    own_image_size,
     pooled_features,
     preparation_of,
     problem_type_of,
+)
+from keras_vit.structure.image_sizes import (
+    check_images_shape,
+    own_image_size,
     takes_any_size,
 )
 from zoo.head import NUMBERS, PROBABILITIES, Answers, numbered_names

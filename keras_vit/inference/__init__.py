@@ -1,0 +1,1 @@
+"""Photos in, answers out."""
