@@ -13,9 +13,10 @@ from small_models import HYBRID, PLAIN, SIZE, made, shared
 
 import keras_vit
 import zoo
-from keras_vit import VisionTransformer, architectures, at_image_size, layers
+from keras_vit import VisionTransformer, at_image_size, layers
 from keras_vit.models.base import Description
 from keras_vit.models.bit import BiTResNet
+from keras_vit.structure import architectures
 from zoo.network import BiTConfig
 
 GOLDENS = pathlib.Path(__file__).parents[2] / "goldens"
