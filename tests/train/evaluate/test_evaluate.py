@@ -1,6 +1,5 @@
 """The evaluation of models that are named in all possible ways."""
 
-import inspect
 import json
 import os
 import pathlib
@@ -272,21 +271,3 @@ def test_the_command(run_dir, tmp_path, monkeypatch, capsys):
     )
     assert {path.name for path in (tmp_path / page).parent.iterdir()} == WRITTEN
     assert f"keras-vit evaluate {run_dir}" in (tmp_path / page).read_text()
-
-
-def test_the_function_has_the_defaults_of_the_flags(monkeypatch, weights):
-    given = {}
-
-    def evaluate(model, command, **arguments):
-        given.update(arguments)
-        raise RunError("enough")
-
-    parameters = inspect.signature(evaluation.evaluate).parameters.values()
-    monkeypatch.setattr(evaluation, "evaluate", evaluate)
-    with pytest.raises(SystemExit, match="enough"):
-        run_command("evaluate", weights)
-    assert given == {
-        parameter.name: parameter.default
-        for parameter in parameters
-        if parameter.name not in ("model", "command")
-    }

@@ -1,8 +1,5 @@
 """A model's file, and what a report holds, read as a user would."""
 
-import html.parser
-import re
-
 import numpy as np
 import PIL.Image
 import small_models
@@ -49,28 +46,3 @@ def prepared(path, channels=3):
     image = np.asarray(PIL.Image.open(path).convert("RGB"))
     image = tf.image.resize(image, small_models.SIZE)[None] / 127.5 - 1
     return (image if channels == 3 else tf.image.rgb_to_grayscale(image)).numpy()
-
-
-class Page(html.parser.HTMLParser):
-    """Collects what a page refers to, and its text."""
-
-    def __init__(self, path):
-        super().__init__()
-        self.references, self.ids, self.alts, self.said = [], set(), [], []
-        self.tags = []
-        self.feed(path.read_text(encoding="utf-8"))
-        self.text = re.sub(r"\s+", " ", " ".join(self.said))
-
-    def handle_starttag(self, tag, attributes):
-        self.tags.append(tag)
-        for name, value in attributes:
-            if name in ("src", "href", "srcset", "action", "data", "poster"):
-                self.references.append(value)
-            if name == "id":
-                self.ids.add(value)
-            if name == "alt":
-                self.alts.append(value)
-
-    def handle_data(self, data):
-        if self.tags and self.tags[-1] not in ("style", "script"):
-            self.said.append(data)

@@ -1,8 +1,6 @@
 """What the report of a model and photos holds, and what is refused."""
 
-import inspect
 import itertools
-import pathlib
 import re
 
 import keras
@@ -15,14 +13,13 @@ from explained import (
     OF_ALL,
     OF_MODEL,
     OF_PHOTOS,
-    Page,
     check,
     check_map,
     numbers,
     prepared,
     save,
 )
-from in_process import run_command
+from html_page import Page
 from small_models import HYBRID, made, of
 
 import keras_vit
@@ -112,33 +109,6 @@ def test_a_pooling_by_attention_is_shown(explain_model, quick, photos, tmp_path)
     check_map(tmp_path, "01-wide-rollout", model, rollout, weights)
     [matrix], [weights] = explain.gradient_attention(model, image, return_pooling=True)
     check_map(tmp_path, "01-wide-gradient", model, matrix, weights, rtol=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("words", "positional"),
-    [
-        ("--model=m.keras --images a --out=out b", ("m.keras", ["a", "b"], "out")),
-        ("m.keras a b --images=c", ("m.keras", ["c", "a", "b"], "explanation")),
-    ],
-)
-def test_the_function_has_the_defaults_of_the_flags(
-    words, positional, monkeypatch, tmp_path
-):
-    monkeypatch.chdir(tmp_path)
-    for name in ("m.keras", "a", "b", "c"):
-        pathlib.Path(name).touch()
-    given = {}
-
-    def explain(model, images, out, command, **arguments):
-        given.update(arguments, positional=(model.source, images, out))
-        raise RunError("enough")
-
-    monkeypatch.setattr("train.explain.report.explain", explain)
-    with pytest.raises(SystemExit, match="enough"):
-        run_command("explain", *words.split())
-    parameters = list(inspect.signature(write_report).parameters.values())
-    defaults = {one.name: one.default for one in parameters[3:-1]}
-    assert given == defaults | {"positional": positional}
 
 
 def test_one_forward_pass_shows_all_but_gradients(

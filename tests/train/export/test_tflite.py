@@ -272,17 +272,3 @@ def test_a_model_too_large_for_the_format_is_refused(model, tmp_path, monkeypatc
     monkeypatch.setattr(tflite, "_MOST_BYTES", 1000)
     with pytest.raises(RunError, match="choose tflite-dynamic"):
         write_tflite(model, tmp_path / "model.tflite")
-
-
-def test_a_failed_write_leaves_the_old_file(model, converted, tmp_path, monkeypatch):
-    monkeypatch.setattr(tflite, "_converted", lambda *_: converted)
-    path = tmp_path / "model.tflite"
-    path.write_bytes(b"old")
-
-    def full(*arguments, **options):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(tflite, "append_files", full)
-    with pytest.raises(RunError, match="No space left"):
-        write_tflite(model, path, class_names=list("abcde"))
-    assert path.read_bytes() == b"old" and len(list(tmp_path.iterdir())) == 1

@@ -1,8 +1,6 @@
 """What the fixture `folder` has, and what the models of `files` and `stub` answer."""
 
-import contextlib
 import pathlib
-import resource
 
 import numpy as np
 from scipy.special import softmax
@@ -35,14 +33,3 @@ def prepared(*size, **options):
 
 def text_of(path):
     return pathlib.Path(path).read_text("utf-8")
-
-
-@contextlib.contextmanager
-def small_files(size):
-    """A disk that is full once a file has so many bytes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

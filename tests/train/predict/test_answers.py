@@ -5,7 +5,7 @@ import json
 import os
 
 import pytest
-from photo_folder import small_files
+from full_disk import full_disk
 
 from train.common.errors import RunError
 from train.predict.answers import FORMATS, Answer, AnswerFile, spelled
@@ -139,7 +139,7 @@ def test_a_full_disk_is_named_and_the_file_ends_in_a_whole_line(path):
     whole = path.read_bytes()
     file = AnswerFile(path, resume=True)
     file.open(SETTINGS)
-    with small_files(len(whole) + 7), pytest.raises(RunError) as caught:
+    with full_disk(len(whole) + 7), pytest.raises(RunError) as caught:
         file.append(ANSWERS[1:])
     told = str(caught.value)
     assert f"{path}: File too large" in told and "--resume" in told

@@ -103,8 +103,9 @@ def test_a_file_without_an_answer_says_so(capsys):
     given = dict.fromkeys(("features", "sort_into", "gallery")) | {"out": "e.csv"}
     assert report(Predictions("a", unreadable=1, reasons=["b"]), given) == 3
     assert "written: e.csv, without an answer\n" in capsys.readouterr().err
-    assert report(Predictions("a", earlier=1), given) == 0
-    assert capsys.readouterr().err.endswith("written: e.csv\n")
+    for answered in (0, 1):
+        assert report(Predictions("a", answered, earlier=1), given) == 0
+        assert capsys.readouterr().err.endswith("written: e.csv\n")
 
 
 def test_a_foreign_saved_model_is_run_with_trust_alone(folder, capsys):

@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 import pytest
-from photo_folder import small_files
+from full_disk import full_disk
 
 from train.common.errors import RunError
 from train.predict.answers import spelled
@@ -108,6 +108,6 @@ def test_rows_that_are_missing(tmp_path):
 def test_a_full_disk_is_named(tmp_path):
     file = written(tmp_path / "x.npz", until=2)
     told = r"x\.npz: File too large.*--features"
-    with small_files(30), pytest.raises(RunError, match=told):
+    with full_disk(30), pytest.raises(RunError, match=told):
         file.append(FILES[2:4], FEATURES[2:4])
     file.close(keep=True)

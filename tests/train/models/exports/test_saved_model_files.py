@@ -1,15 +1,14 @@
 """How a SavedModel comes into its folder: whole, quietly, over nothing of others."""
 
-import contextlib
 import logging
 import os
 import pathlib
-import resource
 
 import absl.logging
 import keras
 import pytest
 import tensorflow as tf
+from full_disk import full_disk
 from small_models import shared
 
 from train.common.errors import RunError
@@ -83,50 +82,33 @@ def test_an_older_one_is_replaced_whole(tmp_path):
     assert folder.stat().st_mode & 0o777 == folder.parent.stat().st_mode & 0o777
 
 
-@contextlib.contextmanager
-def interrupted():
-    def interrupt(package, folder, **_):
-        pathlib.Path(folder, "saved_model.pb").write_bytes(b"half")
+def interrupted(package, folder, **_):
+    pathlib.Path(folder, "saved_model.pb").write_bytes(b"half")
+    raise KeyboardInterrupt
+
+
+def stopped_between_the_renames(path, target, rename=pathlib.Path.rename):
+    if path.name == "new":
         raise KeyboardInterrupt
-
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(tf.saved_model, "save", interrupt)
-        yield
-
-
-@contextlib.contextmanager
-def disk_full():
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
-    try:
-        with pytest.raises(RunError, match="Cannot write the folder .*exported: .*"):
-            yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-@contextlib.contextmanager
-def stopped_between_the_renames():
-    rename = pathlib.Path.rename
-
-    def stop(path, target):
-        if path.name == "new":
-            raise KeyboardInterrupt
-        return rename(path, target)
-
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(pathlib.Path, "rename", stop)
-        yield
+    return rename(path, target)
 
 
 @pytest.mark.parametrize(
-    "failing", [interrupted, disk_full, stopped_between_the_renames]
+    ("patches", "size", "error"),
+    [
+        ({"tensorflow.saved_model.save": interrupted}, -1, KeyboardInterrupt),
+        ({"pathlib.Path.rename": stopped_between_the_renames}, -1, KeyboardInterrupt),
+        ({}, 1000, RunError),
+    ],
+    ids=["interrupted", "between the renames", "full disk"],
 )
-def test_a_failure_leaves_the_older_one(tmp_path, failing):
+def test_a_failure_leaves_the_older_one(patches, size, error, tmp_path, monkeypatch):
     folder = tmp_path / "exported"
     write_saved_model(shared(), folder)
     before = {path: path.stat().st_ino for path in folder.rglob("*")}
-    with failing():
+    with monkeypatch.context() as failing, full_disk(size), pytest.raises(error):
+        for place, stop in patches.items():
+            failing.setattr(place, stop)
         write_saved_model(shared(), folder)
     assert {path: path.stat().st_ino for path in folder.rglob("*")} == before
     assert os.listdir(tmp_path) == ["exported"]
