@@ -10,6 +10,8 @@ import functools
 import pathlib
 import subprocess
 
+from imported import imported
+
 ROOT = pathlib.Path(__file__).parents[1]
 PRODUCT = ("zoo", "keras_vit", "train", "benchmarks", "keras_vit_start.py")
 
@@ -126,15 +128,7 @@ def _texts(root):
 
 @functools.cache
 def _imported(path, root):
-    """Returns the names of all modules that a file imports, in functions too."""
-    found = set()
-    for node in ast.walk(ast.parse(_texts(root)[path])):
-        if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found.add(node.module)
-            found.update(f"{node.module}.{alias.name}" for alias in node.names)
-    return found
+    return set(imported(root / path))
 
 
 if __name__ == "__main__":

@@ -32,15 +32,17 @@ def serving(handler, context=None, **state):
             thread.join()
 
 
-class Files(http.server.SimpleHTTPRequestHandler):
-    """Sends files, quietly."""
+class Quiet(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *_):
+        """Prints nothing."""
+
+
+class Files(Quiet, http.server.SimpleHTTPRequestHandler):
+    """Sends files."""
 
     def do_GET(self):
         self.server.requests.append(self.path)
         super().do_GET()
-
-    def log_message(self, *_):
-        """Keeps quiet."""
 
 
 def serving_files(folder, handler=Files):

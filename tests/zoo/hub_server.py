@@ -6,11 +6,10 @@ redirect leads: Git LFS, as without Xet.
 
 import dataclasses
 import hashlib
-import http.server
 import json
 import urllib.parse
 
-from serving import serving
+from serving import Quiet, serving
 
 LARGE = (".safetensors", ".npz", ".h5", ".bin", ".keras")
 TOKEN = "hf_of_somebody"
@@ -37,7 +36,7 @@ class Repository:
         return None, None
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
+class Handler(Quiet):
     def do_HEAD(self):
         path = urllib.parse.unquote(self.path.split("?")[0])
         self.server.requests.append(path)
@@ -82,9 +81,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
         private = asked.get("visibility", asked.get("private")) in ("private", True)
         self.server.repositories[name] = Repository({}, private=private)
         return self._answer(200, answer)
-
-    def log_message(self, *_):
-        """Keeps quiet."""
 
     def _resolve(self, commit, files, file):
         if file not in files:

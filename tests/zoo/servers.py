@@ -8,7 +8,6 @@ import base64
 import contextlib
 import dataclasses
 import hashlib
-import http.server
 import itertools
 import random
 import re
@@ -16,7 +15,7 @@ import threading
 import time
 import urllib.parse
 
-from serving import serving
+from serving import Quiet, serving
 
 import zoo
 from zoo import store
@@ -52,7 +51,7 @@ class File:
     replies: list = dataclasses.field(default_factory=list)
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
+class Handler(Quiet):
     def do_GET(self):
         path = urllib.parse.urlsplit(self.path).path
         file = self.server.files.get(path, File())
@@ -68,9 +67,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
             for part in reply(self, file):
                 self.wfile.write(part)
                 self.server.sent += len(part)
-
-    def log_message(self, *_):
-        """Keeps quiet."""
 
 
 def head(status="200 OK", **headers):
