@@ -243,13 +243,7 @@ def layout(num_layers: int, resnet_stages=None, optional=()) -> dict[str, tuple]
                     arrays[f"block{stage}/unit{unit}/{name}"] = shape
     if not {"norm_after_pooling", NO_FINAL_NORM} & set(optional):
         arrays |= ENCODER_NORM
-    in_block: dict[str, tuple] = dict(BLOCK_ARRAYS)
-    for feature, rows in OPTIONAL_BLOCK_ARRAYS.items():
-        in_block |= rows if feature in optional else {}
-    if SWIGLU in optional:
-        expanded = {name: shape for name, shape in in_block.items() if _DENSE_0 in name}
-        for name, shape in expanded.items():
-            in_block[name] = (*shape[:-1], (2, "mlp_dim"))
+    in_block = _block_arrays(optional)
     for block in range(num_layers):
         arrays |= {f"{BLOCK}_{block}/{name}": in_block[name] for name in in_block}
     for feature, rows in OPTIONAL_ARRAYS.items():
@@ -258,6 +252,18 @@ def layout(num_layers: int, resnet_stages=None, optional=()) -> dict[str, tuple]
         width = "representation_size" if "pre_logits" in optional else "hidden_size"
         width = (2, width) if TWO_VECTORS in optional else width
         arrays["head/kernel"] = (width, "classes")
+    return arrays
+
+
+def _block_arrays(optional):
+    """Returns {name in a block: shape}."""
+    arrays: dict[str, tuple] = dict(BLOCK_ARRAYS)
+    for feature, rows in OPTIONAL_BLOCK_ARRAYS.items():
+        arrays |= rows if feature in optional else {}
+    if SWIGLU in optional:
+        expanded = {name: shape for name, shape in arrays.items() if _DENSE_0 in name}
+        for name, shape in expanded.items():
+            arrays[name] = (*shape[:-1], (2, "mlp_dim"))
     return arrays
 
 

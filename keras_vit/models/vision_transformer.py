@@ -159,11 +159,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
         "activation": classifier_activation,
         "bias_initializer": keras.initializers.Constant(head_bias_init),
     }
-    if pooling == "distilled" and not config.distillation_token:
-        raise ValueError(
-            f'pooling="distilled" needs a distillation token, which {name} has not: '
-            "pass another pooling, or distillation_token=True in the ViTConfig."
-        )
+    _check_distilled(pooling, config, name)
     # A norm behind the pooling belongs to a whole model: tokens are of a part of one.
     pooled = pooling or ("gap" if config.norm_after_pooling else None)
 
@@ -243,6 +239,14 @@ def _check_choices(pooling, preparation, position_embedding_method):
         raise ValueError(
             f"position_embedding_method: unknown method {position_embedding_method!r}, "
             f"choose from {METHODS}."
+        )
+
+
+def _check_distilled(pooling, config, name):
+    if pooling == "distilled" and not config.distillation_token:
+        raise ValueError(
+            f'pooling="distilled" needs a distillation token, which {name} has not: '
+            "pass another pooling, or distillation_token=True in the ViTConfig."
         )
 
 
