@@ -83,6 +83,8 @@ DINO |= {"mlp_ratio": 2}
 LABELS = {"num_labels": 5}
 NO_HEAD = {"num_classes": 0}
 SQUARE = {"img_size": (16, 16)}
+# Twelve heads, as their architecture has, could share these tokens.
+TWELVE_HEADS = SQUARE | {"embed_dim": 24}
 BOTH = {"vision_config": SIZES, "text_config": TEXT}
 GATED = {"use_gated_mlp": True, "hidden_act": "silu"}
 GRID = {"ref_feat_shape": (4, 6)}
@@ -123,17 +125,17 @@ TIMM = {
     "mae_timm": ("vit_base_patch16_224.mae", WIDE_TIMM | NO_HEAD),
     "ijepa_timm": ("vit_huge_patch14_gap_224.in1k_ijepa", WIDE_TIMM | NO_HEAD),
     "dino_timm": ("vit_small_patch8_224.dino", NO_HEAD),
-    "dinov2_timm": ("vit_small_patch14_dinov2", NO_HEAD),
+    "dinov2_timm": ("vit_small_patch14_dinov2", NO_HEAD | TWELVE_HEADS),
     "dinov2_giant_timm": ("vit_giant_patch14_dinov2", WIDE_TIMM | NO_HEAD),
-    "dinov2_reg4_timm": ("vit_base_patch14_reg4_dinov2", NO_HEAD),
+    "dinov2_reg4_timm": ("vit_base_patch14_reg4_dinov2", NO_HEAD | SQUARE),
     "tipsv2_timm": ("vit_base_patch14_reg1_tipsv2", WIDE_TIMM | NO_HEAD),
-    "siglip_timm": ("vit_base_patch16_siglip_224.webli", NO_HEAD),
+    "siglip_timm": ("vit_base_patch16_siglip_224.webli", NO_HEAD | TWELVE_HEADS),
     "siglip2_timm": ("vit_so400m_patch16_siglip_256.v2_webli", WIDE_TIMM | NO_HEAD),
     "siglip_gap_timm": ("vit_base_patch16_siglip_gap_224.webli", NO_HEAD),
     "siglip2_naflex_timm": ("naflexvit_base_patch16_siglip", NAFLEX | NO_HEAD),
     "naflex_gap_timm": ("naflexvit_base_patch16_gap", NAFLEX),
-    "clip_timm": ("vit_base_patch16_clip_224.laion2b", WIDE_TIMM),
-    "clip_quickgelu_timm": ("vit_base_patch32_clip_quickgelu_224.openai", {}),
+    "clip_timm": ("vit_base_patch16_clip_224.laion2b", WIDE_TIMM | SQUARE),
+    "clip_quickgelu_timm": ("vit_base_patch32_clip_quickgelu_224.openai", SQUARE),
     "dinov3_timm": ("vit_small_patch16_dinov3", NO_HEAD),
     "dinov3_qkvb_timm": ("vit_base_patch16_dinov3_qkvb", NO_HEAD),
     "dinov3_plus_timm": ("vit_small_plus_patch16_dinov3",

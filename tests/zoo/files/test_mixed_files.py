@@ -5,20 +5,19 @@ models of each library.
 """
 
 import json
-import pathlib
 
 import numpy as np
+import peer_goldens
 import pytest
+from peer_files import arrays_of, settings_of
 
 import zoo
-from zoo.files import reading, safetensors
+from zoo.files import reading
 
-FOLDER = pathlib.Path(__file__).parents[4] / "shared" / "goldens_families"
-INDEX = FOLDER / "index.json"
 CASES = [
-    case["name"]
-    for case in (json.loads(INDEX.read_text())["cases"] if INDEX.is_file() else [])
-    if case["family"] != "BEiT" and (FOLDER / case["name"]).is_dir()
+    name
+    for name in peer_goldens.CASES
+    if name.endswith(("_timm", "_transformers")) and not name.startswith("beit")
 ]
 # Networks of which another name means the same numbers, or other ones with equal keys.
 PLAIN = {"vit_base_patch16_224", "vit_small_patch8_224", "deit_small_patch16_224"}
@@ -42,10 +41,6 @@ SAME_KEYS = (
 IDLE = ("mask_token", "decoder.", "text_", "logit_", "temperature")
 OF_TEXTS = ("tipsv2", "siglip", "clip")
 
-pytestmark = pytest.mark.skipif(
-    not CASES, reason=f"{FOLDER} is not there, which has the files of other libraries"
-)
-
 
 class Held:
     """An open file whose arrays are in memory."""
@@ -65,12 +60,10 @@ def files():
     """{case: (arrays, settings)}."""
     found = {}
     for name in CASES:
-        file = safetensors.Safetensors(FOLDER / name / "model.safetensors")
-        arrays = {key: np.asarray(file.check(key)) for key in file.keys}
-        settings = json.loads((FOLDER / name / "config.json").read_text())
+        settings = settings_of(name)
         # A pooling beside the architecture says more than its name.
         settings.get("model_args", {}).pop("global_pool", None)
-        found[name] = arrays, settings
+        found[name] = arrays_of(name), settings
     return found
 
 
