@@ -14,7 +14,6 @@ import numpy as np
 from train.common import packages
 from train.common.errors import RunError, explaining_full_memory
 from train.common.files import locked
-from train.models.exports import exported_model
 from train.models.finding import bits_of, find
 from train.predict import classifiers
 from train.predict.answers import FORMATS, TOP, Answer, AnswerFile, spelled
@@ -107,8 +106,8 @@ def predict(
         total = selection.count(file and file.has)
         if total == 0 and not (file and file.count):
             # The words may be swapped: then the first is no model.
-            if os.path.exists(model) and exported_model.find(model) is None:
-                find(model)
+            if os.path.exists(model):
+                find(model, exports=True)
             raise RunError(
                 f"There is no photo in {', '.join(map(str, photos)) or 'the list'}: "
                 f"give files, folders or {STDIN}.{' ' if selection.others else ''}"
