@@ -15,7 +15,7 @@ from train.common.errors import RunError
 from train.data import data_flags, registry
 from train.data.finding import check as check_data
 from train.recipes import Recipe
-from train.run import help_text, settings
+from train.run import settings
 
 # Flags belong to the command that defines them, in its --help too.
 flags.disclaim_key_flags()
@@ -167,7 +167,7 @@ def perform(argv, command, recipes, packages, task, next_steps) -> None:
 def describe(recipes) -> Callable:
     """Returns a function that adds what a recipe of the package sets to `--help`."""
     find_recipe = pkgutil.resolve_name(f"{recipes}:for_dataset")
-    return functools.partial(help_text.add_values, find_recipe=find_recipe)
+    return functools.partial(settings.add_to_help, find_recipe=find_recipe)
 
 
 def to_fine_tune(recipe, results) -> list:

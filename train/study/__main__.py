@@ -23,7 +23,7 @@ from absl import flags
 
 from train.common import command_line
 from train.common.errors import RunError
-from train.run import help_text, recipe_flags
+from train.run import recipe_flags, settings
 from train.study import kinds
 from train.study.options import Options
 
@@ -61,7 +61,7 @@ def main(argv) -> None:
             options = Options(**command_line.values(" ".join(names)))
         except ValueError as error:
             raise RunError(str(error)) from error
-        recipe, settings = recipe_flags.read(
+        recipe, keywords = recipe_flags.read(
             "study",
             functools.partial(kinds.recipe_for, values.study),
             values.study,
@@ -76,7 +76,7 @@ def main(argv) -> None:
         )
         from train.study import studies
 
-        results = studies.run(values.study, recipe, options, **settings)
+        results = studies.run(values.study, recipe, options, **keywords)
         tables = kinds.named(values.study).tables(results)
         print("\n\n".join([*tables, f"page {results['page']}"]))
 
@@ -88,7 +88,7 @@ def command() -> None:
 
 def _describe(words):
     study = flags.FLAGS["study"].value
-    help_text.add_values(words, functools.partial(kinds.recipe_for, study))
+    settings.add_to_help(words, functools.partial(kinds.recipe_for, study))
 
 
 if __name__ == "__main__":
