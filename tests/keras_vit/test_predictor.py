@@ -123,29 +123,23 @@ def test_large_models_have_their_weights_beside(model, monkeypatch):
     close(Predictor(model, engine=engine)(images), numpy(model(images)))
 
 
-@pytest.mark.parametrize(
-    ("options", "parts"),
-    [
-        *(
-            ({"batch_size": size}, ["batch_size must be"])
-            for size in (0, 1.5, None, True, "8", [8], float("inf"), 10**400)
-        ),
-        ({"engine": "tensorrt"}, ["one of auto, keras, litert, onnxruntime, openvino"]),
-        ({"precision": "float8"}, ["must be one of float32, bfloat16, int8"]),
-        ({"engine": "keras", "precision": "int8"}, ["not in int8", "='openvino'"]),
-        (
-            {"engine": "openvino", "jit_compile": True},
-            ["jit_compile is of engine='ker"],
-        ),
-        ({"precision": "int8", "jit_compile": True}, ["leave jit_compile out"]),
-        (
-            {"engine": "openvino", "precision": "bfloat16"},
-            ["no instructions for bfloat16", "choose float3"],
-        ),
-    ],
-)
-def test_choices_that_are_refused_by_name(model, options, parts, monkeypatch):
+SIZES = (0, 1.5, None, True, "8", [8], float("inf"), 10**400)
+REFUSED = [
+    *(({"batch_size": size}, "batch_size must be") for size in SIZES),
+    ({"engine": "tensorrt"}, "one of auto, keras, litert, onnxruntime, openvino"),
+    ({"precision": "float8"}, "must be one of float32, bfloat16, int8"),
+    ({"engine": "keras", "precision": "int8"}, "not in int8", "='openvino'"),
+    ({"engine": "openvino", "jit_compile": True}, "jit_compile is of engine='ker"),
+    ({"precision": "int8", "jit_compile": True}, "leave jit_compile out"),
+    ({"engine": "openvino", "precision": "bfloat16"},
+     "no instructions for bfloat16", "choose float3"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", REFUSED)
+def test_choices_that_are_refused_by_name(model, row, monkeypatch):
     monkeypatch.setattr(COMPUTES_BFLOAT16, lambda: False)
+    options, *parts = row
     check_refusal(lambda: Predictor(model, **options), *parts)
 
 

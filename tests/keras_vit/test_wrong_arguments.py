@@ -40,90 +40,52 @@ OF_PHOTOS = f"^images {NUMBERS}.*keras_vit.classify and embed"
 COUNT = "must be a positive int"
 # A function of a model and an argument, wrong values of it, and what is said of each.
 OTHERS = {
-    "preprocess_input": (
-        lambda model, images: keras_vit.preprocess_input(images), NO_NUMBERS, OF_PHOTOS
-    ),
-    "decode_predictions": (
-        lambda model, scores: keras_vit.decode_predictions(scores),
-        NO_NUMBERS, f"^predictions {NUMBERS}.*model.predict returns",
-    ),
-    "images": (
-        lambda model, images: Predictor(model)(images), NO_NUMBERS, OF_PHOTOS
-    ),
+    "preprocess_input": (lambda model, images: keras_vit.preprocess_input(images),
+        NO_NUMBERS, OF_PHOTOS),
+    "decode_predictions": (lambda model, scores: keras_vit.decode_predictions(scores),
+        NO_NUMBERS, f"^predictions {NUMBERS}.*model.predict returns"),
+    "images": (lambda model, images: Predictor(model)(images), NO_NUMBERS, OF_PHOTOS),
     "images to look into": (explain.attention_maps, NO_NUMBERS, OF_PHOTOS),
-    "top": (
-        lambda model, top: keras_vit.classify(model, PHOTO, top=top),
-        NO_COUNTS, f"^top {COUNT}",
-    ),
+    "top": (lambda model, top: keras_vit.classify(model, PHOTO, top=top), NO_COUNTS,
+        f"^top {COUNT}"),
     "top of scores": (
         lambda model, top: keras_vit.decode_predictions(SCORES, top, ["a", "b"]),
-        (*NO_COUNTS, None, ["a", "b"]), f"^top {COUNT}",
-    ),
-    "batch_size": (
-        lambda model, size: keras_vit.embed(model, PHOTO, batch_size=size),
-        ("8", 0, None), f"^batch_size {COUNT}",
-    ),
-    "bits": (
-        lambda model, bits: keras_vit.classify(model, [], bits=bits),
-        ("12", 12.0, 7), "^bits must be 8 to 16 or None",
-    ),
+        (*NO_COUNTS, None, ["a", "b"]), f"^top {COUNT}"),
+    "batch_size": (lambda model, size: keras_vit.embed(model, PHOTO, batch_size=size),
+        ("8", 0, None), f"^batch_size {COUNT}"),
+    "bits": (lambda model, bits: keras_vit.classify(model, [], bits=bits),
+        ("12", 12.0, 7), "^bits must be 8 to 16 or None"),
     "class_names": (
         lambda model, names: keras_vit.classify(model, PHOTO, class_names=names),
-        (5, "cat", [1, 2]), "^class_names",
-    ),
-    "photos": (
-        keras_vit.classify,
-        (None, 5, keras.layers.ReLU()), "^photos are paths, bytes, arrays or images",
-    ),
-    "one of photos": (
-        lambda model, photo: keras_vit.embed(model, [PHOTO, photo]),
+        (5, "cat", [1, 2]), "^class_names"),
+    "photos": (keras_vit.classify, (None, 5, keras.layers.ReLU()),
+        "^photos are paths, bytes, arrays or images"),
+    "one of photos": (lambda model, photo: keras_vit.embed(model, [PHOTO, photo]),
         (None, 5, ["a.jpg"], [[1, 2], [3]], np.array(["a"])),
-        r"^photos\[1\]: A photo is",
-    ),
-    "photo": (
-        lambda model, photo: photos.decode(photo),
+        r"^photos\[1\]: A photo is"),
+    "photo": (lambda model, photo: photos.decode(photo),
         (None, "", [PHOTO, "a"], {}, PLAIN),
-        "^A photo is a path, the bytes of a file|cannot be opened .*: check the path",
-    ),
-    "photo of text": (
-        lambda model, photo: photos.decode(photo),
+        "^A photo is a path, the bytes of a file|cannot be opened .*: check the path"),
+    "photo of text": (lambda model, photo: photos.decode(photo),
         (["a"], np.array(["a"]), [["a"]], np.array([["a"]]), np.array([[True]])),
-        "^A photo is a path, the bytes of a file, .* or an array of numbers, got",
-    ),
-    "path": (
-        keras_vit.embed,
-        ("a\0b.jpg", pathlib.Path("a\0b.jpg"), "a\ud800.jpg"),
-        r"^photos\[0\]: path is .*(a\\x00b|a\\ud800).jpg., with a null byte .*: take",
-    ),
-    "weights": (
-        keras_vit.load_released_weights,
-        ("a\0b.npz", "a\0b/c"), r"is .*a\\x00b.*, with a null byte .*: take it out",
-    ),
-    "engine": (
-        lambda model, engine: Predictor(model, engine=engine),
-        (None, 5, []), "^engine must be one of auto, keras",
-    ),
-    "layers": (
-        keras_vit.features,
+        "^A photo is a path, the bytes of a file, .* or an array of numbers, got"),
+    "path": (keras_vit.embed, ("a\0b.jpg", pathlib.Path("a\0b.jpg"), "a\ud800.jpg"),
+        r"^photos\[0\]: path is .*(a\\x00b|a\\ud800).jpg., with a null byte .*: take"),
+    "weights": (keras_vit.load_released_weights, ("a\0b.npz", "a\0b/c"),
+        r"is .*a\\x00b.*, with a null byte .*: take it out"),
+    "engine": (lambda model, engine: Predictor(model, engine=engine), (None, 5, []),
+        "^engine must be one of auto, keras"),
+    "layers": (keras_vit.features,
         (None, 1.5, "head", [None], [[0]], b"pooled", np.array([[0, 1]])),
-        "has no layer .*: pass numbers from -1 to 0",
-    ),
-    "no layers": (
-        keras_vit.features,
-        ([], {}, np.array(1)), r"^layers are (\[\]|\{\}|array\(1\)): pass numbers",
-    ),
-    "image_size": (
-        keras_vit.at_image_size,
-        ("32", None, 32.0, (32, "48"), (32, None)), f"^image_size {COUNT} or",
-    ),
-    "classes": (
-        lambda model, classes: VisionTransformer(PLAIN, classes=classes),
-        (["cat", "dog"], "2", 0), f"^classes {COUNT}.*names are class_names=",
-    ),
-    "config": (
-        lambda model, config: VisionTransformer(config),
-        (None, 5, {}), "^config must be a ViTConfig or the name of a variant",
-    ),
+        "has no layer .*: pass numbers from -1 to 0"),
+    "no layers": (keras_vit.features, ([], {}, np.array(1)),
+        r"^layers are (\[\]|\{\}|array\(1\)): pass numbers"),
+    "image_size": (keras_vit.at_image_size, ("32", None, 32.0, (32, "48"), (32, None)),
+        f"^image_size {COUNT} or"),
+    "classes": (lambda model, classes: VisionTransformer(PLAIN, classes=classes),
+        (["cat", "dog"], "2", 0), f"^classes {COUNT}.*names are class_names="),
+    "config": (lambda model, config: VisionTransformer(config), (None, 5, {}),
+        "^config must be a ViTConfig or the name of a variant"),
 }  # fmt: skip
 
 

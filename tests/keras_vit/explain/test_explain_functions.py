@@ -573,51 +573,33 @@ def new():
 
 shared = small_models.shared
 NO_HEAD = "no head that gives"
-REFUSED = {
-    "layer": (
-        lambda: explain.attention_maps(shared(), ONE, layers=[2]),
-        "has no layer 2: pass numbers from -2 to 1",
-    ),
-    "head": (
-        lambda: explain.attention_maps(shared(), ONE, heads=[-4]), "has no head -4: pa"
-    ),
-    "layer of features": (
-        lambda: explain.token_features(shared(), ONE, layer=2), "no layer 2"
-    ),
-    "pooling": (
-        lambda: explain.pooling_attention(shared(), ONE),
-        "has no layers of class AttentionPooling",
-    ),
-    "positions": (lambda: similarity_of("none"), "no position emb"),
-    "relative positions": (lambda: similarity_of("relative"), "relative positions"),
-    "class 5": (lambda: gradients_of(shared, 5), "no class 5: pass one of 0 to 4"),
-    "three classes": (
-        lambda: gradients_of(shared, [0, 1, 2], 2), "3 classes for 2 images: pass one"
-    ),
-    "a new head": (lambda: gradients_of(new), "its head is new"),
-    "no head": (lambda: gradients_of(headless), NO_HEAD),
-    "no head, pre-logits": (lambda: gradients_of(lambda: headless(16)), NO_HEAD),
-    "no head, wrapped": (lambda: gradients_of(lambda: headless(None, True)), NO_HEAD),
-    "no head, mean": (lambda: gradients_of(on_the_mean_of_patches), NO_HEAD),
-    "a grid of others": (
-        lambda: explain.patch_map(np.eye(7), (2, 2)),
-        "a grid of 2x2 patches and at", "got 7 tokens: pass the grid that",
-    ),
-    "a class token that is not there": (
-        lambda: explain.patch_map(np.eye(4), (2, 2), "token"),
-        "pooling must be", "got 'token' for 4",
-    ),
-    "a pooling of others": (
-        lambda: explain.patch_map(np.ones((3, 24, 24)), (4, 6), np.zeros((3, 5))),
-        "pooling has shape (3, 5) for a matrix of",
-    ),
-    "two patches": (
-        lambda: explain.principal_colors(np.zeros((1, 1, 2, 16))), "at least 4 patches"
-    ),
-}  # fmt: skip
+REFUSED = [
+    (lambda: explain.attention_maps(shared(), ONE, layers=[2]),
+     "has no layer 2: pass numbers from -2 to 1"),
+    (lambda: explain.attention_maps(shared(), ONE, heads=[-4]), "has no head -4: pa"),
+    (lambda: explain.token_features(shared(), ONE, layer=2), "no layer 2"),
+    (lambda: explain.pooling_attention(shared(), ONE),
+     "has no layers of class AttentionPooling"),
+    (lambda: similarity_of("none"), "no position emb"),
+    (lambda: similarity_of("relative"), "relative positions"),
+    (lambda: gradients_of(shared, 5), "no class 5: pass one of 0 to 4"),
+    (lambda: gradients_of(shared, [0, 1, 2], 2), "3 classes for 2 images: pass one"),
+    (lambda: gradients_of(new), "its head is new"),
+    (lambda: gradients_of(headless), NO_HEAD),
+    (lambda: gradients_of(lambda: headless(16)), NO_HEAD),
+    (lambda: gradients_of(lambda: headless(None, True)), NO_HEAD),
+    (lambda: gradients_of(on_the_mean_of_patches), NO_HEAD),
+    (lambda: explain.patch_map(np.eye(7), (2, 2)), "a grid of 2x2 patches and at",
+     "got 7 tokens: pass the grid that"),
+    (lambda: explain.patch_map(np.eye(4), (2, 2), "token"), "pooling must be",
+     "got 'token' for 4"),
+    (lambda: explain.patch_map(np.ones((3, 24, 24)), (4, 6), np.zeros((3, 5))),
+     "pooling has shape (3, 5) for a matrix of"),
+    (lambda: explain.principal_colors(np.zeros((1, 1, 2, 16))), "at least 4 patches"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_refused_by_name_with_what_to_do(case):
-    call, *parts = REFUSED[case]
+@pytest.mark.parametrize("row", REFUSED)
+def test_refused_by_name_with_what_to_do(row):
+    call, *parts = row
     check_refusal(call, *parts)

@@ -153,21 +153,17 @@ def before(layer):
 
 # How a model is made, and what `expected_of` has to know of it.
 ANSWERING = {
-    "central crop": (
-        lambda: made(preparation="central crop"),
-        {"preparation": "central crop"},
-    ),
+    "central crop": (lambda: made(preparation="central crop"),
+        {"preparation": "central crop"}),
     "gray": (lambda: made(channels=1), {"channels": 1}),
     "softmax": (lambda: made(classifier_activation="softmax"), {"activated": True}),
     "sigmoid": (lambda: made(classifier_activation="sigmoid"), {"activated": True}),
     "a softmax layer": (lambda: before(keras.layers.Softmax()), {"activated": True}),
     "in a model": (lambda: around(made()), {}),
-    "of pixels": (
-        lambda: around(keras.layers.Rescaling(1 / 127.5, -1.0), made()),
-        {"pixels": True},
-    ),
+    "of pixels": (lambda: around(keras.layers.Rescaling(1 / 127.5, -1.0), made()),
+        {"pixels": True}),
     "names of the call": (of_a_dense_head, {}),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", ANSWERING)

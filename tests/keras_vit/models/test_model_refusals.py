@@ -39,11 +39,6 @@ def replaced(**changes):
     return dataclasses.replace(PLAIN, **changes)
 
 
-def behind(*modules):
-    """A small model behind layers of the user's."""
-    return keras.Sequential([*modules, shared()])
-
-
 def after(layer, size=(96, 96)):
     """A small model in a functional one."""
     images = keras.Input((*size, 3))
@@ -81,184 +76,117 @@ def in_sequence():
     return keras.Sequential([keras.Input((*SIZE, 3)), embedding, positions])
 
 
-resized = keras.layers.Resizing
-
-
 def cannot_be_cut(patch, got, remedy):
     return (f"patch size {patch}, got {got}: resize the images", f"image_size={remedy}")
 
 
-REFUSED = {
+SMALL_PATCHES = dataclasses.replace(HYBRID, resnet_stages=(), patch_size=4)
+# A function, options that it refuses, and what is said of them.
+OPTIONS = [
     # The size of the images.
-    "225": (
-        lambda: VisionTransformer("ViT-B_16", image_size=225),
-        "ViT-B_16 expects", *cannot_be_cut(16, "225x225", "(224, 224)"),
-    ),
-    "36": (
-        lambda: vit(replaced(patch_size=(8, 4)), image_size=36),
-        *cannot_be_cut("(8, 4)", "36x36", "(32, 36)"),
-    ),
-    "3": (lambda: vit(image_size=3), *cannot_be_cut(8, "3x3", "(8, 8)")),
-    "a hybrid's": (
-        lambda: vit(
-            dataclasses.replace(HYBRID, resnet_stages=(), patch_size=4), image_size=50
-        ),
-        "got 50x50: resize", "(48, 48)",
-    ),
-    "0": (lambda: vit(image_size=0), "image_size must be a positive int", "got 0"),
-    "text": (lambda: vit(image_size="32"), "image_size must be", "got '32'"),
-    "one of any size": (lambda: vit(image_size=(None, 32)), "(height, width) pair"),
+    (vit, {"config": "ViT-B_16", "image_size": 225},
+     "ViT-B_16 expects", *cannot_be_cut(16, "225x225", "(224, 224)")),
+    (vit, {"config": replaced(patch_size=(8, 4)), "image_size": 36},
+     *cannot_be_cut("(8, 4)", "36x36", "(32, 36)")),
+    (vit, {"image_size": 3}, *cannot_be_cut(8, "3x3", "(8, 8)")),
+    (vit, {"config": SMALL_PATCHES, "image_size": 50}, "got 50x50: resize", "(48, 48)"),
+    (vit, {"image_size": 0}, "image_size must be a positive int", "got 0"),
+    (vit, {"image_size": "32"}, "image_size must be", "got '32'"),
+    (vit, {"image_size": (None, 32)}, "(height, width) pair"),
     # Names.
-    "variant": (
-        lambda: VisionTransformer("ViT-G_14"),
-        "Unknown variant 'ViT-G_14'", "choose one of ViT-Ti_16, ",
-    ),
-    "variant of BiT": (lambda: BiTResNet("BiT-R26x1"), "26x1': ", "one of BiT-R50x1, "),
-    "max": (lambda: vit(pooling="max"), "maximum over the tokens that include_top=Fal"),
-    "avg": (lambda: vit(pooling="avg"), 'over the patches is pooling="gap" here.'),
-    "cls": (lambda: vit(pooling="cls"), '"token", "gap" or None', ", got 'cls'."),
-    "method": (
-        lambda: VisionTransformer("ViT-Ti_16", position_embedding_method="cubic"),
-        "unknown method 'cubic', choose from", "bicubic",
-    ),
+    (vit, {"config": "ViT-G_14"}, "variant 'ViT-G_14'", "choose one of ViT-Ti_16, "),
+    (bit, {"config": "BiT-R26x1"}, "variant 'BiT-R26x1'", "one of BiT-R50x1, "),
+    (vit, {"pooling": "max"}, "take the maximum over the tokens that include_top=Fal"),
+    (vit, {"pooling": "avg"}, 'the mean over the patches is pooling="gap" here.'),
+    (vit, {"pooling": "cls"}, '"token", "gap" or None', ", got 'cls'."),
+    (vit, {"position_embedding_method": "cubic"}, "unknown method 'cubic'", "bicubic"),
     # A head.
-    **{
-        f"{name} without a head": (
-            lambda make=make, name=name, value=value: make(
-                include_top=False, **{name: value}
-            ),
-            f"{name}={value!r} needs the head: pass inc",
-        )
+    *(
+        (make, {"include_top": False, name: value}, f"{name}={value!r} needs the head")
         for make in (vit, bit)
         for name, value in (
             ("classes", 5), ("new_head", True), ("classifier_activation", "softmax")
         )
-    },
-    "head_bias_init without a head": (
-        lambda: vit(include_top=False, head_bias_init=-10.0), "head_bias_init=-10.0 nee"
     ),
-    "head_bias_init of a head that is kept": (
-        lambda: golden(head_bias_init=-6.9), "-6.9 is for a new head", "is kept"
-    ),
-    "a checkpoint of no classes": (without_classes, "classes is 0"),
-    "pre_logits without a class token": (
-        lambda: keras_vit.ViT_B16(classes=10, representation_size=768, pooling="gap"),
-        "class token: leave it out",
-    ),
-    # What one number of tokens or one size of images is for, for another.
-    "relative": (
-        lambda: at_image_size(shared("relative"), 32),
-        "RelativePositionEmbedding, which belongs to one",
-    ),
-    "relative of any size": (
-        lambda: at_image_size(shared("relative"), ANY),
-        "RelativePositionEmbedding, which belongs to one",
-    ),
-    "relative in any layer": (
-        lambda: at_image_size(of_one_number_of_tokens(), (24, 16)),
-        "build and train the model at the image size",
-    ),
-    "33x36": (
-        lambda: at_image_size(shared(), (33, 36)),
-        "The model vision_transformer cannot cut images of 33x36 into whole patches ",
-        "of 8x8 pixels: pass image_size=(32, 32).",
-    ),
-    "33x36 behind a padding": (
-        lambda: at_image_size(
-            behind(keras.Input((24, 40, 3)), keras.layers.ZeroPadding2D(4)), (21, 27)
-        ),
-        "of 21x27", "image_size=(24, 24).",
-    ),
-    "another rule": (lambda: at_image_size(shared(), 64, "cubic"), "method 'cubic'"),
-    **{
-        f"behind {kind}": (
-            lambda layer=layer: at_image_size(after(layer), 64),
-            name, ", which makes images",
-        )
-        for kind, name, layer in (
-            ("Resizing", "layer fixed", resized(*SIZE, name="fixed")),
-            ("CenterCrop", "layer fixed", keras.layers.CenterCrop(*SIZE, name="fixed")),
-            ("Pipeline", "layer fixed", lambda images: keras.layers.Pipeline(
-                [resized(*SIZE, name="fixed")])(images)),
-            ("operation", "layer resize", lambda images: keras.ops.image.resize(
-                images, SIZE, data_format="channels_last")),
-        )
-    },
-    "behind Resizing of any size": (
-        lambda: at_image_size(behind(keras.Input((64, 64, 3)), resized(*SIZE)), ANY),
-        "makes images one size",
-    ),
-    "a dense layer of all tokens": (
-        lambda: at_image_size(flattened(), 64), "The layer flat of", "one image size"
-    ),
-    "a class of one's own": (
-        lambda: at_image_size(Mine(), 64), "functional or sequential model of one inpu"
-    ),
-    "a class of one's own in front": (
-        lambda: at_image_size(after(Mine(name="mine"), SIZE), 64),
-        "The model mine in", "one input and known",
-    ),
-    "a sequence of layers of any size": (
-        lambda: at_image_size(in_sequence(), ANY), "build a functional model"
-    ),
-    # Features.
-    "no layer 3": (
-        lambda: keras_vit.features(shared(), (0, 3)), "no layer 3", "numbers from -2 to"
-    ),
-    "no class token": (
-        lambda: keras_vit.features(shared("mean of the tokens"), "class_token"),
-        "no class token",
-    ),
-    "no pooling": (
-        lambda: keras_vit.features(shared("all tokens"), "pooled"), "no pooled features"
-    ),
-    "features of a wrapper": (
-        lambda: keras_vit.features(keras.Sequential([shared()])), "not a model that wr"
-    ),
-    # Files and architectures.
-    "naming of BiT": (
-        lambda: keras_vit.save_released_weights(bit(), "a.npz", "timm"),
-        "is no Vision Transformer: leave out naming='timm'",
-    ),
-    "variant for BiT": (
-        lambda: keras_vit.load_released_weights(bit(), "a.npz", variant="R50"),
-        "'bit_resnet' is no Vision Transformer: leave out variant",
-    ),
-    "format of BiT": (
-        lambda: keras_vit.save_released_weights(bit(), "a.h5"), "must end in .npz"
-    ),
-    "config of no architecture": (
-        lambda: architectures.of_config(3), "int is the config of no architecture: pass"
-    ),
-    "an architecture that is not registered": (
-        lambda: Description.from_config({"architecture": "Swin"}),
-        "no architecture 'Swin' among", "import the mo",
-    ),
+    (vit, {"include_top": False, "head_bias_init": -1.0}, "init=-1.0 needs the head"),
+    (golden, {"head_bias_init": -6.9}, "-6.9 is for a new head", "is kept"),
+    (keras_vit.ViT_B16, {"classes": 9, "representation_size": 768, "pooling": "gap"},
+     "class token: leave it out"),
     # Configs.
-    "no heads": (lambda: replaced(num_heads=5), "hidden_size=24 must", "num_heads=5"),
-    "patch": (lambda: replaced(patch_size=(8, 0)), "patch_size", "got (8, 0)"),
-    "width": (
-        lambda: replaced(resnet_stages=(1,), resnet_width=48), "resnet_width=48", "32"
-    ),
-    "positions": (
-        lambda: replaced(position_embedding="1d"),
-        "position_embedding must be one of learned, none, 2d, relative, got '1d'",
-    ),
-    "positions at": (
-        lambda: replaced(position_embedding_at="head"), "one of stem, every_layer, "
-    ),
-    "none of them at": (
-        lambda: replaced(
-            position_embedding="none", position_embedding_at="every_layer"
-        ),
-        "'none' is not added to tokens", "leave out", "'every_layer'",
-    ),
-}  # fmt: skip
+    (replaced, {"num_heads": 5}, "hidden_size=24 must", "num_heads=5"),
+    (replaced, {"patch_size": (8, 0)}, "patch_size", "got (8, 0)"),
+    (replaced, {"resnet_stages": (1,), "resnet_width": 48}, "resnet_width=48", "32"),
+    (replaced, {"position_embedding": "1d"}, "learned, none, 2d, relative, got '1d'"),
+    (replaced, {"position_embedding_at": "head"}, "one of stem, every_layer, "),
+    (replaced, {"position_embedding": "none", "position_embedding_at": "every_layer"},
+     "'none' is not added to tokens", "leave out", "'every_layer'"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_refused_by_name_with_what_to_do(case):
-    call, *parts = REFUSED[case]
+@pytest.mark.parametrize("row", OPTIONS, ids=lambda row: str(row[1]))
+def test_options_are_refused_by_name_with_what_to_do(row):
+    make, options, *parts = row
+    check_refusal(lambda: make(**options), *parts)
+
+
+FIXED = {"name": "fixed", "height": SIZE[0], "width": SIZE[1]}
+ONE_TOKEN_COUNT = "RelativePositionEmbedding, which belongs to one"
+# What stands before a small model of one size, and the name of the layer.
+IN_FRONT = [
+    (keras.layers.Resizing(**FIXED), "layer fixed"),
+    (keras.layers.CenterCrop(**FIXED), "layer fixed"),
+    (lambda images: keras.layers.Pipeline([keras.layers.Resizing(**FIXED)])(images),
+     "layer fixed"),
+    (lambda images: keras.ops.image.resize(images, SIZE, data_format="channels_last"),
+     "layer resize"),
+]  # fmt: skip
+# A function that makes a model, the size that it cannot have, and what is said of it.
+SIZES = [
+    (lambda: shared("relative"), 32, ONE_TOKEN_COUNT),
+    (lambda: shared("relative"), ANY, ONE_TOKEN_COUNT),
+    (of_one_number_of_tokens, (24, 16), "build and train the model at the image size"),
+    (shared, (33, 36), "The model vision_transformer cannot cut images of 33x36 into ",
+     "patches of 8x8 pixels: pass image_size=(32, 32)."),
+    (lambda: after(keras.layers.ZeroPadding2D(4), (24, 40)), (21, 27),
+     "of 21x27", "image_size=(24, 24)."),
+    (shared, 0, "image_size must be a positive int"),
+    *((lambda layer=layer: after(layer), size, name, ", which makes images")
+      for layer, name in IN_FRONT for size in (64, ANY)),
+    (flattened, 64, "The layer flat of", "one image size"),
+    (Mine, 64, "functional or sequential model of one input"),
+    (lambda: after(Mine(name="mine"), SIZE), 64, "model mine in", "one input and"),
+    (in_sequence, ANY, "build a functional model"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", SIZES)
+def test_models_that_cannot_have_another_size_say_so(row):
+    make, size, *parts = row
+    check_refusal(lambda: at_image_size(make(), size), *parts)
+
+
+REFUSED = [
+    (lambda: at_image_size(shared(), 64, "cubic"), "method 'cubic'"),
+    (without_classes, "classes is 0"),
+    (lambda: keras_vit.features(shared(), (0, 3)), "no layer 3", "numbers from -2 to"),
+    (lambda: keras_vit.features(shared("mean of the tokens"), "class_token"),
+     "no class token"),
+    (lambda: keras_vit.features(shared("all tokens"), "pooled"), "no pooled features"),
+    (lambda: keras_vit.features(keras.Sequential([shared()])), "not a model that wr"),
+    (lambda: keras_vit.save_released_weights(bit(), "a.npz", "timm"),
+     "is no Vision Transformer: leave out naming='timm'"),
+    (lambda: keras_vit.load_released_weights(bit(), "a.npz", variant="R50"),
+     "'bit_resnet' is no Vision Transformer: leave out variant"),
+    (lambda: keras_vit.save_released_weights(bit(), "a.h5"), "must end in .npz"),
+    (lambda: architectures.of_config(3), "int is the config of no architecture: pass"),
+    (lambda: Description.from_config({"architecture": "Swin"}),
+     "no architecture 'Swin' among", "import the mo"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", REFUSED)
+def test_refused_by_name_with_what_to_do(row):
+    call, *parts = row
     check_refusal(call, *parts)
 
 
