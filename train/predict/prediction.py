@@ -19,7 +19,7 @@ from train.predict import classifiers
 from train.predict.answers import FORMATS, TOP, Answer, AnswerFile, spelled
 from train.predict.features import FeatureFile
 from train.predict.gallery import Gallery
-from train.predict.photos import STDIN, Photos
+from train.predict.photo_list import STDIN, Photos
 from train.predict.sorting import SortedCopies
 from zoo.head import NUMBERS
 from zoo.photos import batches, prepare

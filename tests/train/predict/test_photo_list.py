@@ -9,8 +9,7 @@ import types
 import pytest
 
 from train.common.errors import RunError
-from train.predict import photos
-from train.predict.photos import Photos
+from train.predict.photo_list import Photos
 from zoo.photos import read_ahead
 
 
@@ -142,7 +141,7 @@ def test_a_list_on_standard_input(folder, monkeypatch):
 
 def test_photos_of_iphones_have_a_remedy(folder, monkeypatch):
     touch("photos/1.HEIC")
-    monkeypatch.setattr(photos.photos.files, "reads_heic", lambda: False)
+    monkeypatch.setattr("zoo.photos.files.reads_heic", lambda: False)
     found = Photos(["photos"])
     assert "photos/1.HEIC" not in list(found)
     assert found.note().endswith(
