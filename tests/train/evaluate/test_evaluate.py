@@ -3,14 +3,12 @@
 import json
 import os
 import pathlib
-import re
 import types
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from evaluated import CONFIG, report_of, tiny
-from in_process import run_command
 from scipy.special import log_softmax, softmax
 
 import keras_vit
@@ -257,17 +255,3 @@ def test_another_model_of_the_same_name(weights, tmp_path, monkeypatch):
     before.touch()
     with pytest.raises(RunError, match=f"another model, {before}"):
         evaluation_data.report_folder("tiny.npz", None, *names)
-
-
-def test_the_command(run_dir, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    run_command("evaluate", run_dir, "--engine=keras")
-    page = pathlib.Path("runs/evaluations/digits-digits-test-keras/report.html")
-    own = report_of(run_dir)["test_accuracy"]
-    assert re.fullmatch(
-        rf"accuracy {own:.2%} \([\d.]+% to [\d.]+%\) on the test part, 360 of 1,797 "
-        rf"images of digits, report {page}\n",
-        capsys.readouterr().out,
-    )
-    assert {path.name for path in (tmp_path / page).parent.iterdir()} == WRITTEN
-    assert f"keras-vit evaluate {run_dir}" in (tmp_path / page).read_text()

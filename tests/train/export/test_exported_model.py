@@ -1,6 +1,7 @@
 """What exported files say of their model, found and read without Keras."""
 
 import json
+import re
 import shutil
 import tracemalloc
 import zipfile
@@ -48,6 +49,7 @@ def test_an_export_says_all_that_answers_need(sigmoid):
         assert (kind, found.output) == ("onnx", "probabilities")
     np.testing.assert_allclose(outputs, model(images), atol=2e-5)
     assert found.one_by_one == (kind == "tflite")
+    assert re.match(r"(TensorFlow|LiteRT|ONNX Runtime) \d+\.\d+", found.version)
     assert (found.features is None) == (kind != "saved_model")
     if found.features:
         body, _ = writing.body_and_head(model)

@@ -153,18 +153,16 @@ def check_precisions(graph):
             assert widened[node.input[0]]
 
 
-@pytest.mark.parametrize("format", ["onnx", "tflite"])
-def test_a_model_in_half_precision_is_exported_in_float32(format, tmp_path):
+@pytest.mark.parametrize(
+    ("format", "options"), [("onnx", {}), ("tflite", {"dynamic_batch": True})]
+)
+def test_models_in_half_precision_are_exported_in_float32(format, options, tmp_path):
     model = made(ONE_BLOCK)
     with global_policy("mixed_bfloat16"):
         mixed = made(ONE_BLOCK)
     mixed.set_weights(model.get_weights())
-    check(write(format, mixed, tmp_path), model, 1e-5)
-
-
-def test_tflite_files_may_take_batches(tmp_path):
-    path = write("tflite", shared(), tmp_path, dynamic_batch=True)
-    assert not check(path, shared(), 1e-5).one_by_one
+    found = check(write(format, mixed, tmp_path, **options), model, 1e-5)
+    assert not found.one_by_one
 
 
 # Models of any size.

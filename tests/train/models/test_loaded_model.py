@@ -9,9 +9,45 @@ import pytest
 from evaluated import COLOURS, CONFIG, tiny
 
 import keras_vit
+import zoo
 from train.common.errors import RunError
 from train.models import loaded_model
 from train.scoring.matching import match_classes
+from zoo.catalog import registry
+from zoo.store import digest
+
+
+def test_ways_to_name_a_model(tmp_path, monkeypatch):
+    model, names = tiny(3), ("a", "b", "c")
+    run, published = tmp_path / "digits", tmp_path / "registry" / "mine"
+    for folder in (run, published):
+        folder.mkdir(parents=True)
+        (folder / "class_names.txt").write_text("a\nb\nc\n")
+    model.save(run / "model.keras")
+    (run / "config.json").write_text('{"dataset": "digits", "validation_fraction": 0}')
+    weights = keras_vit.save_released_weights(model, published / "model.npz")
+    card = zoo.PublishedModel(
+        name="mine", architecture=dataclasses.asdict(CONFIG), image_size=(32, 32),
+        channels=3, classes=3, class_names=names, parameters=1, weights="model.npz",
+        file_size=weights.stat().st_size, sha256=digest(weights, "sha256"),
+        data_set="digits", metrics={}, base=None, variant=None, licence="mit",
+    )  # fmt: skip
+    (published / "model.json").write_text(card.to_json())
+    registry.write_index(published.parent)
+    monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("KERAS_VIT_REGISTRY", str(published.parent))
+    for source, name in (
+        (run, "digits"),
+        (run / "model.keras", "model"),
+        (published, "mine"),
+        ("mine", "mine"),
+        (weights, "model"),
+    ):
+        loaded = loaded_model.load(str(source))
+        assert (loaded.name, loaded.class_names) == (name, names), source
+        assert loaded.model.output_shape == (None, 3)
+    assert loaded_model.load(str(run)).config["dataset"] == "digits"
+    assert loaded_model.load("mine", features=True).model.output_shape == (None, 16)
 
 
 def test_files_need_no_registry(goldens, tmp_path, monkeypatch):

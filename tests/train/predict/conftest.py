@@ -1,15 +1,15 @@
 """A folder of photos, a small model in files, and a stub of one."""
 
+import dataclasses
 import os
 
 import numpy as np
 import pytest
-from photo_folder import NAMES, PROBABILITIES, by_mean
+from photo_folder import NAMES, STUB, by_mean
 from PIL import Image
 from small_models import shared
 
 from train.predict import classifiers
-from train.predict.classifiers import Classifier
 
 
 @pytest.fixture
@@ -45,18 +45,7 @@ def stub(monkeypatch):
     """Puts a model of three classes in the place of any; it answers by the mean."""
 
     def put(compute=by_mean, **changes):
-        settings = {
-            "name": "stub",
-            "image_shape": (8, 8, 3),
-            "preparation": "squash",
-            "batch_size": 4,
-            "compute": compute,
-            "answers": PROBABILITIES,
-            "num_features": 3,
-            "notes": ("a note",),
-            "digest": lambda: "1f",
-        }
-        classifier = Classifier(**settings | changes)
+        classifier = dataclasses.replace(STUB, compute=compute, **changes)
         monkeypatch.setattr(classifiers, "load", lambda *_, **__: classifier)
 
     return put

@@ -5,11 +5,23 @@ import pathlib
 import numpy as np
 from scipy.special import softmax
 
+from train.predict.classifiers import Classifier
 from zoo.head import Answers
 from zoo.photos import prepare
 
 NAMES = ("cat", "été", "white shark", "4", "5")
 PROBABILITIES = Answers(("red", "green", "blue"), are_logits=False)
+STUB = Classifier(
+    name="stub",
+    image_shape=(8, 8, 3),
+    preparation="squash",
+    batch_size=4,
+    compute=None,
+    answers=PROBABILITIES,
+    num_features=3,
+    notes=("a note",),
+    digest=lambda: "1f",
+)
 
 
 def paths(*numbers):
