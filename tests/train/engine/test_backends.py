@@ -1,6 +1,5 @@
 """Every backend trains the same model on any devices, and passes the same tests."""
 
-import collections
 import functools
 import importlib.util
 import json
@@ -180,28 +179,6 @@ def test_devices_of_tensorflow_draw_numbers_of_their_own(steps):
     states = np.load(steps("tensorflow") / "mirrored" / "seeds.npy")
     assert len(states) == 2
     assert len({state.tobytes() for state in states}) == 2
-
-
-@pytest.mark.slow
-def test_input_logs_validation_and_checkpoints_hide_behind_a_slow_device(tmp_path):
-    # Validation and test have four batches each. The device is idle before the first of
-    # each kind, before the step after the checkpoint, and where the last is waited for;
-    # one more of each for a processor that was busy elsewhere.
-    limits = {"step": (12, 9), "log": (12, 9), "input": (1, 1)}
-    limits |= {"validation": (8, 5), "answers": (8, 5)}
-    # Batches of some 0.1 seconds, and of some 1 second for a busy machine.
-    for rounds in (6_000_000, 60_000_000):
-        folder = tmp_path / str(rounds)
-        folder.mkdir()
-        run(HERE / "slow_device.py", folder, rounds, backend="jax")
-        counts = collections.Counter((folder / "events.txt").read_text().splitlines())
-        for name, (total, _) in limits.items():
-            assert counts[f"{name} idle"] + counts[f"{name} busy"] == total, counts
-        if counts["file behind step"] == 2 and all(
-            counts[f"{name} busy"] >= least for name, (_, least) in limits.items()
-        ):
-            return
-    pytest.fail(str(counts))
 
 
 # Several processes

@@ -1,5 +1,6 @@
 """The training loop: its steps, what ends a run, and what is left of it."""
 
+import itertools
 import json
 import time
 
@@ -16,7 +17,7 @@ from made_steps import (
 )
 
 from train.common.errors import RunError
-from train.engine.loop import TrainingLoop, take_steps
+from train.engine.loop import TrainingLoop, evaluate, take_steps
 from train.engine.schedules import WarmupCosine
 from train.models.run_directory import RunDirectory
 from train.recipes import Recipe
@@ -253,3 +254,62 @@ def test_metrics_are_fetched_together_and_before_what_a_step_is_followed_by(cloc
         logs = [f"log {step}" for step in steps]
         expected += [*steps, f"fetch {len(steps)}", *logs, f"turn {steps[-1]}"]
     assert events == expected
+
+
+class Ahead:
+    """A trainer whose device computes a step while what was before is fetched."""
+
+    ahead = 1
+
+    def __init__(self):
+        self.events = []
+
+    def step(self, number):
+        self.events.append(f"step {number}")
+        return {"loss": number}
+
+    def fetch(self, pending):
+        self.events.append("fetch " + " ".join(str(one["loss"]) for one in pending))
+        return pending
+
+    def answers(self, number):
+        self.events.append(f"answers {number}")
+        return np.array([number]), np.zeros((1, 2), "float32"), np.ones(1)
+
+
+def test_logs_and_fetches_hide_behind_the_next_step(monkeypatch):
+    # Metrics are fetched about once a second: here after each step.
+    ticks = itertools.count(0.0, 2.0)
+    monkeypatch.setattr(time, "perf_counter", lambda: next(ticks))
+    trainer = Ahead()
+    events, batches = trainer.events, [(number,) for number in range(1, 10)]
+    settings = {"start_step": 0, "steps": 4, "intervals": (3,)}
+
+    def log(step, _):
+        events.append(f"log {step}")
+
+    def prepare(step):
+        events.append(f"prepare {step}")
+
+    for step in take_steps(trainer, batches, log, prepare=prepare, **settings):
+        events.append(f"turn {step}")
+    assert events == [
+        *("step 1", "step 2", "fetch 1", "log 1", "step 3", "fetch 2", "log 2"),
+        # Images are read while the last step before a validation runs.
+        *("prepare 3", "fetch 3", "log 3", "turn 3"),
+        *("step 4", "prepare 4", "fetch 4", "log 4", "turn 4"),
+    ]
+
+
+def test_answers_of_a_batch_are_kept_while_the_next_is_computed():
+    trainer = Ahead()
+
+    def keep(labels, probabilities):
+        trainer.events.append(f"keep {labels[0]}")
+        return probabilities.tolist()
+
+    kept, loss = evaluate(trainer, [(1,), (2,), (3,)], keep)
+    assert kept == [[[0.5, 0.5]]] * 3 and loss == 1.0
+    assert trainer.events == [
+        *("answers 1", "answers 2", "keep 1", "answers 3", "keep 2", "keep 3")
+    ]
