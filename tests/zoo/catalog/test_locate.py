@@ -24,17 +24,15 @@ def here(tmp_path, monkeypatch):
 
 
 def test_a_handle_goes_before_a_folder_called_so(here):
-    (here / "vit-b16" / "sam").mkdir(parents=True)
-    fetched, url = zoo.locate("vit-b16/sam")
-    assert fetched == "fetched" and url.endswith("/sam/ViT-B_16.npz")
+    for release, file in (
+        ("sam", "/sam/ViT-B_16.npz"),
+        ("imagenet21k+imagenet2012-384", "imagenet2012/ViT-B_16.npz"),
+    ):
+        (here / "vit-b16" / release).mkdir(parents=True)
+        fetched, url = zoo.locate(f"vit-b16/{release}")
+        assert fetched == "fetched" and url.endswith(file)
     assert zoo.locate("./vit-b16/sam") == pathlib.Path("vit-b16/sam")
     assert zoo.locate(pathlib.Path("vit-b16/sam")) == pathlib.Path("vit-b16/sam")
-
-
-def test_handles_with_a_resolution_are_names_too(here):
-    (here / "vit-b16" / "imagenet21k+imagenet2012-384").mkdir(parents=True)
-    fetched, url = zoo.locate("vit-b16/imagenet21k+imagenet2012-384")
-    assert fetched == "fetched" and url.endswith("imagenet2012/ViT-B_16.npz")
 
 
 def test_a_folder_that_nothing_is_called_after_is_a_path(here):
@@ -44,6 +42,8 @@ def test_a_folder_that_nothing_is_called_after_is_a_path(here):
     assert zoo.locate("own") == pathlib.Path("own")
     assert zoo.locate("imagenet21k") == pathlib.Path("imagenet21k")
     # With one, its own or not, a release is.
+    _, url = zoo.locate("imagenet21k", "ViT-B_16")
+    assert url.endswith("/imagenet21k/ViT-B_16.npz")
     for release in ("imagenet21k", "imagenet21k+imagenet2012-384"):
         (here / release).mkdir(exist_ok=True)
         with pytest.raises(zoo.CatalogError, match="ViT-S_16 was not released as"):
