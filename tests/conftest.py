@@ -45,14 +45,14 @@ def shared():
 
 
 @pytest.fixture(scope="session")
-def forks(tmp_path_factory):
+def forks():
     """Commands as forks of one process: each alone would import TensorFlow anew."""
     environment = {
         **os.environ,
         "KERAS_BACKEND": "tensorflow",
         "PYTHONPATH": str(TESTS.parent),
     }
-    server = ForkServer(tmp_path_factory.mktemp("forks"), environment)
+    server = ForkServer(environment)
     yield server
     server.close()
 

@@ -3,12 +3,9 @@
 A command that is started anew spends most of its time on importing TensorFlow. Nothing
 is computed before the fork, so each command has a TensorFlow of its own.
 
-A line of standard input is a JSON object: `argv`, the module and its arguments, or as
-after `python -c`; `cwd`; `environment`; `output` and `errors`, the files for the
-streams; `until`, "the end" or where else to end: "the flags", when they are read, or
-"the work", when model and data are there and what takes long would begin. The exit
-status, negative for a signal, is written to the pipe `status`; meanwhile other
-commands may run.
+A request is a line of JSON on a socket, the arguments of `perform`; its answer is
+another, of the exit status, negative for a signal, the output and the errors. Several
+requests run at the same time.
 """
 
 import contextlib
@@ -18,19 +15,20 @@ import json
 import os
 import runpy
 import signal
+import socket
+import socketserver
 import subprocess
 import sys
 import tempfile
-import threading
 import traceback
 
 import small_variants
 
+import keras_vit_start
+
 LIMIT = 900
 # A test may put another in its place.
 PYTHON = sys.executable
-# The pipes of the commands that run, by process.
-RUNNING = {}
 # What takes long, by module.
 WORK = {
     "train.models.loaded_model": "predict",
@@ -44,27 +42,53 @@ GIVEN_MODEL = [
         "publish",
     )
 ]
+# `keras-vit` and `python` as commands that ask a server.
+SCRIPT = """#!{python} -S
+import json, os, signal, socket, sys
+
+# A notebook interrupts its kernel before it ends it by a message.
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+with socket.socket(socket.AF_UNIX) as asked:
+    asked.connect({address!r})
+    lines = asked.makefile("rw")
+    request = dict(argv=sys.argv, cwd=os.getcwd(), environment=dict(os.environ))
+    print(json.dumps(request), file=lines, flush=True)
+    code, output, errors = json.loads(lines.readline())
+sys.stdout.write(output)
+sys.stderr.write(errors)
+sys.exit(code)
+"""
 
 
-def answer(status, **request):
-    """Forks, and runs the module as a command in the child.
+class Handler(socketserver.StreamRequestHandler):
+    """Watches a fork that runs a command."""
 
-    Args:
-        status: path of the named pipe for the exit status.
-    """
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
-    child = os.fork()
-    if child:
-        RUNNING[child] = status
-        # First, for whoever asked opens the pipe only then.
-        print("forked", flush=True)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
-        return
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+    def handle(self):
+        request = json.loads(self.rfile.readline())
+        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+            if request.pop("together", False):
+                errors = output
+            child = os.fork()
+            if not child:
+                end_with(lambda: perform(output, errors, **request))
+            _, state = os.waitpid(child, 0)
+            code = os.waitstatus_to_exitcode(state)
+            together = errors is output
+            texts = [text_of(output), "" if together else text_of(errors)]
+            answer = json.dumps([code, *texts])
+        self.wfile.write(answer.encode() + b"\n")
+
+
+def text_of(file):
+    file.seek(0)
+    return file.read().decode(errors="replace")
+
+
+def end_with(function):
+    """Ends the process with the exit status that a function returns."""
     code = 1
     try:
-        code = perform(**request)
+        code = function()
     except BaseException:
         traceback.print_exc()
     finally:
@@ -73,30 +97,30 @@ def answer(status, **request):
         os._exit(code)
 
 
-def say_which_ended(*_):
-    """Writes the exit statuses of the children that have ended."""
-    while RUNNING:
-        child, state = os.waitpid(-1, os.WNOHANG)
-        if not child:
-            return
-        with open(RUNNING.pop(child), "w") as pipe:
-            pipe.write(str(os.waitstatus_to_exitcode(state)))
+def perform(output, errors, argv, cwd, environment, until="the end"):
+    """Runs a command, and returns its exit status.
 
-
-def perform(argv, cwd, environment, output, errors, until):
-    """Runs a module as `python -m` does, or a program as `python -c`, in the child."""
+    Args:
+        output: file of the standard output.
+        errors: file of the standard error.
+        argv: a module and its arguments, as after `python -m`; `-c` and the words after
+            it; or the words of a script of `ForkServer.write_scripts`.
+        cwd: str, the folder.
+        environment: dict, added to that of the server.
+        until: "the end" or where else to end: "the flags", when they are read, or "the
+            work", when model and data are there and what takes long would begin.
+    """
     signal.alarm(LIMIT)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    os.dup2(os.open(output, flags), 1)
-    os.dup2(os.open(errors, flags), 2)
+    os.dup2(output.fileno(), 1)
+    os.dup2(errors.fileno(), 2)
     os.chdir(cwd)
     os.environ.update(environment)
     tempfile.tempdir = None  # of the server's TMPDIR
-    # That of `ForkedCommands`, if there is one: what a command starts is a fork too.
+    # That of `write_scripts`, if there is one: what a command starts is a fork too.
     sys.executable = os.environ.get("FORKED_PYTHON", sys.executable)
     small_variants.shrink_if_asked()
     leave_out_the_drawing()
-    sys.argv = argv
+    sys.argv = argv = argv_of(*argv)
     if until == "the flags":
         return read_flags(argv)
     if until == "the work":
@@ -113,6 +137,15 @@ def perform(argv, cwd, environment, output, errors, until):
             return 1
         return end.code or 0
     return 0
+
+
+def argv_of(first, *words):
+    """Returns a module and its arguments, or `-c` and what follows."""
+    if first.endswith("/keras-vit"):
+        return [keras_vit_start.module(words[0]), *words[1:]]
+    if first.endswith("/python"):
+        return [*words[words[0] == "-m" :]]
+    return [first, *words]
 
 
 def leave_out_the_drawing():
@@ -167,22 +200,25 @@ class ForkServer:
     """Starts this file, and asks it; threads may ask at the same time.
 
     Args:
-        folder: `pathlib.Path`, of the files that take what commands print.
         environment: dict, of the commands.
     """
 
-    def __init__(self, folder, environment):
-        self.folder = folder
+    def __init__(self, environment):
         self.environment = environment
-        self._lock = threading.Lock()
-        self.process = subprocess.Popen(
-            [PYTHON, __file__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env=environment,
-        )
+        # A socket needs a short path.
+        self._folder = tempfile.TemporaryDirectory()
+        self.address = os.path.join(self._folder.name, "socket")
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(self.address)
+            listener.listen(64)
+            self.process = subprocess.Popen(
+                [PYTHON, __file__, str(listener.fileno())],
+                pass_fds=[listener.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+            )
 
     def run(self, argv, cwd, environment, until="the end"):
         """Runs a module; returns its exit status and what it printed."""
@@ -191,43 +227,52 @@ class ForkServer:
 
     def streams(self, argv, cwd, environment, until="the end", together=False):
         """Returns exit status, standard output and errors, empty if `together`."""
-        with tempfile.TemporaryDirectory(dir=self.folder) as name:
-            output, errors, status = (
-                os.path.join(name, word) for word in ("output", "errors", "status")
-            )
-            os.mkfifo(status)
-            request = {
-                "argv": [str(word) for word in argv],
-                "cwd": str(cwd),
-                "environment": environment,
-                "output": output,
-                "errors": output if together else errors,
-                "until": until,
-                "status": status,
-            }
-            with self._lock:
-                self.process.stdin.write(json.dumps(request) + "\n")
-                self.process.stdin.flush()
-                if not self.process.stdout.readline():
-                    raise RuntimeError(
-                        "the fork server is gone: start fork_server.py by hand"
-                    )
-            code = int(_text(status))
-            return code, _text(output), "" if together else _text(errors)
+        request = {
+            "argv": [str(word) for word in argv],
+            "cwd": str(cwd),
+            "environment": environment,
+            "until": until,
+            "together": together,
+        }
+        with socket.socket(socket.AF_UNIX) as asked:
+            asked.connect(self.address)
+            lines = asked.makefile("rw")
+            print(json.dumps(request), file=lines, flush=True)
+            answer = lines.readline()
+        if not answer:
+            raise RuntimeError("the fork server is gone: start fork_server.py by hand")
+        return json.loads(answer)
+
+    def write_scripts(self, folder):
+        """Writes `keras-vit` and `python`, which run in forks, into a new folder."""
+        folder.mkdir()
+        text = SCRIPT.format(python=sys.executable, address=self.address)
+        for name in ("keras-vit", "python"):
+            (folder / name).write_text(text)
+            (folder / name).chmod(0o755)
 
     def close(self):
         """Ends it."""
-        self.process.stdin.close()
+        self.process.terminate()
         self.process.wait()
+        self._folder.cleanup()
 
 
-def _text(path):
-    with open(path, errors="replace") as file:
-        return file.read()
+class Server(socketserver.ForkingMixIn, socketserver.UnixStreamServer):
+    def service_actions(self):
+        """Ends with the process that started it."""
+        super().service_actions()
+        if os.getppid() != self.parent:
+            sys.exit()
 
 
-def serve():
-    """Imports, then answers until its input ends."""
+def serve(listener):
+    """Imports, then answers on a socket.
+
+    Args:
+        listener: int, its file descriptor.
+    """
+    parent = os.getppid()
     import matplotlib.pyplot
     import sklearn.datasets  # noqa: F401
     import tensorflow_datasets  # noqa: F401
@@ -240,10 +285,12 @@ def serve():
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 50)
-    signal.signal(signal.SIGCHLD, say_which_ended)
-    for line in sys.stdin:
-        answer(**json.loads(line))
+    server = Server("", Handler, bind_and_activate=False)
+    server.socket.close()
+    server.socket = socket.socket(fileno=listener)
+    server.parent = parent
+    server.serve_forever()
 
 
 if __name__ == "__main__":
-    serve()
+    serve(int(sys.argv[1]))

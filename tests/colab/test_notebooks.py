@@ -7,13 +7,11 @@ import re
 import shutil
 import signal
 import sys
-import tempfile
 
 import nbformat
 import pytest
 import released_stand_ins
 import small_variants
-from forked_commands import ForkedCommands
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
@@ -137,12 +135,11 @@ def mirror(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def commands(forks):
-    """What runs `keras-vit` for the notebooks, and their kernels."""
-    with tempfile.TemporaryDirectory() as folder:
-        commands = ForkedCommands(pathlib.Path(folder, "bin"), forks)
-        yield commands
-        commands.close()
+def commands(forks, tmp_path_factory):
+    """The folder of what runs `keras-vit` for the notebooks, and their kernels."""
+    folder = tmp_path_factory.mktemp("commands") / "bin"
+    forks.write_scripts(folder)
+    return folder
 
 
 @pytest.fixture
@@ -150,9 +147,9 @@ def executed(mirror, commands, tmp_path, monkeypatch):
     """A function of a notebook's name that runs it small, and returns it."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    search = [commands.folder, os.path.dirname(sys.executable), os.environ["PATH"]]
+    search = [commands, os.path.dirname(sys.executable), os.environ["PATH"]]
     for variable, value in {
-        "FORKED_PYTHON": commands.folder / "python",
+        "FORKED_PYTHON": commands / "python",
         "PATH": os.pathsep.join(map(str, search)),
         "PYTHONPATH": build.ROOT,
         # Where TensorBoard notes its servers.
@@ -168,7 +165,7 @@ def executed(mirror, commands, tmp_path, monkeypatch):
     work = tmp_path / "work"
     work.mkdir()
     monkeypatch.chdir(work)
-    monkeypatch.setattr(sys, "executable", str(commands.folder / "python"))
+    monkeypatch.setattr(sys, "executable", str(commands / "python"))
 
     def execute(name):
         notebook = read(name)

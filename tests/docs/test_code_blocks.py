@@ -11,7 +11,6 @@ import os
 import pathlib
 import shutil
 import sys
-import tempfile
 
 import doc_blocks
 import doc_commands
@@ -21,7 +20,6 @@ import pytest
 import quick_xla
 import small_variants
 from fork_server import ForkServer
-from forked_commands import ForkedCommands
 from serving import serving_files
 
 PAGES = doc_blocks.pages()
@@ -54,7 +52,7 @@ class Servers(dict):
         environment = self.environment | {"KERAS_BACKEND": backend}
         if backend == "jax":
             environment["XLA_FLAGS"] = quick_xla.flags()
-        self[backend] = ForkServer(self.folder, environment)
+        self[backend] = ForkServer(environment)
         return self[backend]
 
 
@@ -89,12 +87,10 @@ def made(released, tmp_path_factory):
     }
     servers = Servers(root, environment)
     (folder / "tfds").symlink_to(root / doc_reader.TFDS)
-    with tempfile.TemporaryDirectory() as short:
-        scripts = pathlib.Path(short, "bin")
-        environment["FORKED_PYTHON"] = str(scripts / "python")
-        forked = ForkedCommands(scripts, servers["tensorflow"])
-        yield folder, servers, forked
-        forked.close()
+    scripts = root / "bin"
+    environment["FORKED_PYTHON"] = str(scripts / "python")
+    servers["tensorflow"].write_scripts(scripts)
+    yield folder, servers, scripts
     for server in servers.values():
         server.close()
 
@@ -102,7 +98,7 @@ def made(released, tmp_path_factory):
 @pytest.fixture
 def reader(page, made, tmp_path, monkeypatch):
     """Somebody in a folder of their own."""
-    folder, servers, forked = made
+    folder, servers, scripts = made
     text = page.read_text()
     for run, flags in doc_reader.RUNS.items():
         if run in text and not (folder / run).exists():
@@ -117,7 +113,7 @@ def reader(page, made, tmp_path, monkeypatch):
     if doc_blocks.name(page) not in FULL_SIZE:
         small_variants.shrink(monkeypatch)
     # Of the pages that start a new Python.
-    monkeypatch.setattr(sys, "executable", str(forked.folder / "python"))
+    monkeypatch.setattr(sys, "executable", str(scripts / "python"))
     policy = keras.config.dtype_policy()
     yield doc_commands.Reader(tmp_path / "folder", servers, DONE)
     os.environ.clear()
