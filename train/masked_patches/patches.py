@@ -170,10 +170,7 @@ def _check(recipe):
             f"Masked patch prediction masks patches, and the ResNet of {name} sees "
             "beyond them: pass a --model without one, such as ViT-B_16."
         )
-    for field in dataclasses.fields(recipe):
-        name = field.name
-        is_changed = getattr(recipe, name) != field.default
-        if is_changed and field.metadata.get("of_classifiers"):
-            raise RunError(
-                f"Masked patch prediction has no {name}: leave --{name} out."
-            )
+    if changed := recipe.changed("of_classifiers"):
+        raise RunError(
+            f"Masked patch prediction has no {changed[0]}: leave --{changed[0]} out."
+        )

@@ -123,18 +123,24 @@ class Recipe(TrainingSettings):
             )
         config = NETWORKS.get(model, model) if is_name else model
         is_other = not isinstance(config, (str, ViTConfig))
-        for field in dataclasses.fields(self) if is_other and is_name else ():
-            is_changed = getattr(self, field.name) != field.default
-            if is_changed and field.metadata.get("of_blocks"):
-                raise ValueError(
-                    f"--{field.name} needs transformer blocks; {model} has none: leave "
-                    "it out, or choose a Vision Transformer."
-                )
+        if is_other and is_name and (changed := self.changed("of_blocks")):
+            raise ValueError(
+                f"--{changed[0]} needs transformer blocks; {model} has none: leave it "
+                "out, or choose a Vision Transformer."
+            )
         if isinstance(config, ViTConfig):
             name = model if isinstance(model, str) else "This model"
             config.grid_size(self.image_size, name)
         if self.weights is not None and not is_other:
             check(self.weights, model if model in VARIANTS else None)
+
+    def changed(self, mark: str) -> list[str]:
+        """Returns the settings whose fields have a `mark` and that are no default."""
+        return [
+            field.name
+            for field in dataclasses.fields(self)
+            if field.metadata.get(mark) and getattr(self, field.name) != field.default
+        ]
 
     def override(self, **values) -> "Recipe":
         """Returns the recipe with other values.
