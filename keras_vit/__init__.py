@@ -7,8 +7,8 @@ keras_vit_start.need_ours("zoo")
 keras_vit_start.need_backend()
 
 from keras_vit import explain, layers
-from keras_vit.inference.answers import classify, embed
 from keras_vit.inference.preprocessing import decode_predictions, preprocess_input
+from keras_vit.inference.stream import classify, embed
 from keras_vit.layers import (
     AddPositionEmbs,
     ClassToken,

@@ -8,11 +8,11 @@ from keras_vit.explain.attention import (
     patch_map,
     pooling_attention,
 )
-from keras_vit.explain.features import Features, principal_colors, token_features
 from keras_vit.explain.filters import Filters, embedding_filters
 from keras_vit.explain.gradients import gradient_attention
-from keras_vit.explain.positions import position_embedding_similarity
+from keras_vit.explain.position_similarity import position_embedding_similarity
 from keras_vit.explain.sinks import attention_sinks, received_attention
+from keras_vit.explain.tokens import Features, principal_colors, token_features
 from keras_vit.structure.image_sizes import grid_size
 
 __all__ = [

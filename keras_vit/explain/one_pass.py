@@ -8,9 +8,9 @@ import numpy as np
 from keras import ops
 
 from keras_vit.explain.attention import ByLayer, Pooled, Rollout, distance_of, patch_map
-from keras_vit.explain.features import Features, features_of
 from keras_vit.explain.running import check_images, run
 from keras_vit.explain.sinks import received_attention
+from keras_vit.explain.tokens import Features, features_of
 from keras_vit.structure import num_layers, num_registers, pooling_of
 from keras_vit.structure.image_sizes import grid_size
 

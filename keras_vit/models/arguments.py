@@ -67,21 +67,20 @@ def network_of(config, kind: type, variants: dict) -> tuple:
     return variants[config], config
 
 
-def classes_of_head(classes, new_head, source, of_source) -> tuple[int, bool]:
+def classes_of_head(classes, new_head, source) -> tuple[int, bool]:
     """Returns how many classes a head has, and whether it is new beside a file's.
 
-    `source` is None, or has the path of weights with a head of `of_source` classes or
-    None.
+    `source` is None, or weights with their path and the number of their classes.
     """
     if source is None:
         return classes or 1000, new_head
-    if classes is None and of_source is None:
+    if classes is None and source.classes is None:
         raise ValueError(
             f"{source.path} has no head: pass classes=K for a new one, or "
             "include_top=False."
         )
-    classes = classes or of_source
-    return classes, new_head or classes != of_source
+    classes = classes or source.classes
+    return classes, new_head or classes != source.classes
 
 
 def check_without_head(**arguments) -> None:

@@ -116,9 +116,7 @@ def BiTResNet(  # noqa: N802 - reads as the model it returns
     image_size = pair(224 if image_size is None else image_size, "image_size")
     file = None if weights is None else FILES.read(weights)
     if include_top:
-        classes, new_head = arguments.classes_of_head(
-            classes, new_head, file, file and FILES.classes(file)
-        )
+        classes, new_head = arguments.classes_of_head(classes, new_head, file)
     if not name:
         name = (variant or "bit_resnet").lower().replace("-", "_")
 

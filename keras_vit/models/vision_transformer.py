@@ -149,9 +149,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
     config, checkpoint = _read(config, weights, variant)
     stated = checkpoint.head if checkpoint else Head()
     if include_top:
-        classes, new_head = arguments.classes_of_head(
-            classes, new_head, checkpoint, checkpoint and checkpoint.classes
-        )
+        classes, new_head = arguments.classes_of_head(classes, new_head, checkpoint)
     if checkpoint and include_top and not new_head:
         representation_size = representation_size or checkpoint.representation_size
         _check_new_bias(head_bias_init, checkpoint)

@@ -19,10 +19,11 @@ from zoo.regular_files import expand_home
 
 @dataclasses.dataclass(frozen=True)
 class NamedArrays:
-    """Arrays, and what they are called in messages: the path of their file."""
+    """Arrays, with the path of their file or what it is called, and their classes."""
 
     path: Any
     arrays: StoredArrays
+    classes: int | None
 
 
 class NamedFiles:
@@ -55,17 +56,17 @@ class NamedFiles:
         file = Npz(zoo.locate(source))
         parts = {key: file.check(key) for key in file.keys}
         refuse(file.path, self._kind(), wrong_dtypes(parts))
-        return NamedArrays(file.path, StoredArrays(parts))
+        return self._named(file.path, parts)
 
     def weights_of(self, model) -> NamedArrays:
         """Returns a model's weights as the function that makes it takes them."""
-        arrays = StoredArrays(as_arrays(self.places.variables(model)))
-        return NamedArrays(f"The model {model.name}", arrays)
+        arrays = as_arrays(self.places.variables(model))
+        return self._named(f"The model {model.name}", arrays)
 
-    def classes(self, file) -> int | None:
-        """Returns the number of classes of a file's head, None without one."""
-        shape = file.arrays.shapes.get(self.head[0])
-        return shape[-1] if shape else None
+    def _named(self, path, arrays):
+        arrays = StoredArrays(arrays)
+        kernel = arrays.shapes.get(self.head[0])
+        return NamedArrays(path, arrays, kernel and kernel[-1])
 
     def load(self, model, source, *, new_head=False, **others) -> None:
         """Loads a file into a model, see `keras_vit.load_released_weights`."""
@@ -83,7 +84,7 @@ class NamedFiles:
         path, arrays = file.path, file.arrays
         shapes, kernel = dict(arrays.shapes), self.head[0]
         own = targets[kernel][1][-1] if targets.keys() >= {*self.head} else None
-        if new_head or own is None or own != self.classes(file):
+        if new_head or own is None or own != file.classes:
             for key in self.head:
                 targets.pop(key, None)
                 shapes.pop(key, None)

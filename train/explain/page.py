@@ -4,7 +4,7 @@ import base64
 
 import numpy as np
 
-from keras_vit.explain.figures.photos import heat_colors, relative
+from keras_vit.explain.figures.overlays import heat_colors, relative
 from train.explain.figures import KINDS, available
 from train.reports import html
 

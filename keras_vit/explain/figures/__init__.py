@@ -7,7 +7,7 @@ from keras_vit.explain.figures.figure_7 import (
     draw_filters,
     draw_position_similarity,
 )
-from keras_vit.explain.figures.photos import (
+from keras_vit.explain.figures.overlays import (
     draw_attention,
     draw_features,
     draw_heads,

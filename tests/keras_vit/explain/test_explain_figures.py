@@ -11,7 +11,7 @@ from matplotlib.text import Text
 from PIL import Image
 
 from keras_vit.explain import figures
-from keras_vit.explain.figures import canvas, figure_7, photos
+from keras_vit.explain.figures import canvas, figure_7, overlays
 
 # As mathematics this is broken.
 TITLE = r"ViT-Ti_16 $\frac{_1$ 50 %, a_b"
@@ -334,7 +334,7 @@ def test_overlay_has_the_maps_own_numbers():
     assert drawn(left)[0].shape == (20, 30, 3)
     below, heat = drawn(right)
     np.testing.assert_array_equal(below, drawn(left)[0])
-    np.testing.assert_array_equal(heat, photos.stretch(grid, 20, 30))
+    np.testing.assert_array_equal(heat, overlays.stretch(grid, 20, 30))
     assert right.images[1].get_clim() == (0, grid.max())
     bar = bar_of(figure)
     assert bar.get_ylabel() == "Relevance_1"
@@ -365,7 +365,7 @@ def test_layers_are_each_relative_to_their_maximum():
     titles = [axes.get_title() for axes in figure.axes[:13]]
     assert titles == ["Input", *(f"Layer {number}" for number in range(1, 13))]
     for axes, grid in zip(figure.axes[1:13], maps, strict=True):
-        expected = photos.stretch(grid / grid.max(), 20, 30)
+        expected = overlays.stretch(grid / grid.max(), 20, 30)
         np.testing.assert_allclose(drawn(axes)[1], expected, atol=1e-6)
         assert axes.images[1].get_clim() == (0, 1)
     assert bar_of(figure).get_ylabel() == "Share of the\nlayer's maximum"
@@ -393,18 +393,18 @@ def test_heads_are_layers_by_heads():
 def test_images_are_uint8_or_as_models_take_them():
     whole = image()
     scaled = whole.astype("float32") / 127.5 - 1
-    expected = photos.as_photo(whole)
-    np.testing.assert_allclose(photos.as_photo(scaled), expected, atol=1e-6)
-    grey = photos.as_photo(whole[..., :1])
+    expected = overlays.as_photo(whole)
+    np.testing.assert_allclose(overlays.as_photo(scaled), expected, atol=1e-6)
+    grey = overlays.as_photo(whole[..., :1])
     np.testing.assert_allclose(grey, np.repeat(whole[..., :1] / 255, 3, 2), atol=1e-6)
     # What bicubic resizing overshoots is cut off.
-    assert photos.as_photo(np.full((1, 1, 3), 1.2)).max() == 1
+    assert overlays.as_photo(np.full((1, 1, 3), 1.2)).max() == 1
 
 
 def test_colours_get_lighter_step_by_step():
     import matplotlib
 
-    levels = matplotlib.colormaps[photos.COLORS](np.linspace(0, 1, 256))[:, :3]
+    levels = matplotlib.colormaps[overlays.COLORS](np.linspace(0, 1, 256))[:, :3]
     assert np.all(np.diff(levels @ (0.2126, 0.7152, 0.0722)) > -1e-3)
     assert len(set(figure_7.HEAD_COLORS)) == len(figure_7.HEAD_COLORS)
 
