@@ -6,7 +6,6 @@ import keras
 import pytest
 import tensorflow as tf
 
-from train import recipes
 from train.common.errors import RunError
 from train.engine import bfloat16
 from train.engine.bfloat16 import of_accelerators
@@ -14,17 +13,15 @@ from train.run import training
 from zoo import machine
 
 
-def recipe(**changes):
-    smoke = recipes.for_dataset("digits").smoke()
-    return smoke.override(precision="auto", warmup_steps=0, **changes)
-
-
 @pytest.mark.parametrize("has_it", [True, False])
-def test_a_run_keeps_what_it_began_with(has_it, tmp_path, monkeypatch, capsys):
+def test_a_run_keeps_what_it_began_with(
+    has_it, short_recipe, tmp_path, monkeypatch, capsys
+):
     monkeypatch.setattr(machine, "computes_bfloat16", lambda: True)
     monkeypatch.setattr(bfloat16, "bfloat16_gain", lambda: 1.8 if has_it else 0.6)
     wanted, other = ("mixed_bfloat16", "float32")[:: 1 if has_it else -1]
-    training.run(recipe(steps=1), run_dir=tmp_path)
+    auto = short_recipe.override(precision="auto", micro_batches=1)
+    training.run(auto.override(steps=1), run_dir=tmp_path)
     assert f"precision {wanted}, as this " in capsys.readouterr().out
     assert json.loads((tmp_path / "config.json").read_text())["precision"] == wanted
     model = keras.saving.load_model(tmp_path / "model.keras")
@@ -33,11 +30,10 @@ def test_a_run_keeps_what_it_began_with(has_it, tmp_path, monkeypatch, capsys):
     # On a machine that has another answer it goes on as it began.
     monkeypatch.setattr(bfloat16, "bfloat16_gain", lambda: 1.0)
     monkeypatch.setattr(machine, "computes_bfloat16", lambda: not has_it)
-    longer = recipe(steps=2)
-    training.run(longer, run_dir=tmp_path, extend=True)
+    training.run(auto, run_dir=tmp_path, extend=True)
     assert f"precision {wanted}, with which the run began" in capsys.readouterr().out
     with pytest.raises(RunError, match="other settings: .*precision"):
-        training.run(longer.override(precision=other), run_dir=tmp_path)
+        training.run(auto.override(precision=other), run_dir=tmp_path)
 
 
 def test_the_gain_is_of_both_products(monkeypatch):
