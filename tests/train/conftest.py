@@ -19,15 +19,12 @@ def short_recipe():
     config = keras_vit.ViTConfig(
         hidden_size=16, num_layers=1, num_heads=2, mlp_dim=32, patch_size=8
     )
-    return (
-        recipes.for_dataset("digits")
-        .smoke()
-        .override(
-            **{"model": config, "image_size": (32, 48), "crop": "resize", "seed": 3},
-            **{"steps": 2, "eval_every": 2, "checkpoint_every": 2, "warmup_steps": 0},
-            **{"micro_batches": 4, "dropout_rate": 0.1, "average_decay": 0.9},
-            mixup=0.2,
-        )
+    smoke = recipes.for_dataset("digits").smoke()
+    return smoke.override(
+        **{"model": config, "image_size": (32, 48), "crop": "resize", "seed": 3},
+        **{"steps": 2, "eval_every": 2, "checkpoint_every": 2, "warmup_steps": 0},
+        **{"micro_batches": 4, "dropout_rate": 0.1, "average_decay": 0.9},
+        mixup=0.2,
     )
 
 
