@@ -58,6 +58,8 @@ def test_reassessed_labels_find_their_images(imagenet):
     names = real_labels.file_names(sources.load(str(imagenet)).test, str(imagenet))
     labels = real_labels.of_files([{1}, {2}, {3}, {4}, {5}], names)
     assert labels == [{2}, {4}, {1}, {3}, {5}]  # as the files are sorted
+    with pytest.raises(RunError, match="cat.jpg is not one of the 5 images"):
+        real_labels.of_files(5 * [{1}], ["cat.jpg"])
 
 
 def test_reassessed_labels_of_a_tfds_data_set(tmp_path):

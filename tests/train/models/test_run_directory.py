@@ -66,12 +66,6 @@ def test_other_settings_are_refused_and_named(tmp_path, changes, told):
     assert (tmp_path / "config.json").read_text() == before
 
 
-def test_a_finished_run_is_not_overwritten_either(tmp_path):
-    RunDirectory(tmp_path).claim(SETTINGS).model.touch()
-    with pytest.raises(RunError, match="other settings"):
-        RunDirectory(tmp_path).claim(SETTINGS | {"steps": 20})
-
-
 @pytest.mark.parametrize(
     "ways",
     [
