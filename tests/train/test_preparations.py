@@ -79,7 +79,7 @@ def images_of(photos, preparation):
     return np.stack([prepare(file, SIZE, preparation) for file in files])
 
 
-def in_predict(monkeypatch, file, photos, **flags):
+def in_predict(file, photos, folder, patch, **flags):
     """Returns the images that a model gets from `predict`, in the order of files."""
     seen, load = [], classifiers.load
 
@@ -92,44 +92,47 @@ def in_predict(monkeypatch, file, photos, **flags):
 
         return dataclasses.replace(found, compute=compute)
 
-    monkeypatch.setattr(classifiers, "load", loaded)
-    answers = []
-    predict(file, [str(photos)], answer=answers.append, **flags)
+    patch.setattr(classifiers, "load", loaded)
+    predict(file, [str(photos)], answer=lambda text: None, **flags)
     return np.concatenate(seen)
 
 
-def in_evaluate(monkeypatch, file, photos, tmp_path, **flags):
+def in_evaluate(file, photos, folder, patch, **flags):
     """Returns the images that a model gets from `evaluate`, in the order of files."""
 
     def predictions(predictor, batches, split):
         raise Done(np.concatenate([images.numpy() for images, _ in batches]))
 
-    monkeypatch.setattr(running, "predictions", predictions)
+    patch.setattr(running, "predictions", predictions)
     with pytest.raises(Done) as done:
         evaluation.evaluate(
-            file, dataset=str(photos), split="all", out_dir=tmp_path / "out", **flags
+            file, dataset=str(photos), split="all", out_dir=folder / "out", **flags
         )
     return done.value.args[0]
 
 
-def in_explain(monkeypatch, file, photos, tmp_path, **flags):
+def explained(file, photos, folder, patch, **flags):
     """Returns the images of `explain` and what it shows of the photos."""
 
     def run(model, found, places):
         shown = [photo.picture.shape for photo in found.chosen(sorted(places))]
         raise Done(np.concatenate(list(found.batches(1))), shown)
 
-    monkeypatch.setattr(inspection, "run", run)
+    patch.setattr(inspection, "run", run)
     with pytest.raises(Done) as done:
-        explain(file, [str(photos)], tmp_path / "explained", **flags)
+        explain(file, [str(photos)], folder / "explained", **flags)
     return done.value.args
 
 
-def in_export(file, photos, path, central_crop=None):
+def in_explain(*args, **flags):
+    return explained(*args, **flags)[0]
+
+
+def exported(file, photos, folder, central_crop=None):
     """Returns the images that exports of a model are compared on, and their report."""
     found = sample_images.read(
         loaded_model.load(file),
-        path,
+        folder / "images",
         None,
         calibration=None,
         central_crop=central_crop,
@@ -138,37 +141,32 @@ def in_export(file, photos, path, central_crop=None):
         skip_corrupt=False,
         split="all",
     )
-    return np.concatenate([*program.read_images(path)]), found.about
+    return np.concatenate([*program.read_images(folder / "images")]), found.about
 
 
-@pytest.mark.parametrize("preparation", PREPARATIONS)
+def in_export(file, photos, folder, patch, **flags):
+    return exported(file, photos, folder, **flags)[0]
+
+
+COMMANDS = (in_predict, in_evaluate, in_explain, in_export)
+
+
+@pytest.mark.parametrize(
+    ("says", "flags", "expected"),
+    [
+        *((preparation, {}, preparation) for preparation in PREPARATIONS),
+        # The flag goes before what the model says.
+        ("timm crop bicubic 0.9", {"central_crop": True}, "central crop"),
+        ("timm crop bicubic 0.9", {"central_crop": False}, "squash"),
+    ],
+)
 def test_every_command_gives_the_model_the_same_numbers(
-    preparation, model_file, photos, tmp_path, monkeypatch
+    says, flags, expected, model_file, photos, tmp_path, monkeypatch
 ):
-    file, expected = model_file(preparation), images_of(photos, preparation)
-    for found in (
-        in_predict(monkeypatch, file, photos),
-        in_evaluate(monkeypatch, file, photos, tmp_path),
-        in_explain(monkeypatch, file, photos, tmp_path)[0],
-        in_export(file, photos, tmp_path / "images")[0],
-    ):
-        np.testing.assert_array_equal(found, expected)
-
-
-@pytest.mark.parametrize("central_crop", [True, False])
-def test_the_flag_goes_before_what_the_model_says(
-    central_crop, model_file, photos, tmp_path, monkeypatch
-):
-    file = model_file("timm crop bicubic 0.9")
-    expected = images_of(photos, "central crop" if central_crop else "squash")
-    flags = {"central_crop": central_crop}
-    for found in (
-        in_predict(monkeypatch, file, photos, **flags),
-        in_evaluate(monkeypatch, file, photos, tmp_path, **flags),
-        in_explain(monkeypatch, file, photos, tmp_path, **flags)[0],
-        in_export(file, photos, tmp_path / "images", **flags)[0],
-    ):
-        np.testing.assert_array_equal(found, expected)
+    file = model_file(says)
+    for command in COMMANDS:
+        found = command(file, photos, tmp_path, monkeypatch, **flags)
+        np.testing.assert_array_equal(found, images_of(photos, expected))
 
 
 @pytest.mark.parametrize(
@@ -184,14 +182,14 @@ def test_explanations_show_what_the_model_sees(
     preparation, is_whole, model_file, photos, tmp_path, monkeypatch
 ):
     file = model_file(preparation)
-    _, shapes = in_explain(monkeypatch, file, photos, tmp_path)
+    _, shapes = explained(file, photos, tmp_path, monkeypatch)
     whole = [(37, 61, 3), (150, 83, 3), (53, 19, 3)]
     assert shapes == (whole if is_whole else [(*SIZE, 3)] * 3)
 
 
 def test_reports_name_the_preparation(model_file, photos, tmp_path, monkeypatch):
     file = model_file("timm crop bicubic 0.9")
-    _, about = in_export(file, photos, tmp_path / "images")
+    _, about = exported(file, photos, tmp_path)
     assert about["preparation"] == "timm crop bicubic 0.9"
     given = {}
 
