@@ -115,6 +115,9 @@ READ = {
         "all 0:0 1:0 2:0 3:2 4:2 5:0 6:0 7:2 8:1",
         fraction=None,
     ),
+    "a whole folder of a test": case(
+        lacking(DIVIDED, "train"), "daisy tulip", "all 5:0 6:0 7:1", fraction=None
+    ),
     "a whole folder of classes, one of them called train": case(
         images({"train": 1, "plane": 1}), "plane train", "all 0:1 1:0", fraction=None
     ),
