@@ -9,6 +9,8 @@ import numpy as np
 # Alignment of weights in the external data file, so that it can be memory-mapped.
 _PAGE = 4096
 _LARGEST_HALF = np.finfo("float16").max
+# The end of any axis.
+_END = 2**31 - 1
 # The scale of a column of zeros.
 _SMALLEST_SCALE = 1e-30
 
@@ -139,10 +141,10 @@ class Graph:
         ]
         return self.node("Reshape", value, self.node("Concat", *sides, axis=0))
 
-    def part(self, integers, start, end) -> str:
-        """Adds a slice of integers."""
-        ends = self.integers([start]), self.integers([end])
-        return self.node("Slice", integers, *ends)
+    def part(self, value, start, end=_END, axis=0) -> str:
+        """Adds a slice of a value along an axis, by default to its end."""
+        ends = (self.integers([number]) for number in (start, end, axis))
+        return self.node("Slice", value, *ends)
 
     def transpose(self, value, axes) -> str:
         """Adds a transpose."""

@@ -11,9 +11,15 @@ import keras
 import numpy as np
 
 from keras_vit import layers
-from keras_vit.layers.rotation import rotated, turns
-from keras_vit.runtimes.onnx.arrays import Array, Arrays
-from zoo.position_embedding import axis_weights, offset_places, offset_weights
+from keras_vit.runtimes.onnx.places import (
+    add_positions,
+    add_positions_2d,
+    as_value,
+    biases_of_offsets,
+    embeddings_of_offsets,
+    patch_grid,
+    turn_heads,
+)
 
 _GELUS = {"gelu_tanh": "tanh", "gelu": "none"}
 _QUICK = 1.702
@@ -59,7 +65,7 @@ def _patches(graph, layer, value, name, *, shape, **_):
     patch_height, patch_width = layer.patch_size
     size = patch_height * patch_width * channels
     if height is None or width is None:
-        grid = _patch_grid(graph, layer, value, shape=shape)
+        grid = patch_grid(graph, layer, value, shape=shape)
         rows, columns = (graph.part(grid, start, start + 1) for start in (0, 1))
         number = -1
     else:
@@ -84,83 +90,6 @@ def _class_token(graph, layer, value, name, **_):
     shape = graph.node("Concat", batch, token_shape, axis=0)
     token = graph.node("Expand", *graph.weights(name, layer, "token"), shape)
     return graph.node("Concat", token, value, axis=1)
-
-
-def _patch_grid(graph, layer, value, *_, shape=(None,), **__):
-    """Adds the (rows, columns) of patches, an integer value or two ints."""
-    if None not in shape[1:]:
-        return tuple(np.floor_divide(shape[1:3], layer.patch_size).tolist())
-    first = 2 if value in graph.images else 1
-    sides = graph.node("Shape", value, start=first, end=first + 2)
-    return graph.node("Div", sides, graph.integers(layer.patch_size))
-
-
-def _positions(graph, layer, value, name, *, grid=None, **_):
-    if _is_own(layer, grid):
-        table, *_ = graph.weights(name, layer, "position_embedding")
-        return graph.node("Add", value, table)
-    table, first = layer.table(), layer.num_prefix_tokens
-    rows, columns = layer.grid_size
-    patches = keras.ops.reshape(table[first:], (rows, -1))
-    patches = graph.weight(f"{name}/patches", patches, half=False)
-    patches = _along(graph, layer, patches, grid, 0)
-    patches = graph.reshape(patches, -1, columns, table.shape[-1])
-    patches = _along(graph, layer, patches, grid, 1)
-    prefix = graph.weight(f"{name}/prefix", table[None, :first]) if first else None
-    return _added(graph, value, patches, table.shape[-1], prefix)
-
-
-def _positions_2d(graph, layer, value, name, *, grid=None, **_):
-    if _is_own(layer, grid):
-        return graph.node("Add", value, graph.weight(f"{name}/table", layer.table()))
-    half = layer.row_embedding.shape[-1]
-    shape = graph.node("Concat", _as_value(graph, grid), graph.integers([half]), axis=0)
-    halves = []
-    for part, axis in (("column_embedding", 1), ("row_embedding", 0)):
-        values = keras.ops.squeeze(getattr(layer, part), 1 - axis)
-        values = graph.weight(f"{name}/{part}", values, half=False)
-        values = _along(graph, layer, values, grid, axis)
-        values = graph.node("Unsqueeze", values, graph.integers([1 - axis]))
-        halves.append(graph.node("Expand", values, shape))
-    prefix = None
-    if layer.num_prefix_tokens:
-        prefix = graph.weight(f"{name}/prefix", layer.class_token_embedding[None])
-    patches = graph.node("Concat", *halves, axis=-1)
-    return _added(graph, value, patches, 2 * half, prefix)
-
-
-def _is_own(layer, grid):
-    """Returns whether a grid is known to be that of a layer's own positions."""
-    return grid is None or grid == layer.grid_size
-
-
-def _as_value(graph, grid):
-    return graph.integers(grid) if isinstance(grid, tuple) else grid
-
-
-def _along(graph, layer, embeddings, grid, axis):
-    """Adds embeddings (..., old places, size) resampled along an axis of a grid."""
-    [side] = _sides(graph, grid, axis)
-    old = layer.grid_size[axis]
-    weights = axis_weights(old, side, layer.resizing, Arrays(graph))
-    weights = graph.node("Cast", weights.name, to=graph.onnx.TensorProto.FLOAT)
-    return graph.node("MatMul", weights, embeddings)
-
-
-def _added(graph, tokens, patches, size, prefix):
-    """Adds position embeddings (rows, columns, size) and other tokens' to tokens."""
-    table = graph.cast(graph.reshape(patches, 1, -1, size), "FLOAT16")
-    if prefix is not None:
-        table = graph.node("Concat", prefix, table, axis=1)
-    return graph.node("Add", tokens, table)
-
-
-def _sides(graph, grid, *axes):
-    """Adds the lengths of a grid's axes, as float64 `Array`s."""
-    double = graph.onnx.TensorProto.DOUBLE
-    grid = _as_value(graph, grid)
-    sides = [graph.node("Gather", grid, graph.integers(axis)) for axis in axes]
-    return [Array(graph, graph.node("Cast", side, to=double)) for side in sides]
 
 
 def _layer_norm(graph, layer, value, name, **_):
@@ -191,7 +120,7 @@ def _block(graph, block, tokens, name, *, class_token_only=False, grid=None, **_
     if block.attention_scale is not None:
         branch = _layer_scale(graph, block.attention_scale, branch, f"{name}/scale_0")
     if class_token_only:
-        tokens = _tokens(graph, tokens, 0, 1)
+        tokens = graph.part(tokens, 0, 1, axis=1)
     tokens = graph.node("Add", tokens, branch)
     branch = normed(tokens, "mlp_norm", not norms_after)
     branch = _mlp(graph, block.mlp, branch, f"{name}/mlp")
@@ -209,7 +138,7 @@ def _mlp(graph, layer, value, name, **_):
     value = _dense(graph, layer.expand, value, f"{name}/expand")
     if layer.activation == "swiglu":
         halves = [(0, layer.mlp_dim), (layer.mlp_dim, 2 * layer.mlp_dim)]
-        gate, value = (_tokens(graph, value, *ends, axis=-1) for ends in halves)
+        gate, value = (graph.part(value, *ends, axis=-1) for ends in halves)
         gate = graph.node("Mul", gate, graph.node("Sigmoid", gate))
         value = graph.node("Mul", gate, value)
     elif layer.activation == "quick_gelu":
@@ -223,13 +152,8 @@ def _mlp(graph, layer, value, name, **_):
     return _dense(graph, layer.project, value, f"{name}/project")
 
 
-def _tokens(graph, tokens, start, end, axis=1):
-    axes, *ends = (graph.integers([number]) for number in (axis, start, end))
-    return graph.node("Slice", tokens, *ends, axes)
-
-
 def _attention(graph, layer, tokens, name, *, class_token_only, grid):
-    queries = _tokens(graph, tokens, 0, 1) if class_token_only else tokens
+    queries = graph.part(tokens, 0, 1, axis=1) if class_token_only else tokens
     head_size = layer.query.units // layer.num_heads
     if type(layer.positions) not in _POSITIONS:
         raise ValueError(
@@ -271,119 +195,18 @@ def _attention(graph, layer, tokens, name, *, class_token_only, grid):
     return _dense(graph, layer.out, mixed, f"{name}/out")
 
 
-def _embeddings_of_offsets(graph, layer, query, name, first_alone, grid):
-    """Adds what a `RelativePositionEmbedding` adds to scores."""
-    [table] = graph.weights(name, layer, "offset_embedding")
-    rows = graph.integers(layer.rows(first_alone))
-    keys = graph.node("Gather", table, rows, axis=0)
-    return graph.node("Einsum", query, keys, equation="bhqd,qkd->bhqk")
-
-
-def _biases_of_offsets(graph, layer, query, name, first_alone, grid):
-    """Adds what a `RelativePositionBias` adds to scores."""
-    if _is_own(layer, grid):
-        table = graph.weight(f"{name}/table", keras.ops.transpose(layer.table))
-        rows = graph.integers(layer.rows[: 1 if first_alone else None])
-        return graph.node("Gather", table, rows, axis=1)
-    table = graph.transpose(_table_of_offsets(graph, layer, name, grid), (1, 0))
-    rows = graph.once(
-        ("rows of offsets", layer.num_prefix_tokens, grid),
-        lambda: _rows_of_offsets(graph, layer, grid),
-    )
-    rows = _tokens(graph, rows, 0, 1, axis=0) if first_alone else rows
-    return graph.node("Gather", graph.cast(table, "FLOAT16"), rows, axis=1)
-
-
-def _rows_of_offsets(graph, layer, grid):
-    sides = _sides(graph, grid, 0, 1)
-    rows = offset_places(sides, layer.num_prefix_tokens, Arrays(graph))
-    return graph.node("Cast", rows.name, to=graph.onnx.TensorProto.INT64)
-
-
-def _table_of_offsets(graph, layer, name, grid):
-    """Adds the table of a `RelativePositionBias` resampled to a grid."""
-    down, across = graph.once(
-        ("weights of offsets", layer.grid_size, layer.resizing, grid),
-        lambda: _weights_of_offsets(graph, layer, grid),
-    )
-    rows, columns = (2 * side - 1 for side in layer.grid_size)
-    heads = layer.table.shape[-1]
-    table = keras.ops.convert_to_tensor(layer.table)
-    offsets = keras.ops.reshape(table[: rows * columns], (rows, -1))
-    offsets = graph.weight(f"{name}/offsets", offsets, half=False)
-    offsets = graph.node("MatMul", down, offsets)
-    offsets = graph.reshape(offsets, -1, columns, heads)
-    offsets = graph.reshape(graph.node("MatMul", across, offsets), -1, heads)
-    if not layer.num_prefix_tokens:
-        return offsets
-    others = graph.weight(f"{name}/others", table[rows * columns :], half=False)
-    return graph.node("Concat", offsets, others, axis=0)
-
-
-def _weights_of_offsets(graph, layer, grid):
-    """Adds the matrices that resample the rows and the columns of offsets."""
-    sides, arrays = _sides(graph, grid, 0, 1), Arrays(graph)
-    matrices = []
-    for old, new in zip(layer.grid_size, sides, strict=True):
-        weights = offset_weights(old, new, layer.resizing, arrays)
-        # At its own grid the table stays; the geometric rule would change it.
-        way = arrays.arange(2 * new - 1)[:, None] - np.arange(2.0 * old - 1)
-        same = arrays.maximum(1.0 - arrays.abs(way), 0.0)
-        for side, own in zip(sides, layer.grid_size, strict=True):
-            same = arrays.where(side == own, same, weights)
-        matrices.append(graph.node("Cast", same.name, to=graph.onnx.TensorProto.FLOAT))
-    return matrices
-
-
-def _rotated(graph, layer, heads, first_alone, grid):
-    """Adds queries or keys as `RotaryPositions` turn them."""
-    size = layer.head_size
-    # Blocks share the values of positions that are alike.
-    name = f"rotation/{layer.kind}/{size}"
-    alike = (layer.num_prefix_tokens, layer.stretched_to, layer.base)
-    if _is_own(layer, grid):
-        end, first = (1, "first") if first_alone else (None, "all")
-        values = keras.ops.convert_to_numpy(layer.turns())[:, :end, None]
-        cosine, sine = (
-            graph.weight(f"{name}/{first}/{layer.grid_size}/{alike}/{kind}", part)
-            for kind, part in zip(("cosine", "sine"), values, strict=True)
-        )
-    else:
-        both = graph.once((name, alike, grid), lambda: _turns(graph, layer, grid))
-        if first_alone:
-            both = [_tokens(graph, one, 0, 1, axis=0) for one in both]
-        cosine, sine = both
-    # The rotation of each unit vector by a right angle.
-    ones = np.eye(size, dtype="float32")[None, None]
-    right = np.stack([np.zeros((1, size)), np.ones((1, size))])
-    partners = keras.ops.convert_to_numpy(rotated(ones, layer.kind, right))[0, 0]
-    partners = graph.weight(f"{name}/partners", partners)
-    turned = graph.node("Mul", graph.node("MatMul", heads, partners), sine)
-    return graph.node("Add", graph.node("Mul", heads, cosine), turned)
-
-
-def _turns(graph, layer, grid):
-    """Adds the cosines and the sines of a grid, (tokens, 1, head_size) each."""
-    size, prefix = layer.head_size, layer.num_prefix_tokens
-    sides, stretch, base = _sides(graph, grid, 0, 1), layer.stretched_to, layer.base
-    both = turns(layer.kind, sides, size, prefix, stretch, base, xp=Arrays(graph))
-    float32 = graph.onnx.TensorProto.FLOAT
-    both = [graph.node("Cast", one[:, None].name, to=float32) for one in both]
-    return [graph.cast(one, "FLOAT16") for one in both]
-
-
 # The class of an attention's positions -> what turns queries and keys, and what is
 # added to scores.
 _POSITIONS = {
     type(None): (None, None),
-    layers.RelativePositionEmbedding: (None, _embeddings_of_offsets),
-    layers.RelativePositionBias: (None, _biases_of_offsets),
-    layers.RotaryPositions: (_rotated, None),
+    layers.RelativePositionEmbedding: (None, embeddings_of_offsets),
+    layers.RelativePositionBias: (None, biases_of_offsets),
+    layers.RotaryPositions: (turn_heads, None),
 }
 
 
 def _attention_pooling(graph, layer, value, name, **_):
-    tokens = _tokens(graph, value, layer.num_prefix_tokens, 2**31 - 1)
+    tokens = graph.part(value, layer.num_prefix_tokens, axis=1)
     units = layer.query.units
     head_size = units // layer.num_heads
 
@@ -405,8 +228,8 @@ def _attention_pooling(graph, layer, value, name, **_):
 
 
 def _patch_map(graph, layer, tokens, name, *, grid, shape, **_):
-    tokens = _tokens(graph, tokens, layer.num_prefix_tokens, 2**31 - 1)
-    return graph.reshape(tokens, 0, _as_value(graph, grid), shape[-1])
+    tokens = graph.part(tokens, layer.num_prefix_tokens, axis=1)
+    return graph.reshape(tokens, 0, as_value(graph, grid), shape[-1])
 
 
 def _registers(graph, layer, value, name, **_):
@@ -415,8 +238,8 @@ def _registers(graph, layer, value, name, **_):
     shape = graph.node("Concat", batch, shape, axis=0)
     parts = [graph.node("Expand", *graph.weights(name, layer, "registers"), shape)]
     if layer.after:
-        parts.insert(0, _tokens(graph, value, 0, layer.after))
-        value = _tokens(graph, value, layer.after, 2**31 - 1)
+        parts.insert(0, graph.part(value, 0, layer.after, axis=1))
+        value = graph.part(value, layer.after, axis=1)
     return graph.node("Concat", *parts, value, axis=1)
 
 
@@ -426,20 +249,20 @@ def _class_token_and_patch_pooling(graph, layer, value, name, **_):
 
 
 def _distillation_pooling(graph, layer, value, name, **_):
-    value = _tokens(graph, value, 0, 2)
+    value = graph.part(value, 0, 2, axis=1)
     if layer.concatenate:
         return graph.reshape(value, 0, -1)
     return graph.wide("ReduceMean", value, graph.integers([1]), keepdims=0)
 
 
 def _class_token_pooling(graph, layer, value, name, **_):
-    return graph.reshape(_tokens(graph, value, 0, 1), 0, -1)
+    return graph.reshape(graph.part(value, 0, 1, axis=1), 0, -1)
 
 
 def _mean(graph, layer, value, name, **_):
     axes = [1]
     if isinstance(layer, layers.PatchPooling):
-        value = _tokens(graph, value, layer.num_prefix_tokens, 2**31 - 1)
+        value = graph.part(value, layer.num_prefix_tokens, axis=1)
     elif isinstance(layer, keras.layers.GlobalAveragePooling2D):
         value, axes = graph.image(value), [2, 3]
     if getattr(layer, "keepdims", False):
@@ -533,8 +356,8 @@ def _pre_activation_unit(graph, unit, features, name, **_):
 
 
 FUNCTIONS = {
-    layers.AddPositionEmbs: _positions,
-    layers.AddPositionEmbs2D: _positions_2d,
+    layers.AddPositionEmbs: add_positions,
+    layers.AddPositionEmbs2D: add_positions_2d,
     layers.AttentionPooling: _attention_pooling,
     layers.ClassToken: _class_token,
     layers.ClassTokenAndPatchPooling: _class_token_and_patch_pooling,
@@ -543,7 +366,7 @@ FUNCTIONS = {
     layers.GroupNorm: _group_norm,
     layers.LayerNorm: _layer_norm,
     layers.PatchEncoder: _patches,
-    layers.PatchGrid: _patch_grid,
+    layers.PatchGrid: patch_grid,
     layers.PatchMap: _patch_map,
     layers.PatchPooling: _mean,
     layers.PreActivationUnit: _pre_activation_unit,
