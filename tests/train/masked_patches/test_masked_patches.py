@@ -446,6 +446,7 @@ def test_fine_tuning_begins_with_all_that_was_trained(runs):
 ON_TWO_DEVICES = """
 from train.engine import devices
 from train.masked_patches import recipes
+from train.masked_patches.task import MaskedPatches
 from train.run import training
 
 recipe = recipes.for_dataset("digits").smoke()
