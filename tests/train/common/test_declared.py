@@ -1,24 +1,15 @@
 """Every package that the code imports is one that setup.cfg asks for."""
 
-import ast
 import configparser
 import pathlib
 import re
 import sys
 from importlib import metadata
 
+from imported import imported
+
 ROOT = pathlib.Path(__file__).parents[3]
 OURS = ("keras_vit", "zoo", "train")
-
-
-def imported():
-    """The first names of what the code imports."""
-    for path in (path for name in OURS for path in (ROOT / name).rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Import):
-                yield from (alias.name.partition(".")[0] for alias in node.names)
-            elif isinstance(node, ast.ImportFrom) and node.level == 0:
-                yield node.module.partition(".")[0]
 
 
 def normal(name):
@@ -39,7 +30,9 @@ def test_what_is_imported_is_declared():
     owners = metadata.packages_distributions()
     known = declared()
     assert {"scipy", "scikit-learn"} <= known
-    others = {*imported()} - {*sys.stdlib_module_names, *OURS}
+    files = (path for name in OURS for path in (ROOT / name).rglob("*.py"))
+    others = {name.partition(".")[0] for path in files for name in imported(path)}
+    others -= {*sys.stdlib_module_names, *OURS}
     # One that is not installed is imported where it is optional, by its own name.
     assert not {
         name for name in others if not known & {*map(normal, owners.get(name, [name]))}
