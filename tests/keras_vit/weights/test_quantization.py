@@ -1,4 +1,5 @@
 import functools
+from dataclasses import replace
 
 import keras
 import numpy as np
@@ -20,39 +21,24 @@ from keras_vit.models.bit import BiTResNet
 from keras_vit.weights.quantization import int8_and_scale, is_quantized
 from zoo.network import BiTConfig
 
-SIZES = {"hidden_size": 24, "num_layers": 2, "num_heads": 3, "mlp_dim": 40}
-PLAIN = ViTConfig(**SIZES, patch_size=8)
-HYBRID = ViTConfig(**SIZES, patch_size=1, resnet_stages=(1, 1), resnet_width=32)
+PLAIN = ViTConfig(24, num_layers=2, num_heads=3, mlp_dim=40, patch_size=8)
+HYBRID = replace(PLAIN, patch_size=1, resnet_stages=(1, 1), resnet_width=32)
 # Bits that a policy computes with, the leading one included.
 BITS = {"float32": 24, "mixed_bfloat16": 8, "mixed_float16": 11}
+SHARED_POSITIONS = replace(
+    PLAIN, activation="gelu", position_embedding_at="every_layer_shared"
+)
+SMALL, TOKENS = {"image_size": (16, 24)}, {"pooling": None, "include_top": False}
 MODELS = {
-    "token": lambda: VisionTransformer(
-        PLAIN, image_size=(16, 24), classes=5, representation_size=7
+    "token": (PLAIN, SMALL | {"classes": 5, "representation_size": 7}),
+    "features": (PLAIN, SMALL | {"pooling": "gap", "include_top": False}),
+    "shared positions": (SHARED_POSITIONS, SMALL | {"channels": 1, "classes": 5}),
+    "relative positions": (
+        replace(PLAIN, position_embedding="relative"),
+        SMALL | TOKENS,
     ),
-    "features": lambda: VisionTransformer(
-        PLAIN, image_size=(16, 24), pooling="gap", include_top=False
-    ),
-    "shared positions": lambda: VisionTransformer(
-        ViTConfig(
-            **SIZES,
-            patch_size=8,
-            activation="gelu",
-            position_embedding_at="every_layer_shared",
-        ),
-        image_size=(16, 24),
-        channels=1,
-        classes=5,
-    ),
-    "relative positions": lambda: VisionTransformer(
-        ViTConfig(**SIZES, patch_size=8, position_embedding="relative"),
-        image_size=(16, 24),
-        pooling=None,
-        include_top=False,
-    ),
-    "hybrid": lambda: VisionTransformer(HYBRID, image_size=(32, 48), classes=5),
-    "bit": lambda: BiTResNet(
-        BiTConfig(depths=(1, 1), width_factor=1), image_size=(32, 48), classes=5
-    ),
+    "hybrid": (HYBRID, {"image_size": (32, 48), "classes": 5}),
+    "bit": (BiTConfig((1, 1)), {"image_size": (32, 48), "classes": 5}),
 }
 
 
@@ -63,8 +49,10 @@ def made(name, policy="float32"):
 @functools.cache
 def shared(name, policy="float32"):
     """A model of `MODELS`, built once: not to be changed."""
+    config, options = MODELS[name]
+    make = BiTResNet if name == "bit" else VisionTransformer
     with global_policy(policy):
-        model = MODELS[name]()
+        model = make(config, **options)
     randomize(model)
     return model
 
@@ -89,9 +77,8 @@ def test_rounds_to_the_nearest_step(shape):
     values, scale = int8_and_scale(kernel)
     assert (values.dtype, values.shape) == ("int8", shape)
     assert (scale.dtype, scale.shape) == ("float32", shape[-1:])
-    np.testing.assert_array_equal(
-        np.abs(values.astype(int)).max(axis=tuple(range(len(shape) - 1))), 127
-    )
+    largest = np.abs(values.astype(int)).max(axis=tuple(range(len(shape) - 1)))
+    np.testing.assert_array_equal(largest, 127)
     np.testing.assert_allclose(values * scale, rounded(kernel), rtol=1e-6)
     assert (np.abs(values * scale - kernel) <= 0.5001 * scale).all()
 
@@ -206,11 +193,8 @@ def test_survives_saving_and_cloning(name, policy, tmp_path):
         clone.set_weights(loaded.get_weights())
         np.testing.assert_allclose(numpy(clone(images)), expected, **tolerance)
     for one, other in zip(loaded.weights, quantized.weights, strict=True):
-        assert (one.name, one.dtype, one.shape) == (
-            other.name,
-            other.dtype,
-            other.shape,
-        )
+        about = (one.name, one.dtype, one.shape)
+        assert about == (other.name, other.dtype, other.shape)
     quantized.save_weights(tmp_path / "int8.weights.h5")
     clone = keras.models.clone_model(quantized)
     clone.load_weights(tmp_path / "int8.weights.h5")
@@ -218,13 +202,11 @@ def test_survives_saving_and_cloning(name, policy, tmp_path):
 
 
 def test_a_file_of_a_quarter(tmp_path):
-    config = ViTConfig(
-        hidden_size=256, num_layers=1, num_heads=4, mlp_dim=1024, patch_size=16
-    )
-    model = VisionTransformer(config, image_size=32, classes=10)
-    model.save(tmp_path / "float.keras")
-    quantize_weights(model).save(tmp_path / "int8.keras")
-    sizes = [(tmp_path / f"{name}.keras").stat().st_size for name in ("int8", "float")]
+    config = ViTConfig(256, num_layers=1, num_heads=4, mlp_dim=1024, patch_size=16)
+    model, sizes = VisionTransformer(config, image_size=32, classes=10), []
+    for one in (quantize_weights(model), model):
+        one.save(tmp_path / "model.keras")
+        sizes.append((tmp_path / "model.keras").stat().st_size)
     assert sizes[0] < 0.3 * sizes[1]
 
 
@@ -250,9 +232,8 @@ def test_every_kernel_is_int8_and_nothing_else(name):
 
 
 def test_gradients_pass_through_to_what_is_trainable():
-    for gradient in gradients(
-        quantize_weights(shared("token")), normal((3, 16, 24, 3))
-    ):
+    quantized = quantize_weights(shared("token"))
+    for gradient in gradients(quantized, normal((3, 16, 24, 3))):
         assert np.isfinite(gradient).all()
         assert np.abs(gradient).max() > 0
 
@@ -314,12 +295,9 @@ def test_released_files_hold_float_weights(tmp_path):
 
 
 def test_heads_of_a_model_stay_heads():
-    model = shared("token")
-    dense = quantize_weights(
-        keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
-    )
-    assert type(dense.layers[-1]) is Int8Dense
-    head = quantize_weights(model).get_layer("head")
+    dense = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
+    assert type(quantize_weights(dense).layers[-1]) is Int8Dense
+    head = quantize_weights(shared("token")).get_layer("head")
     assert type(head) is Int8ClassificationHead
     assert head.compute_dtype == "float32"
 
