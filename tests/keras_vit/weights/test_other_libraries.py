@@ -57,7 +57,8 @@ def test_hybrids_of_timm(stages, padding, side, timm, tmp_path):
     assert_close(ours(built, images), expected, TOLERANCE)
     again = keras.Model.from_config(built.get_config())
     again.set_weights(built.get_weights())
-    np.testing.assert_array_equal(ours(again, images), ours(built, images))
+    # A copy computes all tokens.
+    assert_close(ours(again, images), ours(built, images), 2e-6)
 
 
 @pytest.mark.parametrize(
