@@ -261,20 +261,23 @@ def test_a_validation_part_is_stratified_and_always_alike(files, dataset, loaded
     assert sorted(kept + held) == sorted(whole)
     assert [one for one in whole if one in kept] == kept
     assert held == examples(again.validation)
-    assert np.bincount([label for _, label in held]).tolist() == [1, 2]
+    assert source.train.labels().tolist() == [label for _, label in kept]
+    labels = source.validation.labels()
+    assert labels.tolist() == [label for _, label in held]
+    assert np.bincount(labels).tolist() == [1, 2]
     assert source.validation.name.startswith("the validation part of ")
 
 
 def test_a_folder_of_classes_has_a_fifth_for_the_test(loaded):
-    files = images({"daisy": 11, "rose": 2, "tulip": 5})
+    files = images({"daisy": 12, "rose": 2, "tulip": 5})
     source, again = (loaded(files, fraction=0.25) for _ in "ab")
     assert source.class_names == ("daisy", "rose", "tulip")
     assert source.test.class_counts(3).tolist() == [2, 1, 1]
-    assert source.validation.num_examples == round((9 + 1 + 4) * 0.25)
+    assert source.validation.num_examples == round((10 + 1 + 4) * 0.25)
     parts = [getattr(source, part) for part in PARTS]
     everything = sum(map(examples, parts), [])
-    assert sorted(number for number, _ in everything) == list(range(18))
-    assert all(label == (number > 10) + (number > 12) for number, label in everything)
+    assert sorted(number for number, _ in everything) == list(range(19))
+    assert all(label == (number > 11) + (number > 13) for number, label in everything)
     assert [examples(getattr(again, part)) for part in PARTS] == [*map(examples, parts)]
 
 
