@@ -302,6 +302,21 @@ def test_the_attention_of_a_pooling_equals_numpy(kind):
     np.testing.assert_array_equal(seen.of_image(1).pooled, seen.pooled[1])
 
 
+def test_one_pass_gives_what_the_functions_give():
+    model = small_models.shared("registers")
+    images = images_of(model)
+    seen = one_pass.inspect(model, images)
+    maps = explain.attention_maps(model, images)
+    received = [explain.received_attention(layer, (4, 6), 2) for layer in maps]
+    for found, expected in (
+        (seen.outputs, numpy(model(images))),
+        (seen.distance, explain.attention_distance(model, images)),
+        (seen.received, np.stack(received)),
+        (seen.features.patches, explain.token_features(model, images).patches),
+    ):
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
 def test_other_models_have_no_attention_of_a_pooling():
     model = small_models.shared()
     images = images_of(model)
