@@ -38,16 +38,16 @@ _ENVIRONMENT = (
 
 def _list(pattern, as_json):
     """List the released and published models."""
-    cards = [zoo.get(handle) for handle in zoo.list_models(pattern)]
-    if not cards:
+    shown = [zoo.get(handle) for handle in zoo.list_models(pattern)]
+    if not shown:
         raise zoo.CatalogError(
             f"No handle matches {pattern!r}: {typed('zoo')} list shows every one."
         )
-    files = _local_files(cards)
+    files = _local_files(shown)
     if as_json:
-        return _print_json([*map(_document, cards, files)])
+        return _print_json([*map(_document, shown, files)])
     rows = []
-    for card, file in zip(cards, files, strict=True):
+    for card, file in zip(shown, files, strict=True):
         top1 = "" if card.top1 is None else f"{card.top1:.2f}"
         side = "x".join(dict.fromkeys(map(str, _sides(card))))
         here = "yes" if file else ""
@@ -278,17 +278,17 @@ def _complain(problem):
     print(printable(text), file=sys.stderr)
 
 
-def _local_files(cards):
+def _local_files(of_cards):
     """Returns for each card the file on this machine, or None."""
     cached = {file.url: file for file in store.cached()}
     # Models of a folder are used where they are.
-    for card in (card for card in cards if os.path.isfile(card.url)):
+    for card in (card for card in of_cards if os.path.isfile(card.url)):
         file = (pathlib.Path(card.url), card.url, card.file_size, card.sha256)
         cached.setdefault(card.url, store.CachedFile(*file))
-    for card in (card for card in cards if isinstance(card, zoo.HubModel)):
+    for card in (card for card in of_cards if isinstance(card, zoo.HubModel)):
         if (folder := hub.cached(card.url)) is not None:
             cached[card.url] = store.CachedFile(folder, card.url, None, None)
-    return [cached.get(card.url) for card in cards]
+    return [cached.get(card.url) for card in of_cards]
 
 
 def _handle(url):

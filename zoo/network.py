@@ -287,8 +287,8 @@ class ViTConfig:
                     f"{name} must be one float per channel, got {brief(values)}."
                 )
             is_std = name == "input_std"
-            numbers = (finite_float(value, name, positive=is_std) for value in values)
-            self._set(name, tuple(numbers))
+            channels = (finite_float(value, name, positive=is_std) for value in values)
+            self._set(name, tuple(channels))
         if mean is not None and std is not None and len(mean) != len(std):
             raise ValueError(
                 f"input_mean has {len(mean)} channels and input_std has {len(std)}: "

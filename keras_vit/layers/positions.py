@@ -26,7 +26,7 @@ class AttentionPositions(Layer, Placed):
         """Returns queries and keys (batch, tokens, num_heads, head_size) to compare."""
         return query, key
 
-    def scores(self, query, grid, first_alone) -> None:
+    def scores(self, query, grid, first_alone) -> Any:
         """Returns what is added to the scores of scaled queries, None for nothing.
 
         Of queries (batch, num_heads, queries, head_size), a tensor that goes with

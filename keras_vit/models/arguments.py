@@ -140,7 +140,7 @@ def head_dtype() -> str:
     return "float64" if compute_dtype == "float64" else "float32"
 
 
-def images_input(image_size, channels) -> keras.Input:
+def images_input(image_size, channels) -> keras.KerasTensor:
     """Returns the input of a model, in Keras's float dtype, or float64."""
     dtype = "float64" if head_dtype() == "float64" else keras.config.floatx()
     return keras.Input((*image_size, channels), dtype=dtype, name="images")

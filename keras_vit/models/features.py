@@ -95,13 +95,13 @@ def _requested(layers):
 
 
 def _pooled(model):
-    features = pooled_features(model)
-    if features is None:
+    pooled = pooled_features(model)
+    if pooled is None:
         raise ValueError(
             f"The model {model.name} has no pooled features: leave out "
             '"pooled", or build it with another pooling than None.'
         )
-    return features
+    return pooled
 
 
 def _class_token(tokens, model):

@@ -222,9 +222,9 @@ def _paper_name(model):
     return cards.AUGREG_VARIANTS[name].replace("ViT-", "").replace("_", "/")
 
 
-def _highest(rows, column):
+def _highest(entries, column):
     """Returns the row with the highest value in a column; the last of equal ones."""
-    measured = [row for row in rows if getattr(row, column) is not None]
+    measured = [row for row in entries if getattr(row, column) is not None]
     if not measured:
         raise CatalogError(
             f"The AugReg index has no {column} of these files: pass another finetune "

@@ -96,10 +96,12 @@ class Place(NamedTuple):
         fetch: function that downloads the model once, and returns its path and its
             card, None without one.
         path: that of a model on this machine which no card names, else None.
+        card: that of a name, else None.
     """
 
     fetch: Callable[[], tuple[pathlib.Path, Card | None]]
     path: pathlib.Path | None = None
+    card: Card | None = None
 
 
 def resolve(source: str | os.PathLike, variant: str | None = None) -> Place:
@@ -118,7 +120,7 @@ def resolve(source: str | os.PathLike, variant: str | None = None) -> Place:
     if (card := named(source, variant)) is not None:
         if isinstance(card, PublishedModel):
             models_in(card.folder)
-        return Place(lambda: (fetch_card(card), card))
+        return Place(lambda: (fetch_card(card), card), card=card)
     # The release of another variant is a mistake, even where a folder has its name.
     names = {release for _, release in _BY_RELEASE} if variant is not None else ()
     if source and path.exists() and source not in names:
@@ -185,10 +187,11 @@ def _check_variant(card, name, variant):
 def _unknown(source, path, variant):
     """Returns the error of a text that means no model."""
     if variant is not None and "/" not in source and os.sep not in source:
-        names = releases(variant)
-        return CatalogError(
-            f"{_no_release(variant, source, names)} Or pass the path of a file."
-        )
+        try:
+            problem = _no_release(variant, source, releases(variant))
+        except CatalogError as error:
+            problem = str(error)
+        return CatalogError(f"{problem} Or pass the path of a file.")
     text = f"There is no file or folder {source}: {missing_remedy(path)}"
     near = _similar_handles(source)
     # With a folder, and like a path that is there and like no name, it is a path.
@@ -322,7 +325,10 @@ def _similar_handles(handle):
 
 def published(source: str | os.PathLike) -> PublishedModel | None:
     """Returns the card of a published model by what `locate` takes, None for others."""
-    _, card = resolve(source).fetch()
+    place = resolve(source)
+    card = place.card
+    if card is None and (place.path is not None or hub.is_handle(source)):
+        _, card = place.fetch()
     return card if isinstance(card, PublishedModel) else None
 
 

@@ -103,8 +103,10 @@ class PublishedModel:
         texts += [*self.class_names, *self.architecture, *self.metrics]
         texts += [text for text in (self.base, self.variant) if text is not None]
         for text in texts:
-            _require(isinstance(text, str), f"{brief(text)} is not text")
-            _require(is_safe(text), f"{brief(text)} has control characters")
+            if not isinstance(text, str):
+                raise ValueError(f"{brief(text)} is not text")
+            if not is_safe(text):
+                raise ValueError(f"{brief(text)} has control characters")
         name, weights, checksum = map(brief, (self.name, self.weights, self.sha256))
         _require(is_name(self.name), f"{name} is not a valid name of a model")
         _require(self.weights in WEIGHTS, f"its weights are called {weights}")

@@ -164,7 +164,7 @@ def _said(implied, own):
 
 def network_of(said: dict, class_token: bool) -> dict[str, Any]:
     """Returns the fields of `ViTConfig` that all of `ARGUMENTS` say together."""
-    fields = {
+    computed = {
         argument.field: bool(said[name]) if argument.type == "flag" else said[name]
         for name, argument in ARGUMENTS.items()
         if argument.field
@@ -178,7 +178,7 @@ def network_of(said: dict, class_token: bool) -> dict[str, Any]:
     if biases is True and said["named_as"] in _BIASES_APART:
         biases = "query and value"
     final_norm, after_pooling = _norms(said)
-    return fields | {
+    return computed | {
         "activation": "swiglu" if said["swiglu"] else _ACTIVATIONS[said["act_layer"]],
         "qkv_bias": biases,
         "final_norm": final_norm,

@@ -65,7 +65,7 @@ def _tasks():
     return tasks
 
 
-def interval(value, bounds) -> int:
+def interval(value, bounds) -> tf.Tensor:
     """Returns the number of a value's interval, which includes its upper bound."""
     above = tf.cast(tf.constant(bounds, tf.float32) < value, tf.int64)
     return tf.reduce_sum(above) - 1

@@ -20,7 +20,7 @@ _NORMALIZATION_OPTIONS = np.uint8(1)
 _TENSOR_AXIS_LABELS = np.uint8(2)
 
 
-def add_metadata(content, model, precision, kinds, output, labels) -> int:
+def add_metadata(content, model, precision, kinds, output, labels) -> bytearray:
     """Returns the bytes of a TFLite file with metadata, earlier ones replaced.
 
     `kinds` has the number of products of each kind; `labels` says whether
