@@ -10,11 +10,12 @@ import math
 import keras
 import numpy as np
 import pytest
-from test_families_tools import FAMILIES, FOLDER, path_of
+from families import SHARED as GOLDENS
+from test_families_tools import FAMILIES, path_of
 
 import keras_vit
 
-SHARED = FOLDER.parent
+SHARED = GOLDENS.parent
 STEPS = 4
 # How many classes and images of a test there are, and the flags for them.
 DATA = {
@@ -33,7 +34,7 @@ DATA = {
 pytestmark = [
     pytest.mark.soak,
     pytest.mark.skipif(
-        not FOLDER.is_dir(), reason=f"{FOLDER} is not there: only developers and CI"
+        not SHARED.is_dir(), reason=f"{SHARED} is not there: only developers and CI"
     ),
     pytest.mark.skipif(
         keras.backend.backend() != "tensorflow", reason="training needs TensorFlow"

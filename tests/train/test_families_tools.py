@@ -1,15 +1,14 @@
-"""Every tool for one small random model of each family, and the table of both.
-
-The models are in the files that other libraries write (`../shared/goldens_families`).
-"""
+"""Every tool for one small random model of each family, and the table of both."""
 
 import functools
 import pathlib
 from unittest import mock
 
+import families
 import keras
 import numpy as np
 import pytest
+from families import assert_close
 from harness import randomize
 
 import keras_vit
@@ -28,9 +27,7 @@ from train.run import classification, training
 from train.run.classification import FineTuning
 from train.scoring import linear_probe
 
-TESTS = pathlib.Path(__file__).parents[1]
-PAGE = TESTS.parent / "docs" / "models.md"
-FOLDER = TESTS.parents[1] / "shared" / "goldens_families"
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "models.md"
 # One case per row of the table.
 FAMILIES = {
     "DeiT, distilled": "deit_distilled_timm",
@@ -43,7 +40,7 @@ FAMILIES = {
     "I-JEPA": "ijepa_timm",
     "BEiT": "beit_transformers",
     "BEiT v2": "beitv2_timm",
-    "FlexiViT": "flexivit_big_vision",
+    "FlexiViT": "flexivit_timm",
     "SBB": "sbb_reg4_gap_timm",
     "SigLIP": "siglip_transformers",
     "SigLIP 2": "siglip2_timm",
@@ -77,8 +74,7 @@ IMAGES = 4
 
 
 def path_of(family):
-    folder = FOLDER / FAMILIES[family]
-    return folder if folder.is_dir() else folder.with_suffix(".npz")
+    return families.FOLDER / FAMILIES[family]
 
 
 @functools.cache
@@ -94,29 +90,14 @@ def images_for(model):
     return np.random.default_rng(0).uniform(-1, 1, shape).astype("float32")
 
 
-def assert_close(found, wanted, tolerance):
-    assert found.shape == wanted.shape
-    error = np.abs(found - wanted).max() / np.abs(wanted).max()
-    assert error <= tolerance, error
-
-
 # Training.
 
 
 def recipe_of(family, **settings):
-    image_size = model_of(family).input_shape[1:3]
-    return recipes.for_dataset("digits").override(
-        **{
-            "model": str(path_of(family)),
-            "image_size": image_size,
-            "steps": 2,
-            "batch_size": 8,
-            "micro_batches": 1,
-            "train_examples": 32,
-            "test_examples": 16,
-            **settings,
-        }
-    )
+    small = {"steps": 2, "batch_size": 8, "micro_batches": 1}
+    small |= {"train_examples": 32, "test_examples": 16, "model": str(path_of(family))}
+    small |= {"image_size": model_of(family).input_shape[1:3]}
+    return recipes.for_dataset("digits").override(**small | settings)
 
 
 def trained(family, run_dir, **settings):
@@ -163,12 +144,8 @@ def all_weights(family, tmp_path):
                 raise KeyboardInterrupt
             yield batch
 
-    settings = {
-        "steps": 4,
-        "checkpoint_every": 2,
-        "layer_decay": 0.75,
-        "precision": "mixed_bfloat16",
-    }
+    settings = {"steps": 4, "checkpoint_every": 2, "layer_decay": 0.75}
+    settings |= {"precision": "mixed_bfloat16"}
     run_dir = tmp_path / "digits"
     with mock.patch.object(training.Run, "batches", cut):
         with pytest.raises(KeyboardInterrupt):
@@ -185,13 +162,8 @@ def all_weights(family, tmp_path):
 
 def few_shot(family, tmp_path):
     with mock.patch.object(sources, "load", functools.partial(few, sources.load)):
-        results = linear_probe.run(
-            str(path_of(family)),
-            dataset="digits",
-            shots=(1,),
-            seeds=1,
-            out_dir=tmp_path,
-        )
+        model, rest = str(path_of(family)), {"shots": (1,), "seeds": 1}
+        results = linear_probe.run(model, dataset="digits", out_dir=tmp_path, **rest)
     assert 0 <= results["rows"][0]["mean"] <= 1
 
 
@@ -321,25 +293,20 @@ EXPORTS = {
 }
 
 
-def each(test, rarely=()):
-    families = [
-        pytest.param(family, marks=pytest.mark.soak if family in rarely else ())
-        for family in FAMILIES
-    ]
-    marks = (
-        pytest.mark.skipif(
-            not FOLDER.is_dir(), reason=f"{FOLDER} is not there: only developers and CI"
-        ),
-        pytest.mark.skipif(
-            keras.backend.backend() != "tensorflow", reason="exports need TensorFlow"
-        ),
-        pytest.mark.parametrize("family", families),
+def each(rarely=()):
+    return pytest.mark.parametrize(
+        "family",
+        [
+            pytest.param(family, marks=pytest.mark.soak if family in rarely else ())
+            for family in FAMILIES
+        ],
     )
-    return functools.reduce(lambda marked, mark: mark(marked), marks, test)
 
 
-def each_slowly(test):
-    return pytest.mark.slow(each(test, rarely=FAMILIES.keys() - set(OFTEN)))
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="exports need TensorFlow"
+)
+RARELY = FAMILIES.keys() - set(OFTEN)
 
 
 def run(tools, family, tmp_path):
@@ -354,7 +321,8 @@ def run(tools, family, tmp_path):
             tool(family, folder)
 
 
-@each_slowly
+@pytest.mark.slow
+@each(RARELY)
 def test_training(family, tmp_path, monkeypatch):
     # Pictures of a run, and the SavedModel of a published model, which another tool is.
     monkeypatch.setattr(figures, "save", lambda figure, path: path.touch())
@@ -365,12 +333,13 @@ def test_training(family, tmp_path, monkeypatch):
     run(TRAINING, family, tmp_path)
 
 
-@each
+@each()
 def test_what_is_shown(family, tmp_path):
     run(SHOWN, family, tmp_path)
 
 
-@each_slowly
+@pytest.mark.slow
+@each(RARELY)
 def test_exports(family, tmp_path):
     run(EXPORTS, family, tmp_path)
 

@@ -128,7 +128,7 @@ def test_one_array_less_is_refused(name, files, refusal):
         assert refusal(rest, settings), key
 
 
-@pytest.mark.parametrize("name", CASES[::5])
+@pytest.mark.parametrize("name", CASES[::8])
 def test_one_array_more_is_refused(name, files, refusal):
     arrays, settings = files[name]
     others = {
