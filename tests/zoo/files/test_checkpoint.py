@@ -3,6 +3,7 @@ import pathlib
 
 import numpy as np
 import pytest
+from peer_files import folder_of
 
 import zoo
 
@@ -76,6 +77,12 @@ def test_top_level_position_embedding_without_class_token(tmp_path):
     expected = dict(arrays)
     arrays["pos_embedding"] = arrays.pop(POSITION)
     assert_same(zoo.read(save(tmp_path / "a.npz", arrays)).arrays, expected)
+
+
+def test_biases_of_offsets_tell_a_square_grid():
+    found = zoo.read(folder_of("beit_timm"))
+    again = zoo.Checkpoint("", found.arrays, None, found.config, found.pooling)
+    assert (again.grid_size, again.num_positions) == ((4, 4), 16)
 
 
 def test_image_tower_of_a_two_tower_model(tmp_path):
