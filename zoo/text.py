@@ -54,7 +54,7 @@ def as_flags(text: str, spelled) -> str:
     if not spelled or "--config=" in text:
         return text
     names = "|".join(sorted(map(re.escape, spelled), key=len, reverse=True))
-    start = rf"(?<![\w\-./'\"])(?P<name>{names})"
+    start = rf"(?<![\w\-./'\"|])(?P<name>{names})"
 
     def flag(match):
         value = match.groupdict().get("value")
@@ -66,7 +66,7 @@ def as_flags(text: str, spelled) -> str:
         before, after = text[: match.start()], text[match.end() :]
         return before in ("", "error: ") and after.startswith(" must ")
 
-    return re.sub(rf"{start}(?:=(?P<value>{_OF_PYTHON})|(?![\w=/]|\.\w))", flag, text)
+    return re.sub(rf"{start}(?:=(?P<value>{_OF_PYTHON})|(?![\w=/|]|\.\w))", flag, text)
 
 
 def _of_flag(value):

@@ -80,8 +80,8 @@ class Recipe(TrainingSettings):
             )
         if self.frozen and self.lora_rank:
             raise ValueError(
-                f"frozen trains the head alone, lora_rank={self.lora_rank} more than "
-                "it: pass one of them."
+                f"frozen=True trains the head alone, lora_rank={self.lora_rank} more: "
+                "pass one of them."
             )
         decaying = [
             name

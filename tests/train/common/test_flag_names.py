@@ -52,6 +52,7 @@ def test_every_flag_that_is_meant_is_a_flag_of_some_command():
         ("pass --image_size=3", "pass --image_size=3"),
         ("runs/image_size/a.npz", "runs/image_size/a.npz"),
         ("error: --config=a.yaml: steps is", "error: --config=a.yaml: steps is"),
+        ("one of a|image_size|b", "one of a|image_size|b"),
     ],
 )
 def test_arguments_of_python_are_flags_in_a_command(message, expected):

@@ -62,7 +62,7 @@ WRONG = {
         "--precision=int8": "float32|mixed_bfloat16",
         "--crop=centre": "--crop=centre must be one of inception|resize|shift",
         "--weight_decay=0.1": "--weight_decay=0.1 does | --optimizer=adam",
-        "--frozen --lora_rank=4": "frozen trains | --lora_rank=4",
+        "--frozen --lora_rank=4": "--frozen=true trains | --lora_rank=4",
         "--early_stopping=3 --validation_fraction=0": "--early_stopping=3 | "
         "--validation_fraction",
         "--class_weights=equal": "--class_weights must be balanced | 'equal'",
@@ -97,7 +97,7 @@ WRONG = {
         "--bits=17": "--bits=17 must be an integer in the range",
     },
     "study --dataset=digits": {
-        "--study=nix": "must be one of compute|examples",
+        "--study=nix": "must be one of compute|examples|learning_rates|",
         "--study=compute --models=ViT-Tiny_16": "did you mean ViT",
         "--study=compute --weights=vit-b16/imagenet21k --image_size=224": "scratch",
         "--study=compute --step_counts=1.5": "'1.5' | not a number of steps",
