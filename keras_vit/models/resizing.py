@@ -1,5 +1,7 @@
 """Copies of models for images of another size."""
 
+import math
+
 import keras
 import numpy as np
 
@@ -108,9 +110,10 @@ class _Copies:
         self.model, self.image_size, self.method = model, image_size, method
         # The grid of the copies, None for images of any size.
         self.grid = None
-        # In a copy for images of any size: the `PatchEncoder` with its input, and the
-        # output of the one `PatchGrid`.
-        self.encoder = self.images = self.patch_grid = None
+        # In a copy for images of any size: the `PatchEncoder` with its input, and
+        # {(patch size, id of an input): the output of its one `PatchGrid`}.
+        self.encoder = self.images = None
+        self.patch_grids = {}
         self.copies = {}
 
     def of_model(self, model, images) -> keras.Model:
@@ -138,20 +141,20 @@ class _Copies:
     def _called(self, layer, *args, **kwargs):
         copy = self.of_layer(layer, *args)
         if self.image_size == ANY_SIZE and isinstance(layer, layers.PatchGrid):
-            if self.patch_grid is None:
-                self.patch_grid = copy(*args)
-            return self.patch_grid
+            return self._patch_grid(copy, *args)
         if _takes_grid(layer):
             kwargs.pop("grid", None)
             if self.image_size == ANY_SIZE:
-                kwargs["grid"] = self._grid_of_images()
+                grid = layers.PatchGrid(self.encoder.patch_size, name="patch_grid")
+                kwargs["grid"] = self._patch_grid(grid, self.images)
         return copy(*args, **kwargs)
 
-    def _grid_of_images(self):
-        if self.patch_grid is None:
-            grid = layers.PatchGrid(self.encoder.patch_size, name="patch_grid")
-            self.patch_grid = grid(self.images)
-        return self.patch_grid
+    def _patch_grid(self, layer, images):
+        """Returns what a `PatchGrid`, or one like it before, gives for images."""
+        key = layer.patch_size, id(images)
+        if key not in self.patch_grids:
+            self.patch_grids[key] = layer(images)
+        return self.patch_grids[key]
 
     def of_layer(self, layer, *args) -> keras.layers.Layer:
         """Returns the copy of a layer, made at its first call on some tensors."""
@@ -173,11 +176,17 @@ class _Copies:
             if self.image_size != ANY_SIZE:
                 self._set_grid(np.divide(args[0].shape[1:3], layer.patch_size))
         if isinstance(layer, Placed):
-            return layer.resized(self.grid, self.method)
+            copy = layer.resized(self.grid or self._own_grid(layer), self.method)
+            if self.grid is None:
+                copy.num_prefix_tokens = layer.length - math.prod(copy.grid_size)
+            return copy
         config = layer.get_config()
         if (positions := _positions_of(layer)) is not None:
             config["positions"] = positions.resized(self.grid, self.method)
         return type(layer).from_config(config)
+
+    def _own_grid(self, layer):
+        return layer.grid_size or grid_size(self.model)
 
     def _set_grid(self, counts):
         self.grid = tuple(int(count) for count in counts)
@@ -233,7 +242,7 @@ class _Copies:
 
     def _resized(self, layer):
         """Returns {id of a variable: its values for the copies' grid} of a layer."""
-        grids = layer.grid_size or grid_size(self.model), self.grid
+        grids = self._own_grid(layer), self.grid
         rule, prefix = self.method or layer.resizing, layer.num_prefix_tokens
         return {
             id(weight): _resized(weight.name, _as_float(value), *grids, rule, prefix)

@@ -375,3 +375,28 @@ def test_another_rule_for_biases_of_any_size():
     images = images_of(fixed, (48, 24))
     wanted = at_image_size(fixed, (48, 24), "bilinear")(images)
     close(at_image_size(at_image_size(fixed, ANY), ANY, "bilinear")(images), wanted)
+
+
+def test_embeddings_of_a_square_grid_at_any_size():
+    images = keras.Input((32, 32, 3))
+    tokens = keras_vit.ClassToken()(keras_vit.PatchEncoder(8, 24)(images))
+    fixed = keras.Model(images, keras_vit.AddPositionEmbs()(tokens))
+    randomize(fixed)
+    model = at_image_size(fixed, ANY)
+    for size in ((32, 32), (48, 24)):
+        images = images_of(model, size)
+        close(model(images), at_image_size(fixed, size)(images))
+
+
+def test_each_grid_of_patches_is_of_its_own_input_and_patches():
+    images = keras.Input((*SIZE, 3))
+    half = keras.layers.AveragePooling2D(2)(images)
+    tokens = keras_vit.PatchEncoder(8, 24)(images)
+    grids = [
+        layers.PatchGrid(size, name=f"grid_{place}")(pixels)
+        for place, (size, pixels) in enumerate([(4, images), (8, half), (8, images)])
+    ]
+    outputs = keras_vit.AddPositionEmbs((4, 6))(tokens)
+    model = at_image_size(keras.Model(images, [outputs, *grids]), ANY)
+    found = model(images_of(model, (48, 24)))
+    assert [tuple(grid.shape) for grid in found[1:]] == [(12, 6), (3, 1), (6, 3)]
