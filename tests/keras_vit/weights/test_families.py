@@ -142,7 +142,7 @@ def test_the_libraries_write_these_models(timm, transformers, tmp_path):
             np.testing.assert_allclose(found[part], answer, rtol=1e-6, atol=1e-7)
 
 
-@each()
+@each(sorted(FAMILIES.keys() - {"siglip2_naflex_transformers", "adapted_channels"}))
 def test_the_library_computes_with_what_is_written(
     family, timm, transformers, tmp_path
 ):
