@@ -46,7 +46,8 @@ class SelfAttention(Composite):
 
     Raises:
         ValueError: `num_heads` does not divide the size of a token; or positions matter
-            and the number of tokens is unknown, does not fit or changes.
+            and the number of tokens is unknown, does not fit or changes; or a grid is
+            given where there are no positions of one.
 
     Source:
         Paper appendix A; `MultiHeadDotProductAttention_1` in the released files. The
@@ -86,14 +87,17 @@ class SelfAttention(Composite):
                 f"{brief(positions)}."
             )
         if positions is not None:
-            if positions.owner is not None:
-                raise ValueError(
-                    f"{self.name} got the positions of {positions.owner}, "
-                    f"{positions.name}: pass new ones to each layer."
-                )
-            positions.owner = self.name
-            positions.dtype_policy = self.policy_of_part("positions")
+            self._take(positions)
         self.positions = positions
+
+    def _take(self, positions):
+        """Gives positions a dtype; refuses those that another layer was built with."""
+        if positions.owner is not None and not self.built:
+            raise ValueError(
+                f"{self.name} got the positions of {positions.owner}, "
+                f"{positions.name}: pass new ones to each layer."
+            )
+        positions.dtype_policy = self.policy_of_part("positions")
 
     def build(self, tokens_shape) -> None:
         batch, length, hidden_size = tokens_shape
@@ -114,14 +118,21 @@ class SelfAttention(Composite):
             self.add_part(LayerNorm, "norm", self.norm_epsilon, input_shape=shape)
         self.add_part(Dropout, "dropout", self.dropout_rate)
         if self.positions is not None:
+            self._take(self.positions)
             self.positions.build(
                 (batch, length, self.num_heads, hidden_size // self.num_heads)
             )
+            self.positions.owner = self.name
         self.settle()
 
     def _check(self, tokens, grid):
         if self.positions is not None:
             self.positions.check_places(tokens, grid)
+        elif grid is not None:
+            raise ValueError(
+                f"{self.name} is called with a grid, and has no positions that one "
+                "would change: leave it out."
+            )
 
     def call(
         self,

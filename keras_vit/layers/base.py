@@ -127,8 +127,19 @@ class Placed:
 
         With a grid they may be, if the layer has one to resize from.
         """
-        if grid is not None and self.grid_size is not None:
+        if grid is not None:
+            if self.grid_size is None:
+                raise ValueError(
+                    f"{self.name} is called with a grid, which needs a grid_size to "
+                    "resize from, and has none: leave the grid out, or pass grid_size "
+                    "to a layer that takes it."
+                )
             return
+        if isinstance(tokens, keras.KerasTensor) and tokens.shape[1] is None:
+            raise ValueError(
+                f"{self.name} does not know the grid of tokens of any number: pass "
+                "grid, the output of PatchGrid."
+            )
         if self.length is not None and tokens.shape[1] not in (None, self.length):
             raise ValueError(
                 f"{self.name} has positions for {self.length} tokens, got "

@@ -72,15 +72,14 @@ class AddPositionEmbs(Layer, Placed):
         )
 
     def call(self, tokens, grid=None) -> Any:
+        self.check_places(tokens, grid)
         if grid is None:
-            self.check_places(tokens)
             return ops.add(tokens, self.position_embedding)
-        if self.grid_size is None:
-            raise ValueError(
-                f"{self.name} is called with a grid, which needs a grid_size, that of "
-                "its own table: pass it."
-            )
         return ops.add(tokens, at_grid(grid, self.grid_size, self.table, self._resized))
+
+    def compute_output_spec(self, tokens, grid=None) -> Any:
+        self.check_places(tokens, grid)
+        return keras.KerasTensor(tokens.shape, self.compute_dtype)
 
     def table(self) -> Any:
         """Returns the embeddings, a tensor (tokens, hidden_size)."""
@@ -157,10 +156,14 @@ class AddPositionEmbs2D(Layer, Placed):
             setattr(self, name, variable)
 
     def call(self, tokens, grid=None) -> Any:
+        self.check_places(tokens, grid)
         if grid is None:
-            self.check_places(tokens)
             return ops.add(tokens, self.table())
         return ops.add(tokens, at_grid(grid, self.grid_size, self.table, self._resized))
+
+    def compute_output_spec(self, tokens, grid=None) -> Any:
+        self.check_places(tokens, grid)
+        return keras.KerasTensor(tokens.shape, self.compute_dtype)
 
     def table(self) -> Any:
         """Returns what is added, a tensor (tokens, hidden_size)."""

@@ -17,7 +17,7 @@ class AttentionPositions(Layer, Placed):
     With `first_alone` queries are of the first token.
     """
 
-    # Name of the attention that has them.
+    # Name of the attention that was built with them.
     owner = None
     # True if `scores` depends on the queries, which fused attention cannot take.
     depends_on_queries = False

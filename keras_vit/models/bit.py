@@ -111,7 +111,9 @@ def BiTResNet(  # noqa: N802 - reads as the model it returns
             new_head=new_head,
             classifier_activation=classifier_activation,
         )
-    classes = arguments.number_of_classes(classes, None)
+    if classes is not None:
+        hint = "; a model without head has include_top=False"
+        classes = positive_int(classes, "classes", hint)
     channels = positive_int(channels, "channels")
     image_size = pair(224 if image_size is None else image_size, "image_size")
     file = None if weights is None else FILES.read(weights)

@@ -7,6 +7,7 @@ from keras_vit.layers import (
     AddPositionEmbs,
     AddPositionEmbs2D,
     PatchEncoder,
+    SelfAttention,
     TransformerBlock,
 )
 from keras_vit.layers.residual_unit import ResidualUnit
@@ -72,8 +73,9 @@ def own_image_size(model) -> tuple[int, int]:
     if not takes_any_size(model):
         return model.input_shape[1:3]
     placed = layers_of(model, AddPositionEmbs, AddPositionEmbs2D)
-    placed += [block.positions for block in layers_of(model, TransformerBlock)]
-    grids = [one.grid_size for one in placed if one is not None]
+    attentive = layers_of(model, TransformerBlock, SelfAttention)
+    placed += [one.positions for one in attentive if one.positions is not None]
+    grids = [one.grid_size for one in placed]
     if not grids:
         raise ValueError(
             f"The model {model.name} takes images of any size, and has no positions "

@@ -29,6 +29,7 @@ EIGHT = np.ones((1, 8, 24), "float32")
 # Of any number, as of images of any size.
 MANY = keras.Input((None, 24))
 GRID = keras.Input(batch_shape=(None, None))
+GRID_OF_TOKENS = np.zeros((2, 3), "int32")
 
 
 def attention(positions):
@@ -37,9 +38,18 @@ def attention(positions):
 
 def shared():
     """Positions that another layer has."""
-    positions = RotaryPositions("eva", (2, 3))
+    positions = rotary()
     attention(positions)(TOKENS)
     return positions
+
+
+def rotary(num_prefix_tokens=None):
+    return RotaryPositions("eva", (2, 3), num_prefix_tokens=num_prefix_tokens)
+
+
+def for_any_size(layer):
+    layer(MANY, grid=GRID)
+    return layer
 
 
 def built_for_seven(layer):
@@ -92,8 +102,18 @@ REFUSED = [
     (lambda: AddPositionEmbs((5, 4))(MANY, grid=GRID), "known number of tokens",
      "num_prefix_tokens"),
     # Grids of images of any size.
-    (lambda: AddPositionEmbs()(TOKENS, grid=np.zeros((2, 3), "int32")),
+    (lambda: AddPositionEmbs()(TOKENS, grid=GRID_OF_TOKENS),
      "needs a grid_size"),
+    (lambda: SelfAttention(3)(TOKENS, grid=GRID_OF_TOKENS), "no positions", "leave it"),
+    (lambda: TransformerBlock(3, 40)(MANY, grid=GRID), "no positions", "leave it out"),
+    (lambda: attention(RelativePositionEmbedding())(TOKENS, grid=GRID_OF_TOKENS),
+     "needs a grid_size to resize from", "leave the grid out"),
+    (lambda: for_any_size(TransformerBlock(3, 40, positions=rotary(1)))(MANY),
+     "rotary_positions", "tokens of any number", "PatchGrid"),
+    (lambda: for_any_size(AddPositionEmbs((2, 3), num_prefix_tokens=1))(MANY),
+     "tokens of any number", "PatchGrid"),
+    (lambda: for_any_size(AddPositionEmbs2D((2, 3), num_prefix_tokens=1))(MANY),
+     "tokens of any number", "PatchGrid"),
     (lambda: attention(RotaryPositions("eva", (2, 3)))(MANY, grid=GRID),
      "known number of tokens", "num_prefix_tokens"),
     # Positions are objects, one for each layer.

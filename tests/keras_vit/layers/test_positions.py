@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import itertools
+import math
 
 import keras
 import numpy as np
@@ -162,10 +163,25 @@ def test_fixed_positions_take_tokens_of_unknown_number(kind, class_token_only):
 
 def test_positions_of_another_layer_are_refused_as_they_are():
     positions = layers.RotaryPositions("eva", (2, 3))
-    layers.SelfAttention(2, positions=positions, name="first")
+    first = layers.SelfAttention(2, positions=positions, name="first")
+    first.build((None, 7, 24))
     with pytest.raises(ValueError, match="got the positions of first"):
         layers.SelfAttention(2, positions=positions, dtype="float64")
     assert positions.dtype_policy.name == "float32"
+
+
+def test_positions_belong_to_the_layer_that_is_built_with_them():
+    positions = layers.RotaryPositions("eva", (2, 3))
+    with pytest.raises(ValueError, match="initial_value"):
+        layers.TransformerBlock(2, 8, layer_scale=math.nan, positions=positions)
+    first, second = (
+        layers.SelfAttention(2, positions=positions, dtype=dtype, name=dtype)
+        for dtype in ("float32", "float64")
+    )
+    first.build((None, 7, 24))
+    assert positions.dtype_policy.name == "float32"
+    with pytest.raises(ValueError, match="float64 got the positions of float32"):
+        second.build((None, 7, 24))
 
 
 class ScoresPerImage(AttentionPositions):

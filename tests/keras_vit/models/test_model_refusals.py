@@ -196,7 +196,7 @@ FLOATS = (math.nan, math.inf, -math.inf, 1e300, 10**400, "-6.9", True)
 # An argument, wrong values of it, and what is said of each.
 VALUES = [
     (vit, "classes", CLASSES, ["a positive int", "include_top=False"]),
-    (bit, "classes", CLASSES, ["a positive int", "include_top=False"]),
+    (bit, "classes", CLASSES, ["a positive int, got", "; a model without head has"]),
     (golden, "classes", CLASSES, ["a positive int", "include_top=False"]),
     (keras_vit.ViT_Ti16, "classes", CLASSES, ["a positive int", "include_top=False"]),
     (vit, "representation_size", (0,), ["must be a positive int, got 0"]),

@@ -116,6 +116,13 @@ def test_as_when_the_file_is_loaded_at_that_size(config, pooling, method, tmp_pa
     close(loaded[1](images), found)
 
 
+def test_attention_outside_of_blocks_knows_the_size_too():
+    images = keras.Input((16, 24, 3))
+    attention = layers.SelfAttention(2, positions=layers.RotaryPositions("eva", (2, 3)))
+    model = keras.Model(images, attention(layers.PatchEncoder(8, 16)(images)))
+    assert own_image_size(at_image_size(model, ANY)) == (16, 24)
+
+
 @pytest.mark.parametrize(
     ("config", "size"),
     # As near to 224 as whole patches are.
