@@ -7,7 +7,7 @@ import keras
 
 from keras_vit.layers import ClassificationHead, TransformerBlock
 from keras_vit.layers.forward_pass import running
-from keras_vit.structure import architectures
+from keras_vit.structure import architectures, head_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,23 +121,37 @@ class Model(keras.Model):
         weights = architectures.files_of(self).weights_of(self)
         last = self.layers[-1]
         head = last if isinstance(last, ClassificationHead) else None
+        include_top = options.get("include_top", bool(head) or "classes" in options)
         own = {
             "image_size": self.input_shape[1:3],
             "channels": self.input_shape[3],
             "pooling": self.description.pooling,
-            "include_top": head is not None or "classes" in options,
-            "classifier_activation": head and head.activation,
+            "include_top": include_top,
+            "classifier_activation": head.activation if head and include_top else None,
             "dtype": next(one for one in self.layers if one.weights).dtype_policy,
             "name": self.name,
         }
         own = {name: one for name, one in own.items() if architecture.takes(name)}
-        return architecture.make(self.config, weights, **(own | options))
+        model = architecture.make(self.config, weights, **(own | options))
+        if head is not None and (other := head_of(model)) is not None:
+            _hand_facts(head, other, options)
+        return model
 
     def get_config(self) -> dict:
         config = super().get_config()
         if self.description is not None:
             config["description"] = self.description.get_config()
         return config
+
+
+def _hand_facts(head, other, options):
+    """Sets what a head says where no option did: of its classes, if they are kept."""
+    names = ["preparation", "bits"]
+    if other.units == head.units and not options.get("new_head"):
+        names += ["class_names", "problem_type"]
+    for name in names:
+        if name not in options:
+            setattr(other, name, getattr(head, name))
 
 
 def of_features(model, features) -> keras.Model:

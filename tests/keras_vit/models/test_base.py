@@ -14,6 +14,7 @@ from keras_vit import layers
 from keras_vit.layers.forward_pass import Watcher, running
 from keras_vit.models.base import Description, Model, of_features
 from keras_vit.models.bit import BiTResNet
+from zoo.head import ONE_CLASS
 from zoo.network import BiTConfig
 
 NAMES = ["encoder_block_0", "encoder_block_1", "encoder_norm"]
@@ -303,3 +304,31 @@ def test_other_architectures_are_built_anew():
     again = model.rebuild(image_size=(32, 32))
     np.testing.assert_array_equal(numpy(again(images)), numpy(model(images)))
     assert model.rebuild(classes=3).output_shape == (None, 3)
+
+
+def bit_of_two():
+    model = BiTResNet(BiTConfig((1, 1)), image_size=32, classes=2)
+    randomize(model)
+    return model
+
+
+@pytest.mark.parametrize("make", [lambda: small_models.made(classes=2), bit_of_two])
+def test_a_network_built_anew_keeps_what_its_head_says(make):
+    model = make()
+    facts = {"class_names": ("cat", "dog"), "preparation": "timm crop bicubic 0.9"}
+    facts |= {"problem_type": "multi_label_classification", "bits": 12}
+    head = model.layers[-1]
+    for name, fact in facts.items():
+        setattr(head, name, fact)
+
+    def said(**options):
+        other = model.rebuild(**options).layers[-1]
+        return {name: getattr(other, name) for name in facts}
+
+    assert said() == facts
+    new = facts | {"class_names": None, "problem_type": ONE_CLASS}
+    assert said(classes=3) == said(new_head=True) == new
+    images = images_of(model)
+    without = model.rebuild(include_top=False)
+    expected = keras.Model(model.input, head.input)(images)
+    np.testing.assert_allclose(numpy(without(images)), numpy(expected), atol=2e-6)
