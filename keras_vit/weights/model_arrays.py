@@ -117,11 +117,15 @@ def released_variables(model) -> dict:
     """Returns {released key: (variable, released shape)} of a model of ours."""
     check_model(model)
     config = architectures.config_of(model)
-    variables = PLACES.variables(model)
+    if not isinstance(config, zoo.ViTConfig):
+        raise ValueError(
+            f"Model {model.name!r} is a {architectures.of_config(config).name} and no "
+            "Vision Transformer, whose names its arrays would have: keep it with "
+            "Model.save."
+        )
     in_attention = config.rotary != "none" or config.relative_position_bias
-    if not config.has_released_positions or not (
-        POSITION_EMBEDDING in variables or in_attention
-    ):
+    variables = PLACES.variables(model) if config.has_released_positions else {}
+    if not variables or not (POSITION_EMBEDDING in variables or in_attention):
         raise ValueError(
             f"Model {model.name!r} has no learned position embeddings added at the "
             "stem, and released files hold no others: build it with the "

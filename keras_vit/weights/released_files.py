@@ -69,8 +69,8 @@ def save_released_weights(model, path, naming="released") -> pathlib.Path:
         `pathlib.Path` of the file.
 
     Raises:
-        ValueError: the model is not a whole one of ours, has int8 weights, or weights
-            or layers that have no released name, or calls one twice.
+        ValueError: the model is not a whole one of ours, or has int8 weights, or some
+            that have no released name.
         zoo.CheckpointError: the path has another ending, a weight is not finite, or
             neither the file nor the library can say what the model computes.
 

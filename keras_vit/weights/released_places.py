@@ -8,6 +8,7 @@ import re
 from keras import ops
 
 from keras_vit.weights.quantization import is_quantized
+from zoo.text import brief
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,11 +25,19 @@ class ReleasedPlaces:
         """Returns {released key: (variable, released shape)} of a float model.
 
         With LoRA a variable is the kernel that the layer computes with, a tensor.
+        Raises a ValueError if the model has weights beside these.
         """
-        return {
-            key: (variable, self.shape(pattern, tuple(variable.shape), layer))
-            for key, pattern, variable, layer, _ in self._placed(model)
-        }
+        variables, named = {}, set()
+        for key, pattern, variable, layer, holder in self._placed(model):
+            shape = self.shape(pattern, tuple(variable.shape), layer)
+            variables[key] = variable, shape
+            named |= _ids_in(variable, holder)
+        if others := [one.path for one in model.weights if id(one) not in named]:
+            raise ValueError(
+                f"Model {model.name!r} has weights without released names, "
+                f"{brief(', '.join(others))}: keep it with Model.save."
+            )
+        return variables
 
     def check_loadable(self, model) -> None:
         """Makes sure that a model has no LoRA's products beside kernels."""
@@ -70,13 +79,22 @@ def as_arrays(variables) -> dict:
     }
 
 
+def _ids_in(variable, holder):
+    """Returns the ids of the weights that a variable, or LoRA's kernel, holds."""
+    ids = {id(weight) for weight in holder.weights}
+    if id(variable) in ids:
+        return {id(variable)}
+    return ids - {id(getattr(holder, "bias", None))}
+
+
 def _is_made(layer, place):
     """Whether layers of layers made a place's parts, and dense ones its bias."""
     *parents, name = place.split(".")
     for part in parents:
-        layer = getattr(layer, part, None)
-        if layer is None:
+        # A part that no layer of the kind has is a slip in the table.
+        if part in layer.parts and getattr(layer, part, None) is None:
             return False
+        layer = getattr(layer, part)
     if name == "bias" and parents:
         return getattr(layer, "use_bias", True)
     # Positions of another kind than biases have no table.

@@ -131,8 +131,8 @@ def _read_run(run):
     model = load_model(run.model)
     try:
         model_arrays.released_variables(model)
-    except (ValueError, OSError, KeyError) as error:
-        raise RunError(f"{run.model} cannot be read ({error}): run again.") from error
+    except ValueError as error:
+        raise RunError(f"{run.model} cannot be published: {error}") from error
     if model.output_shape[-1] != len(class_names):
         raise RunError(
             f"{run.class_names} names {len(class_names)} classes and {run.model} has "

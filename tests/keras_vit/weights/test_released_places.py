@@ -12,7 +12,9 @@ from small_models import PLAIN, made
 import keras_vit
 import zoo
 from keras_vit import quantize_weights
+from keras_vit.models.base import Model
 from keras_vit.models.bit import BiTResNet
+from keras_vit.weights.model_arrays import PLACES
 from zoo.network import BiTConfig
 
 BIT = BiTConfig((1, 1))
@@ -89,6 +91,33 @@ def test_lora_is_written_as_the_model_computes(kind, tmp_path):
     np.testing.assert_allclose(numpy(load(plain, path)(images)), expected, atol=2e-5)
     with pytest.raises(ValueError, match="LoRA's products beside the kernel of .*load"):
         load(tuned, path)
+
+
+@pytest.mark.parametrize(
+    ("place", "error", "told"),
+    [
+        (None, ValueError, "without released names.*encoder_block_0/attention/query"),
+        ("attention.quary.kernel", AttributeError, "quary"),
+    ],
+)
+def test_a_slip_in_the_table_loses_no_weight(place, error, told):
+    block = r"encoder_block_(\d+)"
+    key = "Transformer/encoderblock_{}/MultiHeadDotProductAttention_1/query/kernel"
+    rows = {**PLACES.layers[block], key: place}
+    rows = {key: place for key, place in rows.items() if place is not None}
+    places = dataclasses.replace(PLACES, layers=PLACES.layers | {block: rows})
+    with pytest.raises(error, match=told):
+        places.variables(shared("vit"))
+
+
+def test_a_weight_beside_those_with_names_is_refused(tmp_path):
+    model = shared("vit")
+    images = keras.Input(model.input_shape[1:])
+    graph = Model(
+        images, keras.layers.Dense(2)(model(images)), description=model.description
+    )
+    with pytest.raises(ValueError, match="has weights without released names"):
+        keras_vit.save_released_weights(graph, tmp_path / "model.npz")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -16,9 +16,11 @@ from serving import serving_files
 
 import keras_vit
 import zoo
+from keras_vit.models.bit import BiTResNet
 from train.common.errors import RunError
 from train.data.registry import short_name
 from train.publish import publishing
+from zoo.network import BiTConfig
 
 FILES = {
     *("README.md", "class_names.txt", "report.json", "predictions.png"),
@@ -232,6 +234,14 @@ def test_damaged_runs_cannot_be_published(
     with pytest.raises(RunError, match=told):
         publishing.publish(other, tmp_path / "registry")
     assert not list(tmp_path.glob("registry/*"))
+
+
+def test_what_has_other_names_cannot_be_published(no_saved_model, other, tmp_path):
+    model = BiTResNet(BiTConfig((1, 1)), image_size=(32, 48), classes=10)
+    model.save(other / "model.keras")
+    told = "'bit_resnet' is a BiT ResNet .*keep it with Model.save"
+    with pytest.raises(RunError, match=told):
+        publishing.publish(other, tmp_path / "registry")
 
 
 @pytest.mark.parametrize(
