@@ -116,11 +116,18 @@ def _check_known(model, sides):
 
 
 class _Reached(Exception):
-    """A walk has come to what it looked for; `outputs` are there."""
+    """A walk has come to the `PatchEncoder`."""
 
-    def __init__(self, outputs=None):
+
+class _StandIn(keras.Operation):
+    """Gives stand-ins for the outputs of an operation, so that a graph goes on."""
+
+    def __init__(self, outputs):
         super().__init__()
         self.outputs = outputs
+
+    def compute_output_spec(self, *args, **kwargs):
+        return keras.tree.map_structure(_like, self.outputs)
 
 
 class _Walk:
@@ -180,21 +187,25 @@ class _Walk:
 
         def called(operation, *args, **kwargs):
             outputs = self._after(operation, *args, **kwargs)
-            if operation is model.operations[-1]:
-                raise _Reached(outputs)
-            return outputs
+            return _StandIn(outputs)(*args, **kwargs)
 
-        try:
-            keras.models.clone_model(
-                model,
-                input_tensors=keras.tree.pack_sequence_as(model.input, tensors),
-                clone_function=lambda layer: layer,
-                call_function=called,
+        if not layers_of(model, PatchEncoder):
+            # Take the graph alone, for the copy of a model is compiled as that is.
+            model = keras.Model(model.inputs, model.outputs, name=model.name)
+        inputs = [
+            _with_stride(
+                keras.Input(batch_shape=one.shape, dtype=one.dtype, name=own.name),
+                one.stride,
             )
-        except _Reached as reached:
-            if reached.outputs is None:
-                raise
-            return reached.outputs
+            for own, one in zip(model.inputs, tensors, strict=True)
+        ]
+        copy = keras.models.clone_model(
+            model,
+            input_tensors=keras.tree.pack_sequence_as(model.input, inputs),
+            clone_function=lambda layer: layer,
+            call_function=called,
+        )
+        return copy.outputs
 
     def _after(self, operation, *args, **kwargs):
         """Returns stand-ins for the outputs of an operation of the graph."""
@@ -233,6 +244,10 @@ class _Walk:
 def _with_stride(tensor, stride):
     tensor.stride = stride if isinstance(stride, str) else stride * np.ones(2)
     return tensor
+
+
+def _like(tensor):
+    return _with_stride(keras.KerasTensor(tensor.shape, tensor.dtype), tensor.stride)
 
 
 def _scale(operation, sides, new_sides):
