@@ -26,7 +26,7 @@ _TEMPORARY = r"\..+-[0-9a-f]{8}\.tmp(\.[a-z0-9]+)?"
 _CHECKPOINT = re.compile(r"step-([0-9]{8}|[1-9][0-9]{8,})\.npz")
 # A process locks this file in the hidden folder that it writes.
 _LOCK = "lock"
-_MEND = "Free space or mend the permissions"
+MEND = "Free space or mend the permissions"
 
 
 def checkpoint_steps(folder) -> list:
@@ -119,7 +119,7 @@ def whole_file(path, flag="--run_dir") -> Iterator:
     file a day later.
     """
     path = expand_home(path)
-    remedy = f"{_MEND}, or pass another {flag}"
+    remedy = f"{MEND}, or pass another {flag}"
     with contextlib.ExitStack() as stack, explained(f"write {path}", remedy):
         name = f".{path.stem}-{secrets.token_hex(4)}.tmp{path.suffix}"
         temporary = path.with_name(name)
@@ -192,7 +192,7 @@ def whole_folder(path) -> Iterator:
     puts that back, and removes the hidden one.
     """
     path = expand_home(path).resolve()
-    remedy = f"{_MEND}, or choose another folder"
+    remedy = f"{MEND}, or choose another folder"
     task = f"write the folder {path}"
     with contextlib.ExitStack() as stack, explained(task, remedy):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -222,13 +222,15 @@ def whole_folder(path) -> Iterator:
 
 
 @contextlib.contextmanager
-def scratch_folder(purpose) -> Iterator:
-    """Yields a temporary folder of the system; removes what killed processes left.
+def scratch_folder(purpose, within=None) -> Iterator:
+    """Yields a temporary folder; removes what killed processes left.
 
-    `purpose` is a part of its name.
+    `purpose` is a part of its name; it lies in the folder `within`, by default the
+    system's.
     """
     prefix = f"keras-vit-{purpose}-"
-    for left in pathlib.Path(tempfile.gettempdir()).glob(f"{prefix}????????"):
+    within = tempfile.gettempdir() if within is None else within
+    for left in pathlib.Path(within).glob(f"{prefix}????????"):
         # Another process is using it, or does the same.
         with contextlib.suppress(OSError, NotImplementedError):
             status = left.lstat()
@@ -238,7 +240,7 @@ def scratch_folder(purpose) -> Iterator:
                 with file_lock(left / _LOCK).acquire(timeout=0):
                     shutil.rmtree(left)
     with (
-        tempfile.TemporaryDirectory(prefix=prefix) as folder,
+        tempfile.TemporaryDirectory(prefix=prefix, dir=within) as folder,
         contextlib.ExitStack() as stack,
     ):
         _hold(folder, stack)

@@ -2,19 +2,19 @@
 
 import json
 import pathlib
-import shutil
 
 import keras
 
 from keras_vit.runtimes.onnx import OPSET, steps_of, write
 from train.common import packages
-from train.common.files import scratch_folder, whole_file
+from train.common.files import MEND, explained, scratch_folder, whole_file
 from train.models.exports.writing import (
     check_class_names,
     check_one_output,
     facts_of,
     has_head,
 )
+from zoo.regular_files import expand_home
 
 _PRECISIONS = ("float32", "float16")
 
@@ -71,12 +71,16 @@ def write_onnx(model, path, *, precision="float32", class_names=None) -> None:
     packages.need("Writing ONNX", ("onnx",), extra="export")
     import onnx
 
-    path = pathlib.Path(path)
+    path = expand_home(path)
     metadata = {"opset": str(OPSET), "precision": precision, "input_range": "[-1, 1]"}
     metadata |= facts_of(model)
     if class_names is not None:
         metadata["class_names"] = json.dumps(list(class_names), ensure_ascii=False)
-    with scratch_folder("onnx") as folder:
+    # Beside the file: there is room, and what is whole need not be copied.
+    with (
+        explained(f"write {path}", f"{MEND}, or pass another --out"),
+        scratch_folder("onnx", path.parent) as folder,
+    ):
         written = write(
             model,
             pathlib.Path(folder, path.name),
@@ -89,7 +93,7 @@ def write_onnx(model, path, *, precision="float32", class_names=None) -> None:
         for name in (f"{path.name}.data", path.name):
             if (file := written.with_name(name)).exists():
                 with whole_file(path.with_name(name), "--out") as temporary:
-                    shutil.copyfile(file, temporary)
+                    file.replace(temporary)
 
 
 def _output_of(model):

@@ -1,6 +1,7 @@
 """What an ONNX file holds, and how it is written; see test_formats for its answers."""
 
 import dataclasses
+import errno
 import json
 import os
 
@@ -95,6 +96,20 @@ def test_a_failure_leaves_the_older_file(largest, tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         write_onnx(shared(), path, precision="float16")
     assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+def test_the_folder_of_the_file_is_all_that_it_needs(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "full"))
+    write_onnx(shared(), tmp_path / "model.onnx")
+    assert os.listdir(tmp_path) == ["model.onnx"]
+
+    def fail(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("train.export.onnx.write", fail)
+    for folder, reason in ((tmp_path, "No space"), (tmp_path / "nowhere", "No such")):
+        with pytest.raises(RunError, match=f"Cannot write .*{reason}.*--out"):
+            write_onnx(shared(), folder / "model.onnx")
 
 
 @pytest.mark.parametrize(("pooling", "slices"), [("token", 3), (None, 0)])
