@@ -81,10 +81,28 @@ def predict(
     Photos are read by threads while the model computes, a few batches ahead at most, so
     that memory does not grow with their number. One that cannot be read is counted.
 
-    The arguments are the flags of `python -m train.predict`; `central_crop` is None for
-    what the model says, `bits` for what a file says, else the model. In addition,
-    `answer` is called with each `Answer`, and `show_progress` says whether a progress
-    bar appears after some seconds.
+    Args:
+        model: a run, a `.keras` file, a name or path that `keras_vit.load_model` takes,
+            or the path of an exported file.
+        photos: sequence of str: files, folders, patterns, or `"-"` for a list on
+            standard input.
+        out: path of a `.csv` or `.jsonl` file of the answers.
+        features: path of an `.npz` file, of the features and the names of the files.
+        sort_into: path of a folder, in which photos are copied to folders by class.
+        gallery: path of an HTML page, of the photos with their answers.
+        resume: bool, whether to go on with `out`, whose photos are not read again.
+        image_size: pixels per side, to which a Keras model is resized, and the images
+            of an exported one for any size; by default its own.
+        central_crop: bool, or None for what the model says.
+        bits: int, of values in PNG and TIFF files of 16 bits, see `zoo.photos.decode`;
+            None for what the file says, else the model.
+        batch_size: int, images at a time.
+        engine: str, see `keras_vit.Predictor`; an exported file has its own.
+        precision: str, likewise.
+        trust: bool, whether a SavedModel may have operations that ours do not have,
+            which may read and write files.
+        answer: function that is called with each `Answer`.
+        show_progress: bool, whether a progress bar appears after some seconds.
 
     Returns:
         `Predictions`.

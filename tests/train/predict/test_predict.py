@@ -4,6 +4,7 @@ import collections
 import csv
 import dataclasses
 import filecmp
+import inspect
 import os
 import pathlib
 import warnings
@@ -29,6 +30,11 @@ from zoo.photos import prepare
 def rows_of(path):
     with open(path, newline="") as file:
         return list(csv.DictReader(file))
+
+
+def test_each_argument_is_described():
+    for name in inspect.signature(predict).parameters:
+        assert f"\n        {name}: " in predict.__doc__
 
 
 def test_all_that_comes_out(folder, stub):
