@@ -16,7 +16,7 @@ from benchmarks import report
 from benchmarks.contest import contest
 from benchmarks.process import ROOT
 from benchmarks.worker import INSTALL
-from zoo.machine import cpu_name
+from zoo.common.machine import cpu_name
 
 # The flags are those of the command that asks for them, in its --help too.
 flags.disclaim_key_flags()

@@ -34,7 +34,7 @@ def architecture_of(model):
         'vit_small_patch14_dinov2'
     """
     from zoo.catalog.families import MODELS
-    from zoo.files.architectures import implied
+    from zoo.libraries.architectures import implied
 
     name = MODELS[model].architecture if model in MODELS else model.partition(".")[0]
     return None if implied(name) is None else name

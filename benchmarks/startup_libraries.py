@@ -9,7 +9,7 @@ import pathlib
 
 from benchmarks import ours, peer_models
 from benchmarks.contest import row
-from zoo.machine import peak_bytes
+from zoo.common.machine import peak_bytes
 
 PHASES = ("library", "build", "load", "predict")
 _PROCESS = pathlib.Path("/proc/self")

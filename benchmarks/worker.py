@@ -12,7 +12,7 @@ import sys
 import time
 import traceback
 
-from zoo.machine import peak_bytes
+from zoo.common.machine import peak_bytes
 
 ERROR_LINES = 3
 INSTALL = 'pip install -e ".[benchmarks]"'

@@ -16,7 +16,7 @@ import pytest
 
 import keras_vit
 import zoo
-from zoo.files import safetensors
+from zoo.containers import safetensors
 
 TESTS = pathlib.Path(__file__).parent
 FOLDER = TESTS / "goldens" / "peers"

@@ -14,8 +14,8 @@ TOP = pathlib.Path("tests")
     [
         ("keras_vit/runtimes/onnx/layers.py", "train/export/test_onnx.py"),
         ("keras_vit/runtimes/predictor.py", "keras_vit/test_predictor.py"),
-        ("zoo/released_names.py", "zoo/files/test_formats.py"),
-        ("zoo/files/names.csv", "zoo/files/test_formats.py"),
+        ("zoo/network/released_names.py", "zoo/libraries/test_formats.py"),
+        ("zoo/libraries/names.csv", "zoo/libraries/test_formats.py"),
         ("train/study/page.md.jinja", "train/study/test_study.py"),
         ("train/export/templates/onnx.md.jinja", "train/export/test_onnx.py"),
         ("train/run/learning_rate.md.jinja", "train/run/test_learning_rate.py"),

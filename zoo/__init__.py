@@ -12,10 +12,10 @@ from zoo.catalog import augreg, registry
 from zoo.catalog.families import HubModel
 from zoo.catalog.labels import LABEL_FILES, class_names
 from zoo.catalog.registry import PublishedModel
-from zoo.files.checkpoint import Checkpoint, CheckpointError, read
-from zoo.files.writing import write
+from zoo.libraries.checkpoint import Checkpoint, CheckpointError, read
+from zoo.libraries.writing import write
 from zoo.network import VARIANTS, ViTConfig
-from zoo.position_embedding import resize
+from zoo.network.position_embedding import resize
 from zoo.store import StoreError, fetch, verify
 
 from zoo.catalog.locate import (  # isort: skip

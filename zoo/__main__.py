@@ -22,10 +22,10 @@ from keras_vit_start import typed
 from zoo import store
 from zoo.catalog import augreg, cards, registry
 from zoo.catalog.locate import fetch_card, read_located, with_names
-from zoo.files.writing import NAMINGS
-from zoo.regular_files import expand_home
+from zoo.common.regular_files import expand_home
+from zoo.common.safe_text import as_flags, printable
+from zoo.libraries.writing import NAMINGS
 from zoo.store import hub
-from zoo.text import as_flags, printable
 
 # Wide enough that no line is folded where the output is not a terminal.
 _PIPE_WIDTH = 1000

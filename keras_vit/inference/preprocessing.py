@@ -7,8 +7,8 @@ from keras import ops
 
 import zoo
 from keras_vit.structure.numbers import OF_PHOTOS, check_numbers, functions_of
-from zoo.head import checked_names, likeliest, list_of
 from zoo.network import positive_int
+from zoo.network.head import checked_names, likeliest, list_of
 
 
 def preprocess_input(images) -> Any:

@@ -26,11 +26,11 @@ from keras_vit.structure.image_sizes import (
     own_image_size,
     takes_any_size,
 )
-from zoo.head import NUMBERS, PROBABILITIES, Answers, numbered_names
+from zoo.common.regular_files import with_text
 from zoo.network import pair, positive_int
+from zoo.network.head import NUMBERS, PROBABILITIES, Answers, numbered_names
 from zoo.photos import batches, prepare
-from zoo.preparation import check_bits
-from zoo.regular_files import with_text
+from zoo.photos.preparation import check_bits
 
 
 def classify(

@@ -12,7 +12,7 @@ from keras_vit.layers.initial_values import initializer
 from keras_vit.layers.layer_norm import LayerNorm
 from keras_vit.layers.positions import AttentionPositions
 from keras_vit.layers.remat import Dropout
-from zoo.text import brief
+from zoo.common.safe_text import brief
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")

@@ -14,7 +14,7 @@ from keras_vit.layers.patch_grid import (
     resampled_map,
 )
 from zoo.network import pair
-from zoo.position_embedding import axis_weights
+from zoo.network.position_embedding import axis_weights
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")

@@ -9,7 +9,7 @@ from keras_vit.layers.initial_values import initializer
 from keras_vit.layers.patch_grid import at_grid, namespace_of, resampled_map
 from keras_vit.layers.positions import AttentionPositions
 from zoo.network import pair
-from zoo.position_embedding import (
+from zoo.network.position_embedding import (
     GEOMETRIC,
     offset_places,
     offset_weights,
@@ -29,7 +29,7 @@ class RelativePositionBias(AttentionPositions):
         grid_size: int or (rows, columns) of the grid of patches.
         num_registers: int, how many of the tokens before the patches are registers.
         resizing: str, how the biases are resized to another grid, a method of
-            `zoo.position_embedding.resize_relative`.
+            `zoo.network.position_embedding.resize_relative`.
         num_prefix_tokens: None, or int: for images of any size, how many tokens come
             before the patches. Known from the tokens of others.
 

@@ -41,7 +41,7 @@ def angles(
         reference: None or (rows, columns): the grid to which coordinates are stretched.
         base: None or float, of the frequencies; by default that of the kind.
         xp: module of the functions of arrays that compute them, see `axis_weights` in
-            `zoo.position_embedding`.
+            `zoo.network.position_embedding`.
 
     Returns:
         float64 array or tensor (tokens, head_size), in the order of the numbers that

@@ -10,9 +10,9 @@ from typing import Any
 import keras
 
 from zoo.catalog.similar import similar_variants
-from zoo.head import CLASS_LISTS, checked_names
+from zoo.common.safe_text import brief
 from zoo.network import pair, positive_int
-from zoo.text import brief
+from zoo.network.head import CLASS_LISTS, checked_names
 
 # The `image_size` of a model for images of any size.
 ANY_SIZE = (None, None)

@@ -16,7 +16,7 @@ from keras_vit.layers import (
 )
 from keras_vit.structure import check_model, num_prefix_tokens, pooled_features
 from keras_vit.structure.architectures import check_one_grid
-from zoo.text import brief
+from zoo.common.safe_text import brief
 
 
 def features(model, layers=(-1,), *, as_maps=True, norm=True) -> keras.Model:

@@ -12,7 +12,7 @@ from keras_vit.models.arguments import ANY_SIZE, size_of, takes_own_arguments
 from keras_vit.structure import check_model, describe
 from keras_vit.structure.architectures import check_one_grid
 from keras_vit.structure.image_sizes import grid_size, patch_stride, what_fixes_size
-from zoo.position_embedding import METHODS, RELATIVE_METHODS, resize_relative
+from zoo.network.position_embedding import METHODS, RELATIVE_METHODS, resize_relative
 
 _POSITIONS = (layers.AddPositionEmbs, layers.AddPositionEmbs2D)
 _OF_GRID = (*_POSITIONS, layers.RelativePositionBias)

@@ -15,10 +15,10 @@ from keras_vit.models.network import build
 from keras_vit.models.resizing import at_image_size
 from keras_vit.structure import architectures
 from keras_vit.weights.loading import CheckpointFiles, assign, read_weights
-from zoo.head import ONE_CLASS, Head
 from zoo.network import finite_float, pair, positive_int, rate
-from zoo.position_embedding import METHODS
-from zoo.preparation import check_preparation
+from zoo.network.head import ONE_CLASS, Head
+from zoo.network.position_embedding import METHODS
+from zoo.photos.preparation import check_preparation
 
 # Names of Keras and timm -> what to pass here instead.
 _OTHER_POOLINGS = {

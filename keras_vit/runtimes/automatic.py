@@ -4,14 +4,14 @@ import time
 
 import numpy as np
 
-from keras_vit.runtimes import choices
+from keras_vit.runtimes import fastest
 from keras_vit.runtimes.batches import in_batches
 from keras_vit.runtimes.converted import Converted
 from keras_vit.runtimes.keras import Compiled
 from keras_vit.runtimes.onnx import size_of
 from keras_vit.runtimes.precision import is_of_policy
 from keras_vit.runtimes.requirements import fits, is_keras_on_cpu
-from zoo.machine import available_bytes
+from zoo.common.machine import available_bytes
 from zoo.runtimes import KERAS, RUNTIMES
 
 # How far answers may be from those of Keras, of the largest of these.
@@ -75,10 +75,10 @@ class Automatic:
             self._count, self._seconds = len(images), 0.0
             # Batches in a row of another number of images.
             self._others = 0
-            self._path = choices.path_of(
+            self._path = fastest.path_of(
                 self._model, images.shape, self._precision, self._engines
             )
-            self._kept = choices.read(self._path, (KERAS, *self._engines))
+            self._kept = fastest.read(self._path, (KERAS, *self._engines))
             if self._kept == KERAS:
                 self._to_try = []
             elif self._kept:
@@ -148,7 +148,7 @@ class Automatic:
         self._answer = answers[self.engine]
         # A runtime that failed may not fail the next time.
         if others:
-            choices.write(self._path, self.engine, self.trials)
+            fastest.write(self._path, self.engine, self.trials)
 
 
 def conversion_seconds(model) -> float:

@@ -6,7 +6,7 @@ import tempfile
 import numpy as np
 
 from keras_vit.runtimes.batches import filled, in_batches
-from keras_vit.runtimes.changes import Values
+from keras_vit.runtimes.staleness import Values
 from zoo.runtimes import RUNTIMES
 
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from keras_vit.layers.forward_pass import running
 from keras_vit.runtimes.precision import in_precision
-from zoo.machine import threads
+from zoo.common.machine import threads
 
 
 def convert(model, shape, precision, folder) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from keras_vit.runtimes.onnx import write
-from zoo.machine import threads
+from zoo.common.machine import threads
 from zoo.runtimes import onnx_session
 
 

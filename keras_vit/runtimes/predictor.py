@@ -6,10 +6,10 @@ import threading
 import numpy as np
 
 from keras_vit.runtimes.automatic import Automatic
-from keras_vit.runtimes.changes import Settings
 from keras_vit.runtimes.converted import Converted
 from keras_vit.runtimes.keras import Compiled
 from keras_vit.runtimes.requirements import begins_with, check
+from keras_vit.runtimes.staleness import Settings
 from keras_vit.structure import check_outputs, warn_of_pixels
 from keras_vit.structure.image_sizes import check_images_shape
 from keras_vit.structure.numbers import OF_PHOTOS, check_numbers

@@ -4,7 +4,7 @@ import importlib.util
 
 import keras
 
-from zoo.machine import computes_bfloat16, cpu_name
+from zoo.common.machine import computes_bfloat16, cpu_name
 from zoo.runtimes import AUTO, KERAS, RUNTIMES, computing
 
 

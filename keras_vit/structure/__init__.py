@@ -20,9 +20,9 @@ from keras_vit.layers import (
 )
 from keras_vit.layers.base import prefix_tokens
 from keras_vit.structure.architectures import check_one_grid
-from zoo.head import ONE_CLASS
-from zoo.preparation import ModelBits, check_bits
-from zoo.text import brief
+from zoo.common.safe_text import brief
+from zoo.network.head import ONE_CLASS
+from zoo.photos.preparation import ModelBits, check_bits
 
 
 def layers_of(model, *kinds) -> list:
@@ -75,7 +75,7 @@ def head_of(model) -> keras.layers.Layer | None:
 
 
 def problem_type_of(model) -> str:
-    """Returns what a model's outputs answer, one of `zoo.head.PROBLEM_TYPES`."""
+    """Returns what a model's outputs answer, as in `zoo.network.head`."""
     return getattr(head_of(model), "problem_type", ONE_CLASS)
 
 
@@ -90,7 +90,7 @@ def preparation_of(model) -> str:
 def bits_of(model) -> ModelBits | None:
     """Returns the bits of values in files of 16, see `zoo.photos.decode`, or None.
 
-    `layer_of_photos` says them, as `zoo.preparation.ModelBits`.
+    `layer_of_photos` says them, as `zoo.photos.preparation.ModelBits`.
     """
     bits = getattr(layer_of_photos(model), "bits", None)
     return bits and ModelBits(bits)

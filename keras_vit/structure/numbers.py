@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from zoo.text import brief
+from zoo.common.safe_text import brief
 
 # The remedy where photos are handed in and arrays are expected.
 OF_PHOTOS = "keras_vit.classify and embed take files, zoo.photos.prepare reads one"

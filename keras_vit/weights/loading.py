@@ -18,11 +18,10 @@ from keras_vit.weights.model_arrays import (
     released_variables,
     stated,
 )
-from zoo import released_names
 from zoo.catalog.locate import read_located, with_names
-from zoo.network import FAMILIES, RELEASED, RESIZING, SIZES
-from zoo.position_embedding import resize_relative
-from zoo.regular_files import expand_home
+from zoo.common.regular_files import expand_home
+from zoo.network import FAMILIES, RELEASED, RESIZING, SIZES, released_names
+from zoo.network.position_embedding import resize_relative
 
 _KERNEL, _BIAS = released_names.EMBEDDING_ARRAYS
 _ROOT_KERNEL = next(iter(released_names.ROOT_ARRAYS))

@@ -11,8 +11,8 @@ from keras_vit.structure import (
     preparation_of,
 )
 from keras_vit.weights.released_places import ReleasedPlaces, as_arrays
-from zoo.head import ONE_CLASS, Head
-from zoo.released_names import (
+from zoo.network.head import ONE_CLASS, Head
+from zoo.network.released_names import (
     CLASS_TOKEN,
     HEAD_ARRAYS,
     POSITION_EMBEDDING,

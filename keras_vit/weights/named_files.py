@@ -12,9 +12,9 @@ import numpy as np
 import zoo
 from keras_vit.weights.loading import stacklevel
 from keras_vit.weights.released_places import as_arrays
-from zoo.files.arrays import CheckpointError, StoredArrays, refuse, wrong_dtypes
-from zoo.files.npz import Npz
-from zoo.regular_files import expand_home
+from zoo.common.regular_files import expand_home
+from zoo.containers.arrays import CheckpointError, StoredArrays, refuse, wrong_dtypes
+from zoo.containers.npz import Npz
 
 
 @dataclasses.dataclass(frozen=True)

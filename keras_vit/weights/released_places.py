@@ -8,7 +8,7 @@ import re
 from keras import ops
 
 from keras_vit.weights.quantization import is_quantized
-from zoo.text import brief
+from zoo.common.safe_text import brief
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,7 @@ from serving import Files
 from small_variants import SMALL
 
 import zoo
-from zoo.released_names import layout, required
+from zoo.network.released_names import layout, required
 
 # Where TensorFlow Datasets looks, as HOME is "home".
 TFDS = "home/tensorflow_datasets"

@@ -103,6 +103,6 @@ def test_flags_of_the_paper_exist():
 
 def test_a_name_that_is_not_there():
     assert exists("zoo.read") and exists("zoo.Checkpoint.stored_grid")
-    assert not exists("zoo.files.names.sizes") and not exists("zoo.none.at_all")
-    (name,) = REFERENCE.findall("as `zoo.files.names.sizes` gives them, or `zoo`")
-    assert name == "zoo.files.names.sizes"
+    assert not exists("zoo.libraries.names.sizes") and not exists("zoo.none.at_all")
+    (name,) = REFERENCE.findall("as `zoo.libraries.names.sizes` gives them, or `zoo`")
+    assert name == "zoo.libraries.names.sizes"

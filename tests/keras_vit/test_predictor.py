@@ -12,9 +12,9 @@ import pytest
 from harness import check_refusal, normal, numpy, randomize
 
 from keras_vit import Predictor, VisionTransformer, ViTConfig, at_image_size
-from keras_vit.runtimes import automatic, choices
-from keras_vit.runtimes.changes import Values
+from keras_vit.runtimes import automatic, fastest
 from keras_vit.runtimes.precision import is_of_policy, recast
+from keras_vit.runtimes.staleness import Values
 from zoo.runtimes import RUNTIMES
 
 CONFIG = ViTConfig(hidden_size=24, num_layers=2, num_heads=3, mlp_dim=40, patch_size=8)
@@ -212,7 +212,7 @@ def test_auto_takes_the_fastest_and_keeps_the_choice(model, timed):
 
     for damaged in ("", "[]", '{"engine": "other"}', "[" * 50_000):
         path.write_text(damaged)
-        assert choices.read(path, HERE) is None
+        assert fastest.read(path, HERE) is None
 
 
 def test_auto_stays_with_keras_where_others_fail(model, impatient, monkeypatch):

@@ -10,7 +10,7 @@ from harness import numpy, randomize
 import keras_vit
 import zoo
 from keras_vit import VisionTransformer, ViTConfig, classify, embed
-from zoo.head import sigmoid, softmax
+from zoo.network.head import sigmoid, softmax
 
 CASES = pathlib.Path(__file__).parents[1] / "cases"
 PLAIN = ViTConfig(hidden_size=24, num_layers=1, num_heads=3, mlp_dim=40, patch_size=8)

@@ -12,7 +12,8 @@ import pytest
 
 import keras_vit
 from keras_vit import Predictor, VisionTransformer, ViTConfig, explain
-from zoo import photos, regular_files
+from zoo import photos
+from zoo.common import regular_files
 
 PLAIN = ViTConfig(hidden_size=24, num_layers=1, num_heads=3, mlp_dim=40, patch_size=8)
 PHOTO = np.zeros((20, 20, 3), "uint8")

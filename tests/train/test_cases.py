@@ -13,7 +13,7 @@ from train.export.tflite import write_tflite
 from train.models import loaded_model
 from train.models.classes import names_of
 from train.models.exports.saved_model import write_saved_model
-from zoo.head import sigmoid, softmax
+from zoo.network.head import sigmoid, softmax
 
 CASES = pathlib.Path(__file__).parents[1] / "cases"
 WRITERS = {

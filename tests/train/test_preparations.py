@@ -13,7 +13,7 @@ import keras_vit
 from keras_vit.structure import preparation_of
 from train import recipes
 from train.data import pipeline, sources
-from train.data.finding import DataError
+from train.data.checking import DataError
 from train.data.sources.splits import in_memory
 from train.evaluate import evaluation
 from train.explain import inspection
@@ -23,7 +23,7 @@ from train.models import loaded_model
 from train.predict import classifiers
 from train.predict.prediction import predict
 from train.run import building
-from train.scoring import linear_probe, running
+from train.scoring import linear_probe, predicting
 from zoo.photos import prepare
 
 PLAIN = keras_vit.ViTConfig(
@@ -103,7 +103,7 @@ def in_evaluate(file, photos, folder, patch, **flags):
     def predictions(predictor, batches, split):
         raise Done(np.concatenate([images.numpy() for images, _ in batches]))
 
-    patch.setattr(running, "predictions", predictions)
+    patch.setattr(predicting, "predictions", predictions)
     with pytest.raises(Done) as done:
         evaluation.evaluate(
             file, dataset=str(photos), split="all", out_dir=folder / "out", **flags
@@ -199,7 +199,7 @@ def test_reports_name_the_preparation(model_file, photos, tmp_path, monkeypatch)
 
     monkeypatch.setattr(evaluation, "write_report", write_report)
     speed = {"model": 1.0}
-    monkeypatch.setattr(running, "images_per_second", lambda found: speed)
+    monkeypatch.setattr(predicting, "images_per_second", lambda found: speed)
     with pytest.raises(Done):
         evaluation.evaluate(
             file, dataset=str(photos), split="all", out_dir=tmp_path / "out"
@@ -217,7 +217,7 @@ def test_features_of_few_shots_are_of_images_as_the_model_says(
         for images, labels in batches:
             yield labels.numpy(), images.numpy()
 
-    monkeypatch.setattr(running, "predictions", predictions)
+    monkeypatch.setattr(predicting, "predictions", predictions)
     for preparation in ("timm crop bicubic 0.9", "squash"):
         file = model_file(preparation)
         model = loaded_model.load(file, features=True).model

@@ -1,6 +1,6 @@
 """What is done to files of every kind to do harm, and how their reading is watched.
 
-`FUZZ_EXAMPLES=20000 pytest tests/zoo/files/test_faults.py` looks for half an hour.
+`FUZZ_EXAMPLES=20000 pytest tests/zoo/containers/test_faults.py` looks for half an hour.
 """
 
 import os

@@ -12,7 +12,7 @@ from made_index import B16, R26, bucket  # noqa: F401
 import zoo
 from zoo import store
 from zoo.__main__ import main
-from zoo.files import safetensors
+from zoo.containers import safetensors
 
 ROOT = pathlib.Path(__file__).parents[2]
 PETS = f"{R26}--oxford_iiit_pet-steps_0k-lr_0.003-res_384"

@@ -3,7 +3,7 @@ import pathlib
 import pytest
 
 import zoo
-from zoo.regular_files import NoHomeError, expand_home
+from zoo.common.regular_files import NoHomeError, expand_home
 
 
 def test_a_home_folder_is_expanded(monkeypatch, tmp_path):

@@ -27,7 +27,8 @@ from made_photos import (
 )
 from PIL import Image
 
-from zoo import limits, photos
+from zoo import photos
+from zoo.common import limits
 
 IMAGE = Image.fromarray(PIXELS)
 GIF = encode(IMAGE.quantize(16), "GIF")

@@ -13,7 +13,7 @@ from absl import app, flags
 from keras_vit_start import COMMANDS, styled, typed
 from train.common import flag_help, flag_names, library_messages, packages
 from train.common.errors import Preempted, RunError
-from zoo.text import printable
+from zoo.common.safe_text import printable
 
 # A command imports this module before it imports Keras.
 _LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"

@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 
-from zoo.text import PrintableError, printable
+from zoo.common.safe_text import PrintableError, printable
 
 # The remedy for numbers that are not finite.
 DIVERGED = (

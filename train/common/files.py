@@ -16,8 +16,8 @@ from typing import Any
 import filelock
 
 from train.common.errors import RunError, first_line
-from zoo.limits import JSON_BYTES
-from zoo.regular_files import expand_home, file_lock, read_text
+from zoo.common.limits import JSON_BYTES
+from zoo.common.regular_files import expand_home, file_lock, read_text
 
 # No write takes so long: a temporary file of this age is from a killed process.
 _ABANDONED_SECONDS = 24 * 60 * 60

@@ -6,7 +6,7 @@ import sys
 from absl import flags
 
 from keras_vit_start import styled, typed
-from zoo.text import as_flags
+from zoo.common.safe_text import as_flags
 
 _DASHED = ("help", "helpshort", "helpfull")
 _ASKING = {f"{dashes}{name}" for dashes in ("-", "--") for name in _DASHED}

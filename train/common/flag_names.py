@@ -6,7 +6,7 @@ import re
 from absl import flags
 
 from train.common import flag_help
-from zoo.text import printable
+from zoo.common.safe_text import printable
 
 # Other programs' names are keys, our flags values: the first that a command has is
 # suggested. A note may follow a colon.

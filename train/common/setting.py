@@ -12,7 +12,7 @@ from dataclasses import MISSING
 from typing import Any
 
 from zoo import ViTConfig
-from zoo.limits import FLOAT
+from zoo.common.limits import FLOAT
 
 # The run chooses: as few micro-batches as fit in memory, or the precision.
 AUTO = "auto"

@@ -14,7 +14,7 @@ from absl import app, flags
 from train.common import command_line
 from train.data import data_flags
 from train.models.run_directory import RunDirectory
-from zoo.text import printable
+from zoo.common.safe_text import printable
 
 # Packages to check for, by import name, before anything heavy is imported.
 PACKAGES = ("tensorflow", "PIL", "jinja2")

@@ -4,15 +4,15 @@ import itertools
 import pathlib
 
 import keras_vit
+from train.common import markdown
 from train.common.errors import RunError, explaining_full_memory
 from train.common.files import make_folder, write_json, write_text
 from train.data.registry import is_same
 from train.models import loaded_model
 from train.models.run_directory import RunDirectory
-from train.reports import markdown
 from train.reports.compute import multiply_adds
-from train.scoring import running
-from zoo.regular_files import expand_home
+from train.scoring import predicting
+from zoo.common.regular_files import expand_home
 
 _TEMPLATE = pathlib.Path(__file__).with_name("page.md.jinja")
 _ROUNDS = 5
@@ -61,7 +61,7 @@ def compare(runs, *, output, measure=False, batch_size=32, command="") -> dict:
         if measure:
             predictors[name] = keras_vit.Predictor(model, batch_size, engine="keras")
     with explaining_full_memory("lower --batch_size."):
-        rates = running.images_per_second(
+        rates = predicting.images_per_second(
             predictors, rounds=_ROUNDS, seconds=_ROUND_SECONDS
         )
     for row in rows:

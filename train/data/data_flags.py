@@ -3,7 +3,7 @@
 from absl import app, flags
 
 from train.data.registry import SOURCES
-from zoo import limits
+from zoo.common import limits
 
 # Flags belong to the command that defines them, in its --help too.
 flags.disclaim_key_flags()

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from train.common.errors import first_line
-from train.data.finding import DataError
+from train.data.checking import DataError
 from train.data.registry import Augmentation
 from train.data.sources.corrupt import check_readable
 from train.data.sources.splits import CORES, Split, pick, tf_options

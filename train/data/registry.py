@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from train.common.setting import AT_LEAST_0, FRACTION, each, setting
-from zoo.regular_files import expand_home
+from zoo.common.regular_files import expand_home
 
 PARTS = ("train", "validation", "test")
 # Names range from `train.tfrecord` to `train-00000-of-00004.gz`.

@@ -4,7 +4,7 @@ import time
 
 import tensorflow as tf
 
-from zoo import machine
+from zoo.common import machine
 
 # Products must be faster by this factor, as a step has casts too.
 _GAIN = 1.2

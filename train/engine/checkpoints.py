@@ -8,8 +8,8 @@ from keras import ops
 
 from train.common.errors import DIVERGED, RunError, first_line
 from train.common.files import checkpoint_steps, make_folder, whole_file
-from zoo.files.arrays import CheckpointError
-from zoo.files.npz import Npz
+from zoo.containers.arrays import CheckpointError
+from zoo.containers.npz import Npz
 
 
 class Checkpoints:

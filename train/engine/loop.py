@@ -14,7 +14,7 @@ from train.engine.callbacks import NullLog, RunLog, SignalHandler
 from train.engine.checkpoints import Checkpoints
 from train.engine.metric_log import MetricLog
 from train.engine.step import one_behind
-from zoo.head import softmax
+from zoo.network.head import softmax
 
 # Fetch metrics from the devices this often, and after this many steps at most.
 FETCH_SECONDS = 1.0

@@ -10,8 +10,8 @@ import numpy as np
 
 from train.common.errors import RunError
 from train.common.files import whole_file
-from zoo.limits import TABLE_BYTES
-from zoo.regular_files import open_regular, read_bytes
+from zoo.common.limits import TABLE_BYTES
+from zoo.common.regular_files import open_regular, read_bytes
 
 _BROKEN = (ValueError, TypeError, KeyError, OverflowError, RecursionError)
 

@@ -19,13 +19,13 @@ from train.models import loaded_model
 from train.models.finding import FoundModel
 from train.models.run_directory import RunDirectory
 from train.reports.answers import answers_of
-from train.reports.metrics import calibration, classification_summary
-from train.reports.ranked import joined, ranked
 from train.reports.report import write_report
-from train.scoring import evaluation_data, running
-from train.scoring.matching import by_number, match_classes
-from zoo.head import softmax
-from zoo.preparation import asked_for
+from train.scoring import evaluation_data, predicting
+from train.scoring.class_matching import by_number, match_classes
+from train.scoring.metrics import calibration, classification_summary
+from train.scoring.ranked import joined, ranked
+from zoo.network.head import softmax
+from zoo.photos.preparation import asked_for
 
 
 def evaluate(
@@ -109,7 +109,7 @@ def evaluate(
     answered, loss, per_second = _answered(predictor, batches, part, places)
     # "auto" may change while the model alone is timed.
     answered_by = predictor.engine
-    alone = running.images_per_second({"model": predictor})["model"]
+    alone = predicting.images_per_second({"model": predictor})["model"]
 
     results = {f"{split}_loss": loss, "loss_function": "softmax cross-entropy"}
     if correct is not None:
@@ -162,12 +162,12 @@ def evaluate(
 
 def _answered(predictor, batches, part, places):
     """Returns the `Ranked` of a split, its mean loss, and the images per second."""
-    with explaining_full_memory(running.LESS_MEMORY):
+    with explaining_full_memory(predicting.LESS_MEMORY):
         # Compile first: it does not count towards the images per second.
-        predictor(running.random_images(predictor))
+        predictor(predicting.random_images(predictor))
     started = time.perf_counter()
     parts, losses = [], []
-    for labels, logits in running.predictions(predictor, batches, part):
+    for labels, logits in predicting.predictions(predictor, batches, part):
         parts.append(ranked(labels, softmax(logits), places))
         chances = np.take_along_axis(log_softmax(logits, axis=1), labels[:, None], 1)
         losses.append(-chances[:, 0])

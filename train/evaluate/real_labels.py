@@ -6,9 +6,9 @@ import re
 import numpy as np
 
 from train.common.errors import RunError
-from train.reports.metrics import share
-from zoo.limits import TEXT_BYTES
-from zoo.regular_files import expand_home, read_text
+from train.scoring.metrics import share
+from zoo.common.limits import TEXT_BYTES
+from zoo.common.regular_files import expand_home, read_text
 
 CLASSES = 1000
 _FILE_NAME = re.compile(r"ILSVRC2012_val_(\d{8})\.\w+$")

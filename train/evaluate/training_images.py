@@ -8,8 +8,8 @@ from train.common.errors import RunError
 from train.data import run_data, sources
 from train.data.registry import kind_of
 from train.models.run_directory import RunDirectory
-from train.reports.metrics import share
 from train.scoring.evaluation_data import is_of_run
+from train.scoring.metrics import share
 
 
 def in_training(loaded, source, part, split, data_dir, skip_corrupt) -> tuple:

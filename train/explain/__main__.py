@@ -28,9 +28,9 @@ from absl import app, flags
 
 from train.common import command_line
 from train.data import data_flags
-from train.data.finding import check_paths
+from train.data.checking import check_paths
 from train.models.finding import find
-from zoo.text import printable
+from zoo.common.safe_text import printable
 
 # Packages to check for, by import name, before anything heavy is imported.
 PACKAGES = ("tensorflow", "PIL", "jinja2", "matplotlib", "yaml")

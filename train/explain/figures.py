@@ -12,7 +12,7 @@ import numpy as np
 from keras_vit import explain
 from keras_vit.explain import figures as plots
 from keras_vit.structure import num_registers, pooling_of
-from zoo.text import shorten
+from zoo.common.safe_text import shorten
 
 _DOTS_PER_INCH = 130
 # Leave this margin around a figure, in inches.

@@ -11,13 +11,13 @@ import numpy as np
 import tensorflow as tf
 
 import zoo.photos
-from train.data.finding import DataError, check_paths, heic_remedy
+from train.data.checking import DataError, check_paths, heic_remedy
 from train.data.sources.corrupt import find_corrupt
 from train.data.sources.folder_source import file_split
 from train.data.sources.splits import check_name
-from zoo.preparation import shows_all
-from zoo.regular_files import expand_home
-from zoo.text import named, printable
+from zoo.common.regular_files import expand_home
+from zoo.common.safe_text import named, printable
+from zoo.photos.preparation import shows_all
 
 # The longer side of a photo in the report, in pixels.
 LONGER_SIDE = 640

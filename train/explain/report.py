@@ -8,7 +8,7 @@ from keras_vit.structure import kind_of_pooling, num_layers, pooling_of, prepara
 from keras_vit.structure.image_sizes import grid_size
 from train.common import files
 from train.common.errors import RunError, explaining_full_memory
-from train.data.finding import heic_remedy
+from train.data.checking import heic_remedy
 from train.data.sources.subset import spread
 from train.explain import figures, inspection
 from train.explain.page import render
@@ -17,10 +17,10 @@ from train.models import loaded_model
 from train.models.classes import classes_of
 from train.models.finding import FoundModel
 from train.models.loaded_model import image_shape_of
-from zoo.preparation import asked_for
-from zoo.regular_files import expand_home
+from zoo.common.regular_files import expand_home
+from zoo.common.safe_text import named
+from zoo.photos.preparation import asked_for
 from zoo.store.progress import progress_bar
-from zoo.text import named
 
 PAGE, NUMBERS, PREDICTIONS = "report.html", "report.json", "predictions.csv"
 

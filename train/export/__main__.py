@@ -24,7 +24,7 @@ from absl import app, flags
 
 from train.common import command_line
 from train.data import data_flags
-from train.data.finding import check as check_data
+from train.data.checking import check as check_data
 from train.export.formats import ALL, FORMATS, OPTIONS, select
 from train.models.finding import find
 

@@ -9,7 +9,7 @@ import numpy as np
 
 import keras_vit_start
 from train.common.errors import RunError
-from train.reports.metrics import share
+from train.scoring.metrics import share
 from zoo.store.progress import progress_bar
 
 _TIMED_SECONDS = 1.0

@@ -24,7 +24,7 @@ import numpy as np
 
 from train.common.errors import first_line
 from train.models.exports import exported_model, tensorflow
-from zoo.machine import peak_bytes
+from zoo.common.machine import peak_bytes
 
 BATCH = 8
 _WARM_UP = 2

@@ -6,10 +6,10 @@
 import collections
 import pathlib
 
+from train.common import markdown
 from train.data.transforms import served_files
 from train.export.formats import FORMATS
 from train.export.program import BATCH
-from train.reports import markdown
 
 _TEMPLATE = pathlib.Path(__file__).parent / "templates" / "export.md.jinja"
 

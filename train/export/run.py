@@ -29,8 +29,8 @@ from train.models import loaded_model
 from train.models.exports.writing import has_head
 from train.models.finding import FoundModel
 from train.scoring import evaluation_data
-from zoo.machine import cpu_name
-from zoo.regular_files import expand_home
+from zoo.common.machine import cpu_name
+from zoo.common.regular_files import expand_home
 from zoo.store import digest
 
 PAGE, RECORD, CLASS_NAMES = "export.md", "export.json", "class_names.txt"

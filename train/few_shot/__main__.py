@@ -17,11 +17,11 @@ from absl import app, flags
 from train.common import command_line, predictors
 from train.common.flag_names import is_count
 from train.data import data_flags
-from train.data.finding import check as check_data
+from train.data.checking import check as check_data
 from train.models.finding import find
 from train.models.run_directory import RunDirectory
 from train.recipes.recipe import brings_weights
-from zoo.text import printable
+from zoo.common.safe_text import printable
 
 # Packages to check for, by import name, before anything heavy is imported.
 PACKAGES = ("tensorflow", "PIL", "jinja2", "yaml")

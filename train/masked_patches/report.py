@@ -3,12 +3,12 @@
 import einops
 import numpy as np
 
+from train.common import markdown
 from train.common.files import write_json, write_text
+from train.common.markdown import flat, result_text
 from train.masked_patches.patches import LEVELS
-from train.reports import markdown
 from train.reports.contents import about_curve
 from train.reports.figures import draw_learning_curve, write_image_table
-from train.reports.markdown import flat, result_text
 
 # The table has a row for each prefix of results.
 _ROWS = {

@@ -13,8 +13,8 @@ import zoo
 from keras_vit.structure import head_activation, problem_type_of
 from train.common.errors import RunError
 from train.models.run_directory import how_to_name
-from zoo.head import NUMBERS, PROBABILITIES, Answers, numbered_names
-from zoo.text import named
+from zoo.common.safe_text import named
+from zoo.network.head import NUMBERS, PROBABILITIES, Answers, numbered_names
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,11 +6,11 @@ from typing import NamedTuple
 from train.common.errors import RunError
 from train.models.exports import exported_model
 from train.models.run_directory import RunDirectory
-from zoo import regular_files
 from zoo.catalog.locate import check, named
-from zoo.preparation import ModelBits, check_bits
-from zoo.regular_files import expand_home, missing_remedy
-from zoo.text import PrintableError
+from zoo.common import regular_files
+from zoo.common.regular_files import expand_home, missing_remedy
+from zoo.common.safe_text import PrintableError
+from zoo.photos.preparation import ModelBits, check_bits
 
 
 class FoundModel(NamedTuple):
@@ -99,8 +99,8 @@ def bits_of(source, own, requested=None) -> tuple:
         requested: int or None, those that count instead; a ValueError refuses others.
 
     Returns:
-        int or None, `zoo.preparation.ModelBits` where the model decides, and a list of
-        str: what to print then.
+        int or None, `zoo.photos.preparation.ModelBits` where the model decides, and a
+        list of str: what to print then.
 
     Example:
         >>> bits_of("vit-b16/imagenet21k", None, requested=12)

@@ -15,10 +15,10 @@ import keras
 import keras_vit  # noqa: F401 - whose layers the files name
 from train.common.errors import RunError, first_line
 from train.models.run_directory import RunDirectory
-from zoo import limits
-from zoo.files.arrays import BUGS, CheckpointError
-from zoo.files.h5 import MAGIC, arrays_of
-from zoo.regular_files import missing_remedy, open_regular
+from zoo.common import limits
+from zoo.common.regular_files import missing_remedy, open_regular
+from zoo.containers.arrays import BUGS, CheckpointError
+from zoo.containers.h5 import MAGIC, arrays_of
 
 _CONFIG, _METADATA = "config.json", "metadata.json"
 _H5 = "model.weights.h5"

@@ -28,8 +28,8 @@ from train.models.finding import FoundModel
 from train.models.keras_files import load_model
 from train.models.run_directory import RunDirectory
 from zoo.catalog.locate import published
+from zoo.common.regular_files import expand_home
 from zoo.network import pair
-from zoo.regular_files import expand_home
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,17 +19,17 @@ from train.common.files import (
 )
 from train.data.registry import is_same
 from zoo.catalog.labels import texts_of
-from zoo.files.arrays import CheckpointError
-from zoo.files.opening import CHECKPOINTS, RUN_MODEL, models_in
-from zoo.head import CLASS_LISTS, list_of
-from zoo.limits import NOTE_BYTES, TEXT_BYTES
-from zoo.preparation import check_bits
-from zoo.regular_files import (
+from zoo.common.limits import NOTE_BYTES, TEXT_BYTES
+from zoo.common.regular_files import (
     expand_home,
     missing_remedy,
     open_regular,
     read_text,
 )
+from zoo.containers.arrays import CheckpointError
+from zoo.containers.opening import CHECKPOINTS, RUN_MODEL, models_in
+from zoo.network.head import CLASS_LISTS, list_of
+from zoo.photos.preparation import check_bits
 
 
 class RunDirectory:

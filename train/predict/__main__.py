@@ -25,7 +25,7 @@ from absl import app, flags
 
 from train.common import command_line, flag_help, predictors
 from train.data import data_flags
-from zoo.text import counted, named, printable
+from zoo.common.safe_text import counted, named, printable
 
 # Packages to check for, by import name, before anything heavy is imported.
 PACKAGES = ("PIL",)

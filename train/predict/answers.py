@@ -12,10 +12,10 @@ import numpy as np
 
 from train.common.errors import RunError
 from train.common.files import make_folder, read_json, write_json
-from zoo.head import NUMBERS
-from zoo.limits import CLASSES
-from zoo.regular_files import expand_home, open_regular
-from zoo.text import of_plain_cell, plain_cell
+from zoo.common.limits import CLASSES
+from zoo.common.regular_files import expand_home, open_regular
+from zoo.common.safe_text import of_plain_cell, plain_cell
+from zoo.network.head import NUMBERS
 
 TOP = 5
 # No record has more bytes: a path and five names of classes.
@@ -249,7 +249,7 @@ class AnswerFile:
 class _Csv:
     """A row per photo: file, then label and value of each answer, the best first.
 
-    Texts are as `zoo.text.plain_cell` has them, so that spreadsheets compute nothing.
+    Spreadsheets compute nothing of texts, which are `safe_text.plain_cell`s.
     """
 
     has_breaks = True

@@ -10,8 +10,8 @@ from train.common.errors import RunError
 from train.models import finding
 from train.models.exports import exported_model
 from train.models.run_directory import how_to_name
-from zoo.head import NUMBERS, SEVERAL_CLASSES, Answers, numbered_names
-from zoo.preparation import asked_for
+from zoo.network.head import NUMBERS, SEVERAL_CLASSES, Answers, numbered_names
+from zoo.photos.preparation import asked_for
 
 _BATCH_SIZE, _EXPORT_BATCH_SIZE = 32, 8
 
@@ -28,7 +28,7 @@ class Classifier:
         compute: function from float32 images (batch, height, width, channels) in
             [-1, 1] to outputs (batch, outputs), None without classes and numbers, and
             features (batch, size), None unless they were asked for.
-        answers: `zoo.head.Answers`, what the outputs are.
+        answers: `zoo.network.head.Answers`, what the outputs are.
         num_features: int, the size of the features, None unless they were asked for.
         notes: tuple of str, what users should know of the answers.
         digest: function without arguments to a str, which other weights and another

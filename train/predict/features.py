@@ -9,7 +9,7 @@ import numpy as np
 
 from train.common.errors import RunError
 from train.common.files import explained, make_folder, whole_file
-from zoo.regular_files import expand_home, open_regular
+from zoo.common.regular_files import expand_home, open_regular
 
 _BLOCK = 4096
 

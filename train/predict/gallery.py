@@ -5,9 +5,9 @@ import io
 
 from train.common.files import make_folder, write_text
 from train.reports import html
-from zoo import limits
+from zoo.common import limits
+from zoo.common.regular_files import expand_home, read_bytes
 from zoo.photos import decode, exif, jpeg, read_ahead
-from zoo.regular_files import expand_home, read_bytes
 
 # At most this many photos are shown, each with a longer side of this many pixels.
 SHOWN, LONGER_SIDE = 500, 240

@@ -9,8 +9,8 @@ import sys
 
 from train.common.errors import RunError
 from zoo import photos
-from zoo.regular_files import missing_remedy
-from zoo.text import counted, named, printable
+from zoo.common.regular_files import missing_remedy
+from zoo.common.safe_text import counted, named, printable
 
 STDIN = "-"
 

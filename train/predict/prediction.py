@@ -21,12 +21,12 @@ from train.predict.features import FeatureFile
 from train.predict.gallery import Gallery
 from train.predict.photo_list import STDIN, Photos
 from train.predict.sorting import SortedCopies
-from zoo.head import NUMBERS
+from zoo.common.regular_files import expand_home
+from zoo.common.safe_text import printable
+from zoo.network.head import NUMBERS
 from zoo.photos import batches, prepare
-from zoo.preparation import ModelBits
-from zoo.regular_files import expand_home
+from zoo.photos.preparation import ModelBits
 from zoo.store.progress import progress_bar
-from zoo.text import printable
 
 # Name at most this many of the photos that could not be read.
 NAMED = 10

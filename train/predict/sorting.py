@@ -13,7 +13,7 @@ import filelock
 
 from train.common.errors import RunError
 from train.common.files import make_folder
-from zoo.regular_files import file_lock
+from zoo.common.regular_files import file_lock
 
 # Keep this much of a name before a number or digest: disks take 255 bytes.
 _MOST_CHARACTERS = 60

@@ -20,11 +20,11 @@ from train.models.keras_files import load_model
 from train.models.run_directory import RunDirectory
 from train.reports.model_page import PICTURES, model_page
 from zoo.catalog import registry
-from zoo.files.opening import EXTENSIONS
+from zoo.common.regular_files import file_lock, missing_remedy
+from zoo.common.safe_text import brief, is_safe
+from zoo.containers.opening import EXTENSIONS
 from zoo.network import FAMILIES, RELEASED, SIZES
-from zoo.regular_files import file_lock, missing_remedy
 from zoo.store import digest
-from zoo.text import brief, is_safe
 
 # The SavedModel's logits may differ by this, relative to the largest.
 _TOLERANCE = 1e-4

@@ -17,7 +17,7 @@ from train.common.setting import (
 from train.data.registry import CROPS, Augmentation
 from train.engine.choices import LOSSES, OPTIMIZERS, PRECISIONS, SCHEDULES
 from zoo import ViTConfig
-from zoo.limits import BATCH_SIZE
+from zoo.common.limits import BATCH_SIZE
 
 
 def _is_count(value):

@@ -14,10 +14,10 @@ from train.recipes.fields import OUTPUT, TrainingSettings
 from zoo import VARIANTS, ViTConfig
 from zoo.catalog.locate import check, named
 from zoo.catalog.similar import similar_variants
-from zoo.files.opening import EXTENSIONS
-from zoo.limits import BATCH_SIZE, FLOAT
+from zoo.common.limits import BATCH_SIZE, FLOAT
+from zoo.containers.opening import EXTENSIONS
 from zoo.network import NETWORKS
-from zoo.preparation import check_bits
+from zoo.photos.preparation import check_bits
 
 # The released code's dropout for fine-tuning; models not named have none.
 DROPOUT = {"ViT-L_16": 0.1, "ViT-H_14": 0.1, "R50+ViT-B_16": 0.1}

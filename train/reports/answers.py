@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from train.common.files import whole_file
-from train.reports.ranked import Ranked
-from zoo.text import plain_cell
+from train.scoring.ranked import Ranked
+from zoo.common.safe_text import plain_cell
 
 # With fewer examples the mean probability of a class is too uncertain.
 LEAST_EXAMPLES = 5
@@ -74,7 +74,7 @@ def answers_of(split, ranking: Ranked, class_names) -> Answers:
 
     Example:
         >>> import numpy as np
-        >>> from train.reports.ranked import ranked
+        >>> from train.scoring.ranked import ranked
         >>> probabilities = np.array([[0.9, 0.1], [0.4, 0.6], [0.2, 0.8]])
         >>> ranking = ranked(np.array([0, 1, 0]), probabilities)
         >>> answers_of(None, ranking, "ab").order

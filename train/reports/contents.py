@@ -4,6 +4,7 @@ import statistics
 from dataclasses import dataclass
 from typing import Any
 
+from train.common.markdown import TABLE_ROWS, flat, result_text
 from train.reports import gallery
 from train.reports.answers import LEAST_EXAMPLES
 from train.reports.figures import (
@@ -12,7 +13,6 @@ from train.reports.figures import (
     MISTAKES,
     RELIABILITY,
 )
-from train.reports.markdown import TABLE_ROWS, flat, result_text
 
 # These figures have sections of their own.
 _FIGURES = {CONFUSION_MATRIX, LEARNING_CURVE, MISTAKES, RELIABILITY}

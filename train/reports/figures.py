@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from train.common.files import whole_file
-from train.reports.metrics import confused_pairs
-from zoo.text import shorten, width
+from train.scoring.metrics import confused_pairs
+from zoo.common.safe_text import shorten, width
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

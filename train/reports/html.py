@@ -5,7 +5,7 @@ import hashlib
 import io
 from dataclasses import dataclass
 
-from zoo.text import printable
+from zoo.common.safe_text import printable
 
 _SHARED_STYLE = "page.css"
 # The most pixels of a side of a picture.

@@ -11,7 +11,7 @@ import keras
 import yaml
 
 import zoo
-from train.reports import markdown
+from train.common import markdown
 from train.reports.contents import class_table
 from zoo.catalog.cards import CITATIONS
 

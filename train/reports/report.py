@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from train.common import markdown
 from train.common.files import write_json, write_text
-from train.reports import contents, figures, gallery, html, markdown
+from train.reports import contents, figures, gallery, html
 from train.reports.answers import (
     LEAST_EXAMPLES,
     label_errors,

@@ -11,8 +11,8 @@ from keras_vit.weights.loading import read_weights
 from train.common.errors import RunError
 from train.engine.choices import LOSSES, OPTIMIZERS, SCHEDULES
 from train.recipes.recipe import brings_weights
+from zoo.common.safe_text import named
 from zoo.network import NETWORKS
-from zoo.text import named
 
 
 def trainer(task, devices, micro_batches, schedule=None) -> Any:

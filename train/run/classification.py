@@ -13,12 +13,12 @@ from train.engine.metric_log import MetricLog
 from train.models.keras_files import load_model
 from train.reports.answers import answers_of
 from train.reports.figures import PICTURES, draw_batch, write_predictions_picture
-from train.reports.metrics import calibration, classification_summary
-from train.reports.ranked import joined, ranked
 from train.reports.report import write_report
 from train.run import building
 from train.run.task import Task, speed
-from train.run.tuning import choose_trainable, count_parameters, layer_rates
+from train.run.trained_parts import choose_trainable, count_parameters, layer_rates
+from train.scoring.metrics import calibration, classification_summary
+from train.scoring.ranked import joined, ranked
 
 # Counting the classes of more, as of all ImageNet, would take minutes of reading.
 _COUNTED_EXAMPLES = 200_000

@@ -10,9 +10,10 @@ from typing import Any
 
 from train.common import packages, setting
 from train.common.errors import RunError, first_line
-from zoo import ViTConfig, limits
-from zoo.regular_files import expand_home, missing_remedy, read_text
-from zoo.text import brief
+from zoo import ViTConfig
+from zoo.common import limits
+from zoo.common.regular_files import expand_home, missing_remedy, read_text
+from zoo.common.safe_text import brief
 
 # A file cannot claim these fields of a recipe.
 NOT_IN_FILES = {"published"}

@@ -15,6 +15,7 @@ import time
 import numpy as np
 import tensorflow as tf
 
+from train.common import markdown
 from train.common.files import write_json, write_text
 from train.engine import reproducibility
 from train.engine.callbacks import NullLog, RunLog
@@ -23,9 +24,9 @@ from train.engine.loop import explained_device_errors
 from train.engine.metric_log import MetricLog
 from train.engine.schedules import ExponentialRise
 from train.models.run_directory import RunDirectory
-from train.reports import figures, markdown
+from train.reports import figures
 from train.run import plan, training
-from zoo.regular_files import expand_home
+from zoo.common.regular_files import expand_home
 
 STEPS = 100
 # Rates are tried from the recipe's divided by this to the recipe's times this.

@@ -21,7 +21,7 @@ from train.common.setting import AUTO
 from train.data import pipeline
 from train.recipes.recipe import divisors
 from train.run import building
-from zoo import machine
+from zoo.common import machine
 
 # Use this share of the free memory; reading, validation and checkpoints need the rest.
 SHARE = 0.8

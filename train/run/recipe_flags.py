@@ -13,7 +13,7 @@ from absl import app, flags
 from train.common import command_line, flag_help, setting
 from train.common.errors import RunError
 from train.data import data_flags, registry
-from train.data.finding import check as check_data
+from train.data.checking import check as check_data
 from train.recipes import Recipe
 from train.run import settings
 

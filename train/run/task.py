@@ -5,8 +5,8 @@ from typing import Any
 from train.data.transforms import keras_layer
 from train.engine.choices import LOSSES
 from train.engine.metric_log import MetricLog
-from train.run.tuning import count_parameters
-from zoo.text import printable
+from train.run.trained_parts import count_parameters
+from zoo.common.safe_text import printable
 
 
 class Task:

@@ -13,8 +13,8 @@ from train import recipes
 from train.common.errors import RunError
 from train.common.files import make_folder, read_json
 from train.data import registry, sources
-from zoo.head import NUMBERS, ONE_CLASS
-from zoo.regular_files import expand_home
+from zoo.common.regular_files import expand_home
+from zoo.network.head import NUMBERS, ONE_CLASS
 
 
 def load_split(loaded, dataset, data_dir, skip_corrupt, split, bits=None) -> tuple:

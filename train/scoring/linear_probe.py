@@ -8,15 +8,14 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.structure import preparation_of
-from train.common import predictors
+from train.common import markdown, predictors
 from train.common.files import write_json, write_text
 from train.data import pipeline, sources
 from train.data.registry import short_name
 from train.data.sources.splits import pick
 from train.models import loaded_model
 from train.models.finding import FoundModel
-from train.reports import markdown
-from train.scoring import running
+from train.scoring import predicting
 from train.scoring.evaluation_data import report_folder
 
 L2 = 2.0**10
@@ -194,7 +193,7 @@ def features_of(predictor, split) -> tuple:
     if preparation == RELEASED:
         crop = tf.image.resize_with_crop_or_pad
         batches = batches.map(lambda images, labels: (crop(images, *size), labels))
-    columns = zip(*running.predictions(predictor, batches, split), strict=True)
+    columns = zip(*predicting.predictions(predictor, batches, split), strict=True)
     return tuple(map(np.concatenate, columns))
 
 

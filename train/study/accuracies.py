@@ -6,7 +6,7 @@ An accuracy is a dict of `train.study.runs.spread`, a row one of `rows` in `stud
 from collections.abc import Iterator
 from typing import Any
 
-from train.reports import markdown
+from train.common import markdown
 from train.reports.figures import BLUE, GREEN, ORANGE
 
 MEASURES = ("test_accuracy", "few_shot_accuracy")

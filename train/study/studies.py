@@ -2,11 +2,12 @@
 
 import pathlib
 
+from train.common import markdown
 from train.common.errors import RunError
 from train.common.files import read_json, write_json, write_text
 from train.engine import reproducibility
 from train.models.run_directory import RunDirectory
-from train.reports import figures, markdown
+from train.reports import figures
 from train.study import kinds
 from train.study.options import Options
 

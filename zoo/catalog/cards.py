@@ -12,8 +12,8 @@ import urllib.parse
 from typing import Any
 
 from zoo.catalog.model_card import BUCKET, Accuracy, Citation, Inference, ModelCard
-from zoo.head import CLASS_LISTS
 from zoo.network import VARIANTS
+from zoo.network.head import CLASS_LISTS
 
 # The outputs of the released heads, by data set.
 CLASSES = {

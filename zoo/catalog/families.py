@@ -11,9 +11,9 @@ import dataclasses
 
 from zoo.catalog.cards import CITATIONS, read_accuracies, read_table
 from zoo.catalog.model_card import Accuracy, Citation, top1_of
-from zoo.files.architectures import implied
-from zoo.head import CLASS_LISTS
+from zoo.libraries.architectures import implied
 from zoo.network import ViTConfig
+from zoo.network.head import CLASS_LISTS
 
 # Licences that need a word before a model is used, as the hub writes them.
 _TERMS = {

@@ -9,8 +9,8 @@ from typing import NamedTuple, get_type_hints
 
 from zoo import store
 from zoo.catalog import cards
-from zoo.regular_files import read_text
-from zoo.text import brief, is_safe
+from zoo.common.regular_files import read_text
+from zoo.common.safe_text import brief, is_safe
 
 INDEX_URL = cards.file_url("augreg", "index.csv")
 # Several times the size of the index.

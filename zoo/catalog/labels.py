@@ -11,11 +11,11 @@ import pathlib
 
 from zoo.catalog.cards import CLASSES
 from zoo.catalog.model_card import CatalogError
-from zoo.files.description import MALFORMED
-from zoo.head import CLASS_LISTS
-from zoo.regular_files import read_text
+from zoo.common.regular_files import read_text
+from zoo.common.safe_text import is_safe
+from zoo.libraries.description import MALFORMED
+from zoo.network.head import CLASS_LISTS
 from zoo.store import StoreError, fetch
-from zoo.text import is_safe
 
 _WORDNET = "https://storage.googleapis.com/bit_models/imagenet21k_wordnet"
 LABEL_FILES = {
@@ -72,7 +72,7 @@ def class_names(data_set: str) -> list[tuple[str, str]]:
 
 
 def texts_of(names: tuple[str, ...] | str | None) -> tuple[str, ...] | None:
-    """Returns the names of classes that `zoo.head.Head.class_names` says.
+    """Returns the names of classes that `zoo.network.head.Head.class_names` says.
 
     Raises a `StoreError` where they are those of a list that cannot be downloaded.
 

@@ -29,9 +29,9 @@ from zoo.catalog.labels import texts_of
 from zoo.catalog.model_card import GAP_SUFFIX, CatalogError, ModelCard, either
 from zoo.catalog.registry import PublishedModel
 from zoo.catalog.similar import similar_releases, similar_variants
-from zoo.files.checkpoint import Checkpoint, read
-from zoo.files.opening import EXTENSIONS, models_in, open_file
-from zoo.regular_files import expand_home, missing_remedy, similar_path
+from zoo.common.regular_files import expand_home, missing_remedy, similar_path
+from zoo.containers.opening import EXTENSIONS, models_in, open_file
+from zoo.libraries.checkpoint import Checkpoint, read
 from zoo.store import hub
 
 Card = ModelCard | HubModel | PublishedModel

@@ -4,9 +4,9 @@ import dataclasses
 import urllib.parse
 from typing import NamedTuple
 
-from zoo.head import CLASS_LISTS
+from zoo.common.safe_text import PrintableError
 from zoo.network import VARIANTS, ViTConfig
-from zoo.text import PrintableError
+from zoo.network.head import CLASS_LISTS
 
 BUCKET = "https://storage.googleapis.com/vit_models"
 GAP_SUFFIX = "-gap-norep"

@@ -6,8 +6,8 @@ import pathlib
 import urllib.parse
 
 from zoo import photos
-from zoo.files.arrays import CheckpointError
-from zoo.files.opening import (
+from zoo.containers.arrays import CheckpointError
+from zoo.containers.opening import (
     CARD,
     EXPORTS,
     EXTENSIONS,

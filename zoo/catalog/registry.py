@@ -25,12 +25,13 @@ import tempfile
 import urllib.parse
 from typing import Any
 
-from zoo import limits, regular_files, store
+from zoo import store
 from zoo.catalog.model_card import CatalogError
-from zoo.files.description import MALFORMED
-from zoo.files.opening import CARD
-from zoo.regular_files import expand_home
-from zoo.text import brief, is_safe
+from zoo.common import limits, regular_files
+from zoo.common.regular_files import expand_home
+from zoo.common.safe_text import brief, is_safe
+from zoo.containers.opening import CARD
+from zoo.libraries.description import MALFORMED
 
 VARIABLE = "KERAS_VIT_REGISTRY"
 INDEX = "registry.json"

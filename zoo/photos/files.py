@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from zoo import limits
-from zoo.photos import exif, gif, jpeg, levels, png, tiff
+from zoo.common import limits
+from zoo.photos import exif, gif, jpeg, png, sixteen_bits, tiff
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -71,7 +71,7 @@ def decoded(file, name, bits) -> np.ndarray:
             elif image.format == "TIFF":
                 image, turn = tiff.opened(image, file, name, bits), 1
             return _pixels(exif.upright(image, turn))
-    except (levels.LevelsError, Warning):
+    except (sixteen_bits.LevelsError, Warning):
         raise
     except Exception as error:
         raise _unreadable(name, error) from error
@@ -91,12 +91,12 @@ def of_image(image: Image.Image, name, bits) -> np.ndarray:
         is_deep = image.mode == "I" and image.format == "PNG"
         image = exif.upright(image, _orientation(image))
         if image.mode.startswith("I;16") or is_deep:
-            values = levels.to_bytes(np.asarray(image), name, bits)
+            values = sixteen_bits.to_bytes(np.asarray(image), name, bits)
             return 255 - values if is_ink else values
         if image.mode in ("I", "F"):
             return np.asarray(image)
         return _pixels(ImageChops.invert(image) if is_negative else image)
-    except (levels.LevelsError, Warning):
+    except (sixteen_bits.LevelsError, Warning):
         raise
     except Exception as error:
         raise _unreadable(name, error) from error

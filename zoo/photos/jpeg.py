@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from zoo import limits
+from zoo.common import limits
 from zoo.photos import exif
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from zoo import limits
-from zoo.photos import exif, levels
-from zoo.preparation import ModelBits
+from zoo.common import limits
+from zoo.photos import exif, sixteen_bits
+from zoo.photos.preparation import ModelBits
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -83,7 +83,7 @@ def opened(encoded: bytes, name: str, bits: int | None) -> tuple[Image.Image, in
             bits = None
         values = _values(parts, bits)
         if values.dtype != np.uint8:
-            values = levels.to_bytes(values, name, bits, parts.significant)
+            values = sixteen_bits.to_bytes(values, name, bits, parts.significant)
         return Image.fromarray(values), parts.turn
     image = _image(parts)
     image.load()
@@ -269,15 +269,15 @@ def _values(parts, bits):
     """
     colour = parts.header.colour
     if colour == _GRAY:
-        return levels.array(_image(parts))
+        return sixteen_bits.array(_image(parts))
     if colour == _GRAY_AND_ALPHA:
         # The same bytes as those of four samples of 8 bits.
-        four = levels.array(_image(parts, depth=8, colour=_RGBA))
-        return levels.joined(four[..., 0], four[..., 1])
+        four = sixteen_bits.array(_image(parts, depth=8, colour=_RGBA))
+        return sixteen_bits.joined(four[..., 0], four[..., 1])
     high = np.asarray(_image(parts).convert("RGB"))
-    if levels.are_high_bytes_enough(high, bits, parts.significant):
+    if sixteen_bits.are_high_bytes_enough(high, bits, parts.significant):
         return high
     low = _image(parts)
     # In the other order of bytes the low ones are the high ones.
     low.tile = [(*low.tile[0][:3], low.tile[0][3].replace("16B", "16L"))]
-    return levels.joined(high, np.asarray(low.convert("RGB")))
+    return sixteen_bits.joined(high, np.asarray(low.convert("RGB")))

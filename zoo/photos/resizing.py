@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from zoo.preparation import resized
+from zoo.photos.preparation import resized
 
 
 def resize(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from zoo import limits
-from zoo.photos import levels, png
+from zoo.common import limits
+from zoo.photos import png, sixteen_bits
 
 if TYPE_CHECKING:
     from PIL import Image, TiffImagePlugin
@@ -40,12 +40,12 @@ def opened(image: TiffImagePlugin.TiffImageFile, file, name, bits) -> Image.Imag
     _prepare(image)
     if image.mode.startswith("I;16"):
         bits = _own_bits(image) or bits
-        values = levels.to_bytes(levels.array(image), name, bits)
+        values = sixteen_bits.to_bytes(sixteen_bits.array(image), name, bits)
         return Image.fromarray(255 - values if is_negative(image) else values)
     if image.mode in ("I", "F"):
-        raise levels.LevelsError(
-            f"{name} has values of {levels.array(image).dtype}: save it with 8 or 16 "
-            "bits."
+        raise sixteen_bits.LevelsError(
+            f"{name} has values of {sixteen_bits.array(image).dtype}: save it with 8 "
+            "or 16 bits."
         )
     if 16 in image.tag_v2.get(_BITS_PER_SAMPLE, ()):
         return _of_colours(image, file, name, bits)
@@ -125,8 +125,8 @@ def _of_colours(image, file, name, bits):
     from PIL import Image
 
     colours = slice(4 if image.mode == "CMYK" else 3)
-    high = levels.array(image)[..., colours]
-    if levels.are_high_bytes_enough(high, bits):
+    high = sixteen_bits.array(image)[..., colours]
+    if sixteen_bits.are_high_bytes_enough(high, bits):
         return image
     file.seek(0)
     with Image.open(file, formats=["TIFF"]) as low:
@@ -134,14 +134,14 @@ def _of_colours(image, file, name, bits):
         modes = {tile[3][0] for tile in low.tile}
         are_planes = low.tag_v2.get(_PLANES) == _APART and low.tile[0][0] != "raw"
         if are_planes or not all(mode.partition(";")[0] in _DEEP for mode in modes):
-            raise levels.LevelsError(
+            raise sixteen_bits.LevelsError(
                 f"{name} has colours of 16 bits, of which the high 8 are not all: save "
                 "it without compression or transparency."
             )
         # In the other order of bytes the low ones are the high ones.
         _set_raw_modes(low, lambda mode: mode[:-1] + _OTHER[mode[-1]])
-        values = levels.joined(high, levels.array(low)[..., colours])
-    values = levels.to_bytes(values, name, bits)
+        values = sixteen_bits.joined(high, sixteen_bits.array(low)[..., colours])
+    values = sixteen_bits.to_bytes(values, name, bits)
     if image.mode == "CMYK":
         return Image.frombytes("CMYK", image.size, values.tobytes())
     return Image.fromarray(values)

@@ -26,9 +26,8 @@ import tempfile
 import time
 import warnings
 
-from zoo import limits
-from zoo.files.description import MALFORMED
-from zoo.regular_files import (
+from zoo.common import limits
+from zoo.common.regular_files import (
     NotRegularError,
     expand_home,
     file_lock,
@@ -37,8 +36,9 @@ from zoo.regular_files import (
     read_bytes,
     read_text,
 )
+from zoo.common.safe_text import PrintableError, brief, printable
+from zoo.libraries.description import MALFORMED
 from zoo.store.part import Part, TransferError
-from zoo.text import PrintableError, brief, printable
 
 _BUCKETS = "https://storage.googleapis.com"
 # Published sizes are rounded to as little as two digits.

@@ -13,8 +13,9 @@ import pathlib
 import re
 
 from zoo import store
-from zoo.files import opening, reading
-from zoo.regular_files import expand_home
+from zoo.common.regular_files import expand_home
+from zoo.containers import opening
+from zoo.libraries import reading
 from zoo.store import FULL_DISK, StoreError
 
 _SCHEME = "hf://"

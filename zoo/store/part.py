@@ -6,10 +6,10 @@ import json
 import pathlib
 import re
 
-from zoo import limits
-from zoo.files.description import MALFORMED
-from zoo.regular_files import read_text
-from zoo.text import PrintableError
+from zoo.common import limits
+from zoo.common.regular_files import read_text
+from zoo.common.safe_text import PrintableError
+from zoo.libraries.description import MALFORMED
 
 # If these headers say that the server decompresses a stored file, its length and
 # checksum are those of the compressed one.

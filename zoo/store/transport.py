@@ -21,10 +21,10 @@ import requests
 import urllib3
 import urllib3.exceptions
 
-from zoo.regular_files import open_regular
+from zoo.common.regular_files import open_regular
+from zoo.common.safe_text import printable
 from zoo.store.part import Part, TransferError, content_length
 from zoo.store.progress import progress_bar
-from zoo.text import printable
 
 # Attempts after the first; the pauses between them double.
 RETRIES = 4

@@ -4,7 +4,7 @@ import functools
 import re
 import unicodedata
 
-from zoo.text import shorten, width
+from zoo.common.safe_text import shorten, width
 
 NOTE = (
     "Some names are spelled in Latin letters: theirs cannot be drawn with the fonts "

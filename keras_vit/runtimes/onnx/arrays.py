@@ -1,8 +1,8 @@
 """Functions of NumPy that add nodes to an ONNX graph.
 
 What a model for images of any size computes from their size is a formula in
-`zoo.position_embedding` and `keras_vit.layers.rotation`, which take the module of the
-functions that they call. `Arrays` stands for NumPy there.
+`zoo.network.position_embedding` and `keras_vit.layers.rotation`, which take the module
+of the functions that they call. `Arrays` stands for NumPy there.
 """
 
 import numpy as np

@@ -11,7 +11,7 @@ import numpy as np
 
 from keras_vit.layers.rotation import rotated, turns
 from keras_vit.runtimes.onnx.arrays import Array, Arrays
-from zoo.position_embedding import axis_weights, offset_places, offset_weights
+from zoo.network.position_embedding import axis_weights, offset_places, offset_weights
 
 
 def patch_grid(graph, layer, value, *_, shape=(None,), **__) -> Any:

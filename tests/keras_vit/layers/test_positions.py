@@ -25,7 +25,7 @@ from keras_vit import (
 from keras_vit.layers import AddPositionEmbs2D, PatchGrid, PatchMap, rotation
 from keras_vit.layers.positions import AttentionPositions
 from keras_vit.structure import num_prefix_tokens
-from zoo.position_embedding import (
+from zoo.network.position_embedding import (
     METHODS,
     RELATIVE_METHODS,
     resize_relative,

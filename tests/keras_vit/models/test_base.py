@@ -14,8 +14,8 @@ from keras_vit import layers
 from keras_vit.layers.forward_pass import Watcher, running
 from keras_vit.models.base import Description, Model, of_features
 from keras_vit.models.bit import BiTResNet
-from zoo.head import ONE_CLASS
 from zoo.network import BiTConfig
+from zoo.network.head import ONE_CLASS
 
 NAMES = ["encoder_block_0", "encoder_block_1", "encoder_norm"]
 # All tokens go into what the others pool.

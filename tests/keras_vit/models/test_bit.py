@@ -175,7 +175,7 @@ def test_files_that_are_never_loaded(arrays, tmp_path):
     path = written(tmp_path / "bad.npz", arrays)
     with pytest.raises(zoo.CheckpointError, match=f"{ROOT} has dtype int32"):
         BiTResNet(SMALL, path, image_size=32)
-    # `tests/zoo/files` has what readers of files refuse.
+    # `tests/zoo/containers` has what readers of files refuse.
     path.write_bytes(path.read_bytes()[:-300])
     with pytest.raises(zoo.CheckpointError, match="damaged or cut short"):
         BiTResNet(SMALL, path, image_size=32)

@@ -24,8 +24,8 @@ from harness import normal
 import keras_vit
 import zoo
 from keras_vit.explain import one_pass
-from zoo.files import safetensors
-from zoo.released_names import BLOCK, RELATIVE_BIAS
+from zoo.containers import safetensors
+from zoo.network.released_names import BLOCK, RELATIVE_BIAS
 
 TRANSFORMERS = [name for name in FAMILIES if FAMILIES[name].library == "transformers"]
 TIMM = [name for name in FAMILIES if FAMILIES[name].library == "timm"]

@@ -10,7 +10,7 @@ import pytest
 import keras_vit_start
 from train.common import flag_help, flag_names
 from train.recipes import Recipe
-from zoo.text import as_flags
+from zoo.common.safe_text import as_flags
 
 ROOT = pathlib.Path(__file__).parents[3]
 

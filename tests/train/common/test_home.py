@@ -9,7 +9,7 @@ import keras_vit
 import zoo
 from train.common.errors import RunError
 from train.common.files import make_folder, whole_file, whole_folder
-from train.data import finding
+from train.data import checking
 from train.models import loaded_model
 from train.models.run_directory import RunDirectory
 
@@ -37,7 +37,7 @@ def test_what_is_written(home):
     assert (home / "runs" / "one" / "config.json").is_file()
 
 
-@pytest.mark.parametrize("use", [make_folder, RunDirectory, finding.check])
+@pytest.mark.parametrize("use", [make_folder, RunDirectory, checking.check])
 def test_the_home_of_nobody_is_named(use):
     with pytest.raises(OSError, match="^~nobody_here/a begins with ~nobody_here, a "):
         use("~nobody_here/a")

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 import zoo
-from keras_vit.runtimes import choices
+from keras_vit.runtimes import fastest
 from train.common import files
 from train.common.errors import RunError
-from train.data.finding import DataError
+from train.data.checking import DataError
 from train.data.sources.csv_source import load_csv
 from train.models.keras_files import load_model
 from train.models.run_directory import RunDirectory
 from train.run import config_file
-from zoo.files import opening
+from zoo.containers import opening
 
 LARGE = 10 * 10**9
 URL = "https://example.com/x.npz"
@@ -120,12 +120,12 @@ def test_nothing_is_written_through_a_lock_that_is_a_link(empty, name):
 def test_the_chosen_engine_of_a_fifo_or_an_endless_file_is_none(empty):
     path = empty / "choice.json"
     os.mkfifo(path)
-    assert choices.read(path, ["keras"]) is None
+    assert fastest.read(path, ["keras"]) is None
     path.unlink()
-    choices.write(path, "keras", {})
-    assert choices.read(path, ["keras"]) == "keras"
+    fastest.write(path, "keras", {})
+    assert fastest.read(path, ["keras"]) == "keras"
     sparse(path)
-    assert choices.read(path, ["keras"]) is None
+    assert fastest.read(path, ["keras"]) is None
 
 
 @pytest.mark.parametrize("skip_corrupt", [False, True])

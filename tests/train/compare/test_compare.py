@@ -12,9 +12,9 @@ from benchmarks import model_flags
 from train.common.errors import RunError
 from train.compare import comparison
 from train.reports import figures
-from train.reports.metrics import classification_summary, interval
-from train.reports.ranked import ranked
 from train.reports.report import write_report
+from train.scoring.metrics import classification_summary, interval
+from train.scoring.ranked import ranked
 
 CONFIG = keras_vit.ViTConfig(
     hidden_size=16, num_layers=1, num_heads=2, mlp_dim=16, patch_size=8

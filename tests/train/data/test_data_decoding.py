@@ -22,7 +22,7 @@ from train.data.transforms.decoding import (
     _is_usual_png,
     decode_image,
 )
-from zoo import limits
+from zoo.common import limits
 
 # Neither side fills the last of the blocks of 8 or 16 pixels that a JPEG consists of.
 HEIGHT, WIDTH = 43, 67

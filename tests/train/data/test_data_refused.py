@@ -24,7 +24,7 @@ from made_data import (
     tiny_images,
 )
 
-from train.data import finding
+from train.data import checking
 from train.data.sources import DataError, load
 from train.data.sources.folder_source import load_folder
 
@@ -67,7 +67,7 @@ def test_what_is_not_there_is_refused_before_anything_is_read(
     (tmp_path / "data").mkdir()
     lay_out(tmp_path / "data", files)
     with pytest.raises(DataError) as refused:
-        finding.check(dataset, "data")
+        checking.check(dataset, "data")
     for part in parts:
         assert part in str(refused.value)
 
@@ -215,7 +215,7 @@ def test_of_a_long_refusal_by_tfds_the_first_line_is_shown(tmp_path, monkeypatch
 def test_a_file_does_not_hide_the_data_set_of_its_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("cifar100").touch()
-    finding.check("cifar100", tmp_path)
+    checking.check("cifar100", tmp_path)
 
 
 @pytest.mark.parametrize(("name", "shown"), NAMES.items(), ids=ascii)

@@ -30,7 +30,7 @@ from made_data import (
 from train.data.registry import PARTS
 from train.data.sources import DataError, load, splits
 from train.data.sources.subset import hold_out
-from zoo.text import printable
+from zoo.common.safe_text import printable
 
 pytestmark = pytest.mark.usefixtures("png_only")
 

@@ -25,7 +25,7 @@ from train.engine.loop import evaluate, take_steps
 from train.engine.losses import sigmoid_cross_entropy, softmax_cross_entropy
 from train.engine.optimizers import Adam, MomentumSGD
 from train.engine.schedules import WarmupCosine
-from train.run.tuning import layer_rates
+from train.run.trained_parts import layer_rates
 
 BATCH = 16
 STEPS = 10

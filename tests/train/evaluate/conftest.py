@@ -9,15 +9,15 @@ from PIL import Image
 
 from train.reports import figures
 from train.run import classification
-from train.scoring import running
+from train.scoring import predicting
 
 
 @pytest.fixture(scope="module", autouse=True)
 def in_short():
     """Figures are not drawn, and the throughput is that of three batches."""
-    shortly = functools.partial(running.images_per_second, seconds=0)
+    shortly = functools.partial(predicting.images_per_second, seconds=0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(running, "images_per_second", shortly)
+        patch.setattr(predicting, "images_per_second", shortly)
         for module, names in (
             (figures, ("draw_confusion_matrix", "draw_learning_curve")),
             (figures, ("draw_reliability", "draw_mistakes")),

@@ -5,7 +5,7 @@ import pytest
 import zoo
 from train.common.errors import RunError
 from train.models.run_directory import how_to_name, read_names
-from train.scoring.matching import by_number, match_classes
+from train.scoring.class_matching import by_number, match_classes
 
 IMAGENET = [(f"n{index:08d}", f"thing_{index}") for index in range(998)]
 IMAGENET += [("n00000998", "crane"), ("n00000999", "crane")]

@@ -18,7 +18,7 @@ from train.data import sources
 from train.evaluate import evaluation
 from train.models import loaded_model
 from train.run import training
-from train.scoring import evaluation_data, running
+from train.scoring import evaluation_data, predicting
 
 WRITTEN = {
     "confusion_matrix.png",
@@ -210,7 +210,7 @@ def test_a_model_that_diverged_is_named(number):
         return np.array([[0.0, 1.0], [number, 0.0], [1.0, 0.0]], "float32")
 
     with pytest.raises(RunError, match="1 of 3 images are not finite: it has diverged"):
-        list(running.predictions(predictor, batches, split))
+        list(predicting.predictions(predictor, batches, split))
 
 
 def test_memory_that_is_full(weights, tmp_path, monkeypatch):

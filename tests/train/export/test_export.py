@@ -30,7 +30,7 @@ from train.export import (
 )
 from train.models import loaded_model
 from train.models.exports import exported_model
-from train.reports.metrics import interval
+from train.scoring.metrics import interval
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 

@@ -22,7 +22,7 @@ from train.common.errors import RunError
 from train.export.formats import FORMATS
 from train.models.exports import exported_model
 from zoo.network import BiTConfig
-from zoo.position_embedding import METHODS
+from zoo.network.position_embedding import METHODS
 
 onnx = pytest.importorskip("onnx", reason="pip install onnx")
 pytest.importorskip("onnxruntime")

@@ -12,7 +12,7 @@ import keras_vit
 import zoo
 from train.common.errors import RunError
 from train.models import loaded_model
-from train.scoring.matching import match_classes
+from train.scoring.class_matching import match_classes
 from zoo.catalog import registry
 from zoo.store import digest
 

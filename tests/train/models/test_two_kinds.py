@@ -11,7 +11,7 @@ from train.common.errors import RunError
 from train.models import finding
 from train.models.exports import exported_model
 from train.models.run_directory import RunDirectory
-from zoo.files import opening
+from zoo.containers import opening
 
 HEADER = b'{"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}'
 SHARD = "model-00001-of-00002.safetensors"

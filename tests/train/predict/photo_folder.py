@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import softmax
 
 from train.predict.classifiers import Classifier
-from zoo.head import Answers
+from zoo.network.head import Answers
 from zoo.photos import prepare
 
 NAMES = ("cat", "été", "white shark", "4", "5")

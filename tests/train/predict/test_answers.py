@@ -9,7 +9,7 @@ from full_disk import full_disk
 
 from train.common.errors import RunError
 from train.predict.answers import FORMATS, Answer, AnswerFile, spelled
-from zoo.text import of_plain_cell
+from zoo.common.safe_text import of_plain_cell
 
 SETTINGS = {"weights": "1f", "image_size": [8, 8]}
 # Line breaks, what CSV needs, another coding, and a formula.

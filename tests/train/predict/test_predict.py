@@ -23,7 +23,7 @@ from photo_folder import (
 from train.common.errors import RunError
 from train.predict import classifiers, prediction
 from train.predict.prediction import predict
-from zoo.head import Answers
+from zoo.network.head import Answers
 from zoo.photos import prepare
 
 

@@ -14,8 +14,8 @@ from train.reports.answers import (
     write_label_errors,
     write_mistakes,
 )
-from train.reports.metrics import classification_summary
-from train.reports.ranked import joined, ranked
+from train.scoring.metrics import classification_summary
+from train.scoring.ranked import joined, ranked
 
 LABELS = np.array([0, 1, 2, 0, 1, 2])
 PROBABILITIES = np.array(

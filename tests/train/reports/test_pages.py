@@ -18,9 +18,9 @@ from train.data import sources
 from train.data.sources.folder_source import file_split
 from train.reports import gallery
 from train.reports.answers import answers_of
-from train.reports.metrics import calibration, classification_summary
-from train.reports.ranked import ranked
 from train.reports.report import write_report
+from train.scoring.metrics import calibration, classification_summary
+from train.scoring.ranked import ranked
 
 NAMES = ("<b>cat</b> & co", "dog", "a rather long name of a class")
 

@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from train.common import markdown
 from train.engine.metric_log import MetricLog
 from train.recipes import for_dataset
 from train.reports import figures as drawing
-from train.reports import markdown
 from train.reports.figures import draw_batch, write_predictions_picture
-from train.reports.metrics import (
+from train.reports.report import write_report
+from train.run.task import about_loss
+from train.scoring.metrics import (
     calibration,
     classification_summary,
     interval,
 )
-from train.reports.ranked import ranked
-from train.reports.report import write_report
-from train.run.task import about_loss
+from train.scoring.ranked import ranked
 
 
 def answers(classes, examples=200):

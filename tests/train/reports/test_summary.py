@@ -5,12 +5,12 @@ import warnings
 import numpy as np
 import pytest
 
-from train.reports.metrics import (
+from train.scoring.metrics import (
     calibration,
     classification_summary,
     interval,
 )
-from train.reports.ranked import ranked
+from train.scoring.ranked import ranked
 
 
 def test_the_most_confused_classes_by_hand():

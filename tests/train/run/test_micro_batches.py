@@ -15,7 +15,7 @@ from train.common.setting import AUTO
 from train.engine.tensorflow_backend import TensorFlowDevices, TensorFlowTrainer
 from train.run import micro_batches, training
 from train.run.classification import FineTuning
-from zoo import machine
+from zoo.common import machine
 
 MB = 2**20
 

@@ -10,7 +10,7 @@ from train.common.errors import RunError
 from train.engine import bfloat16
 from train.engine.bfloat16 import of_accelerators
 from train.run import training
-from zoo import machine
+from zoo.common import machine
 
 
 @pytest.mark.parametrize("has_it", [True, False])

@@ -7,9 +7,9 @@ import peer_models
 import pytest
 
 import zoo
-from zoo import released_names
 from zoo.catalog import families, locate
-from zoo.files.architectures import implied
+from zoo.libraries.architectures import implied
+from zoo.network import released_names
 from zoo.store import hub
 
 GUIDE = (

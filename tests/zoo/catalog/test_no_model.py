@@ -4,7 +4,7 @@ import pytest
 
 import zoo
 from zoo.catalog import locate
-from zoo.regular_files import missing_remedy
+from zoo.common.regular_files import missing_remedy
 
 PHOTOS = "holds photos, no model: pass a model, which in commands comes before photos"
 # The files of a folder, what is passed, and what is said of it.

@@ -10,9 +10,9 @@ from made_index import bucket  # noqa: F401
 from published_card import CARD
 
 import zoo
-from zoo import limits
 from zoo.__main__ import main
 from zoo.catalog import registry
+from zoo.common import limits
 from zoo.store import hub
 
 

@@ -32,8 +32,9 @@ from servers import (
 )
 
 import zoo
-from zoo import limits, store
+from zoo import store
 from zoo.catalog import registry
+from zoo.common import limits
 from zoo.store import transport
 
 pytestmark = pytest.mark.usefixtures("cache")

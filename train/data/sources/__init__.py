@@ -4,12 +4,12 @@ import importlib
 import os
 from collections.abc import Callable
 
-from train.data.finding import DataError, check, heic_remedy
+from train.data.checking import DataError, check, heic_remedy
 from train.data.registry import kind_of
 from train.data.sources.corrupt import find_corrupt, without_corrupt
 from train.data.sources.splits import Source, Split, check_name
-from zoo.preparation import check_bits
-from zoo.text import counted, named
+from zoo.common.safe_text import counted, named
+from zoo.photos.preparation import check_bits
 
 __all__ = ["DataError", "Source", "Split", "find_corrupt", "load"]
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import tensorflow as tf
 
-from train.data.finding import DataError
+from train.data.checking import DataError
 from train.data.registry import PARTS
 from train.data.sources.splits import CORES, Source, Split, pick, tf_options
-from zoo.preparation import MOST_BITS, ModelBits
+from zoo.common.safe_text import named
+from zoo.photos.preparation import MOST_BITS, ModelBits
 from zoo.store.progress import progress_bar
-from zoo.text import named
 
 # Fewer images are checked without a progress bar.
 _SHOWN_IMAGES = 5_000

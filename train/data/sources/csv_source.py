@@ -7,14 +7,14 @@ import os
 import re
 from typing import NamedTuple
 
-from train.data.finding import DataError
+from train.data.checking import DataError
 from train.data.registry import PARTS
 from train.data.sources.folder_source import file_split
 from train.data.sources.splits import Source, check_name
 from train.data.sources.subset import divide
-from zoo.limits import TABLE_BYTES
-from zoo.regular_files import TooLargeError, expand_home, open_regular
-from zoo.text import counted, named
+from zoo.common.limits import TABLE_BYTES
+from zoo.common.regular_files import TooLargeError, expand_home, open_regular
+from zoo.common.safe_text import counted, named
 
 LAYOUT = (
     "expected the columns path,label,split, such as images/1.jpg,daisy,train; or "

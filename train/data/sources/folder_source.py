@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from train.data.finding import (
+from train.data.checking import (
     LAYOUT,
     PART_OF,
     DataError,
@@ -18,8 +18,8 @@ from train.data.finding import (
 from train.data.sources.splits import Source, Split, check_name, in_memory
 from train.data.sources.subset import divide, hold_out
 from zoo import photos
-from zoo.regular_files import expand_home
-from zoo.text import printable
+from zoo.common.regular_files import expand_home
+from zoo.common.safe_text import printable
 
 
 def load_folder(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from train.data.finding import DataError
+from train.data.checking import DataError
 
 # A range has this many records: enough for a disk, and few enough that thousands of
 # ranges are in the buffer at a time.

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from train.data.finding import DataError
+from train.data.checking import DataError
 from train.data.registry import PARTS
 from train.data.transforms.decoding import decode_image
-from zoo.text import is_safe, printable
+from zoo.common.safe_text import is_safe, printable
 
 CORES = os.cpu_count()
 

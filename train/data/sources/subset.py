@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from train.data.finding import DataError
+from train.data.checking import DataError
 from train.data.sources.splits import Source, pick
 
 # Seeds `np.random.RandomState`, whose stream NumPy keeps in every version.

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from train.common.errors import first_line
-from train.data.finding import DataError, open_builder
+from train.data.checking import DataError, open_builder
 from train.data.registry import PARTS
 from train.data.sources.record_ranges import RecordFile, cut, find_offsets, interleaved
 from train.data.sources.splits import Source, Split

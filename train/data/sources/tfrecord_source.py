@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from train.data.finding import DataError, entries
+from train.data.checking import DataError, entries
 from train.data.registry import record_files
 from train.data.sources.folder_source import ignored_names
 from train.data.sources.record_ranges import RecordFile, cut, offsets_of
 from train.data.sources.splits import Source, Split, check_name
 from train.data.sources.subset import divide
-from zoo.limits import TEXT_BYTES
-from zoo.regular_files import expand_home, read_text
+from zoo.common.limits import TEXT_BYTES
+from zoo.common.regular_files import expand_home, read_text
 from zoo.store.progress import progress_bar
 
 IMAGE, LABEL, TEXT = "image/encoded", "image/class/label", "image/class/text"

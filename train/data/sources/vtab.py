@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from train.data.finding import DataError, vtab_rows
+from train.data.checking import DataError, vtab_rows
 from train.data.sources.splits import Source
 from train.data.sources.tfds_source import prepared_builder, tfds_split
 

@@ -9,7 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from train.data.transforms import exif, served_files
-from zoo import limits, photos
+from zoo import photos
+from zoo.common import limits
 
 # No photo of 24 bits per pixel, or of 32, is too large if the higher bytes of its
 # height and width are at most these.

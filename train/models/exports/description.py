@@ -6,9 +6,9 @@ These are the class names, how photos come to its size, and what its head ends i
 import dataclasses
 from collections.abc import Callable
 
-from zoo.head import ONE_CLASS
-from zoo.limits import check_image_size
-from zoo.preparation import check_bits
+from zoo.common.limits import check_image_size
+from zoo.network.head import ONE_CLASS
+from zoo.photos.preparation import check_bits
 
 # A TFLite file, a zip archive as well, has these files. A SavedModel has the facts in
 # `assets.extra`, an ONNX file in its metadata.
@@ -22,7 +22,7 @@ class Facts:
     Args:
         activation: str, of the head: "linear", "softmax" or "sigmoid".
         preparation: str, see `zoo.photos.prepare`.
-        problem_type: str, what the outputs answer, one of `zoo.head.PROBLEM_TYPES`.
+        problem_type: str, what the outputs answer, as in `zoo.network.head`.
         bits: int or None, of photos in files of 16 bits, see `zoo.photos.decode`.
         image_size: (height, width) that photos are brought to, if the file takes images
             of any size; else None, as of a model without positions.

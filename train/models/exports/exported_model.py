@@ -14,14 +14,14 @@ from train.common.errors import RunError, first_line
 from train.models.exports import onnxruntime, operations
 from train.models.exports.description import ExportedModel
 from train.models.run_directory import RunDirectory
-from zoo import limits
-from zoo.files.opening import EXPORTS, SAVED_MODEL, two_kinds
-from zoo.head import PROBLEM_TYPES
-from zoo.limits import check_image_size
-from zoo.preparation import is_preparation
-from zoo.regular_files import expand_home, missing_remedy
+from zoo.common import limits
+from zoo.common.limits import check_image_size
+from zoo.common.regular_files import expand_home, missing_remedy
+from zoo.common.safe_text import named
+from zoo.containers.opening import EXPORTS, SAVED_MODEL, two_kinds
+from zoo.network.head import PROBLEM_TYPES
+from zoo.photos.preparation import is_preparation
 from zoo.store import digest
-from zoo.text import named
 
 # By ending of a file, "" for folders: the module beside this one that loads it, and the
 # package that it needs.

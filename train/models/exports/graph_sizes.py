@@ -6,7 +6,7 @@ Operations have ONNX's names, and tensors any that can be a key.
 import dataclasses
 import math
 
-from zoo import limits
+from zoo.common import limits
 
 _MOST_NUMBERS = 32
 # Operations whose outputs have the numbers of their first input.

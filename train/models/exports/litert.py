@@ -9,9 +9,9 @@ import numpy as np
 
 from train.models.exports import graph_sizes
 from train.models.exports.description import FACTS, LABELS, ExportedModel, Facts
-from zoo import limits
-from zoo.limits import check_image_size
-from zoo.regular_files import open_regular
+from zoo.common import limits
+from zoo.common.limits import check_image_size
+from zoo.common.regular_files import open_regular
 
 # Values are read of tensors of at most this many bytes.
 _SMALL = 256

@@ -15,8 +15,8 @@ import numpy as np
 from train.common.errors import RunError
 from train.models.exports import graph_sizes
 from train.models.exports.description import ExportedModel, Facts, texts
-from zoo import limits
-from zoo.regular_files import check, open_regular
+from zoo.common import limits
+from zoo.common.regular_files import check, open_regular
 from zoo.runtimes import onnx_session
 
 # https://github.com/onnx/onnx/blob/main/onnx/onnx.proto has these messages, with the

@@ -9,9 +9,9 @@ import re
 
 from train.common.errors import RunError, first_line
 from train.models.exports import tensorflow
-from zoo.limits import GRAPH_BYTES
-from zoo.regular_files import read_bytes, read_text
-from zoo.text import named
+from zoo.common.limits import GRAPH_BYTES
+from zoo.common.regular_files import read_bytes, read_text
+from zoo.common.safe_text import named
 
 # Operations in the exports of tests/small_models.py and others that only compute
 # numbers, one per line.

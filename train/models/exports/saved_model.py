@@ -23,7 +23,7 @@ from train.data.transforms.preprocessing import to_model_range
 from train.models.exports import writing
 from train.models.exports.description import FACTS
 from train.models.exports.writing import body_and_head
-from zoo.head import NUMBERS, SEVERAL_CLASSES
+from zoo.network.head import NUMBERS, SEVERAL_CLASSES
 
 # Models of keras_vit end in one of these layers, with a head and without.
 _LAST_LAYERS = ("head", "pre_logits", "norm_after_pooling", "pooling")

@@ -11,8 +11,8 @@ import numpy as np
 from train.models.exports import graph_sizes
 from train.models.exports.description import FACTS, ExportedModel, Facts
 from train.models.run_directory import read_names
-from zoo import limits
-from zoo.regular_files import read_text
+from zoo.common import limits
+from zoo.common.regular_files import read_text
 
 # Values are read of constants of at most this many numbers.
 _SMALL = 64

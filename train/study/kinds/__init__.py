@@ -15,7 +15,7 @@ from typing import Any
 from train import recipes
 from train.common.errors import RunError
 from train.common.flag_names import is_count
-from train.data.finding import vtab_rows
+from train.data.checking import vtab_rows
 from train.recipes import pretraining
 
 # Runs of these kinds start from random weights.

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from train.common import markdown
 from train.common.errors import RunError
-from train.reports import markdown
 from train.reports.figures import BLUE, ORANGE
 from train.study import accuracies
 from train.study.runs import Point, Runs, last_validation, measured

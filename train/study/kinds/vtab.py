@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from train.common import markdown
 from train.common.errors import RunError
 from train.data.sources import vtab
-from train.reports import markdown
 from train.study import accuracies
 from train.study.runs import Point, Runs, measured
 

@@ -1,0 +1,112 @@
+"""Only files are read, never waited for, and no more of them than expected."""
+
+import os
+import pathlib
+import socket
+import tracemalloc
+
+import pytest
+
+from zoo.common import limits, regular_files
+
+READERS = {
+    "check": regular_files.check,
+    "open_regular": regular_files.open_regular,
+    "read_bytes": lambda path: regular_files.read_bytes(path, 10),
+    "read_text": lambda path: regular_files.read_text(path, 10),
+}
+
+
+@pytest.fixture
+def others(tmp_path):
+    """Paths of what is not a file, by what it is called."""
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "link").symlink_to("fifo")
+    place = tmp_path / "socket"
+    with socket.socket(socket.AF_UNIX) as one:
+        here = os.getcwd()
+        os.chdir(tmp_path)  # the path of a socket has 107 bytes at most
+        try:
+            one.bind(place.name)
+        finally:
+            os.chdir(here)
+        yield {
+            "a FIFO": tmp_path / "fifo",
+            "a FIFO ": tmp_path / "link",
+            "a socket": place,
+            "a device": pathlib.Path(os.devnull),
+            "a folder": tmp_path,
+        }
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_what_is_no_file_is_refused_and_never_waited_for(others, reader):
+    for kind, path in others.items():
+        with pytest.raises(OSError, match=kind.strip()) as caught:
+            READERS[reader](path)
+        assert str(path) in str(caught.value)
+        assert "move it away" in str(caught.value)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_missing_file_is_missing(tmp_path, reader):
+    with pytest.raises(FileNotFoundError):
+        READERS[reader](tmp_path / "none")
+
+
+def test_a_fifo_that_replaces_a_file_is_not_waited_for(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    os.mkfifo(path)
+    monkeypatch.setattr(regular_files, "check", lambda path, **_: None)
+    with pytest.raises(regular_files.NotRegularError, match="a FIFO"):
+        regular_files.open_regular(path)
+
+
+def test_a_file_is_read_whole_to_its_last_allowed_byte(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"a\r\nb\rc\n\xc3\xa4")
+    assert regular_files.read_bytes(path, 9) == path.read_bytes()
+    assert regular_files.read_text(path, 9) == "a\nb\nc\nä"
+    with pytest.raises(regular_files.TooLargeError, match="more than 8 bytes"):
+        regular_files.read_bytes(path, 8)
+
+
+def test_too_large_a_file_takes_no_memory(tmp_path):
+    path = tmp_path / "sparse"
+    with open(path, "wb") as file:
+        file.truncate(2**40)
+    tracemalloc.start()
+    with pytest.raises(regular_files.TooLargeError):
+        regular_files.read_bytes(path, 2**30)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**20
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="Linux")
+def test_a_file_without_a_size_is_read_and_bounded():
+    assert regular_files.read_text("/proc/self/status", 2**20)
+    with pytest.raises(regular_files.TooLargeError):
+        regular_files.read_text("/proc/self/status", 10)
+
+
+@pytest.mark.parametrize(
+    "size", [(0, 4), (20_000, 20_000), (1, 10_000), (5_000, 5_000), (4,), (True, 4)]
+)
+def test_sizes_of_images_beyond_the_limits_are_refused(size):
+    with pytest.raises(ValueError, match="its images"):
+        limits.check_image_size(size)
+
+
+def test_sizes_of_images_that_models_take_are_allowed():
+    assert limits.check_image_size([4096, 4096]) == (4096, 4096)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
+def test_text_in_another_encoding_is_named_with_what_to_do(tmp_path, encoding):
+    file = tmp_path / "class_names.txt"
+    file.write_bytes("daisy\népinette\n".encode(encoding))
+    with pytest.raises(regular_files.NotTextError, match="is not text in UTF-8.*save"):
+        regular_files.read_text(file, 100)
+    file.write_bytes("daisy\népinette\n".encode("utf-8-sig"))
+    assert regular_files.read_text(file, 100, "utf-8-sig") == "daisy\népinette\n"

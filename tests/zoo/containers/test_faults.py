@@ -1,0 +1,280 @@
+"""Files made to do harm: each is refused, in little memory, nothing written.
+
+Each format has a module of files that are right, wrong and damaged at random.
+"""
+
+import contextlib
+import json
+import zipfile
+
+import h5_files
+import hypothesis
+import npz_files
+import numpy as np
+import pytest
+import safetensors_files
+from hostile import EDITS, check_refused, edit, fuzz, fuzz_slowly, read_in_little_memory
+from hypothesis import strategies as st
+
+import zoo
+from zoo.containers import npz
+
+FORMATS = {kind.SUFFIX: kind for kind in (npz_files, safetensors_files, h5_files)}
+
+
+@pytest.fixture(scope="session")
+def path(tmp_path_factory):
+    """Writes a file and returns its path, the same each time."""
+    folder = tmp_path_factory.mktemp("damaged")
+
+    def write(content, suffix):
+        file = folder / f"file{suffix}"
+        file.write_bytes(content)
+        return file
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("suffix", "name"),
+    [(suffix, name) for suffix, kind in FORMATS.items() for name in kind.FAULTS],
+)
+def test_a_fault_is_refused_and_does_no_harm(suffix, name, tmp_path, monkeypatch):
+    kind = FORMATS[suffix]
+    content = kind.FAULTS[name]()
+    message = check_refused(content, f"a{suffix}", tmp_path, monkeypatch)
+    assert kind.TOLD.get(name, "") in message
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_the_files_are_right_but_for_their_fault(suffix, path):
+    for content in FORMATS[suffix].right():
+        assert read_in_little_memory(path(content, suffix)) is None
+
+
+@pytest.mark.parametrize("naming", safetensors_files.SETTINGS)
+def test_names_of_libraries_are_right_but_for_their_fault(naming, tmp_path):
+    content, _ = safetensors_files.structure(naming)
+    (tmp_path / "config.json").write_text(safetensors_files.SETTINGS[naming])
+    (tmp_path / "model.safetensors").write_bytes(content)
+    assert read_in_little_memory(tmp_path / "model.safetensors") is None
+
+
+@pytest.mark.parametrize(
+    ("suffix", "name"),
+    [(suffix, name) for suffix, kind in FORMATS.items() for name in kind.STRUCTURES],
+)
+def test_damage_anywhere_is_refused_or_reads_well(suffix, name, path):
+    structure = FORMATS[suffix].STRUCTURES[name]()
+
+    @fuzz
+    @hypothesis.given(EDITS)
+    def damaged(edits):
+        read_in_little_memory(path(edit(*structure, edits), suffix))
+
+    damaged()
+
+
+# Bounds of `.npz`
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "10,001 arrays",
+        "more members than are counted",
+        "a few more members than are counted",
+    ],
+)
+def test_members_that_would_fill_the_memory_are_not_read(name, path, monkeypatch):
+    def read_directory(self):
+        raise AssertionError("members are read")
+
+    file = path(npz_files.FAULTS[name](), ".npz")
+    monkeypatch.setattr(zipfile.ZipInfo, "_decodeExtra", read_directory, False)
+    assert npz_files.TOLD[name] in read_in_little_memory(file)
+
+
+def test_the_most_that_a_file_may_hold(path):
+    assert len(npz.Npz(path(npz_files.replicated(10_000), ".npz")).keys) == 10_000
+    assert npz.Npz(path(npz_files.squeezed(7), ".npz")).keys == ["a", "b"]
+
+
+def test_stages_without_end():
+    names = [f"block{stage}/unit1/conv1/kernel" for stage in range(1, 15_001)]
+    sizes, problems = zoo.network.released_names.measure(
+        dict.fromkeys(names, (1, 1, 1, 1))
+    )
+    assert sizes == {}
+    assert problems == ["there are 15000 blocks"]
+
+
+def test_arrays_without_end_are_not_counted_for_each_key(path, monkeypatch):
+    class Keys(list):
+        def count(self, _):
+            raise AssertionError("once for each key is too slow")
+
+    keys = npz.Npz.keys
+    monkeypatch.setattr(npz.Npz, "keys", property(lambda file: Keys(keys.fget(file))))
+    assert read_in_little_memory(path(npz_files.whole(), ".npz")) is None
+
+
+# Invented files
+
+
+@fuzz
+@hypothesis.given(
+    st.sampled_from(sorted(npz_files.members())),
+    EDITS,
+    st.sampled_from([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED]),
+)
+def test_damaged_arrays_under_a_right_checksum(path, name, edits, compression):
+    members = npz_files.members()
+    contents = members | {name: edit(members[name], range(140), edits)}
+    # Compressing all of them would take most of the time.
+    if compression == zipfile.ZIP_DEFLATED:
+        contents = {key: contents[key] for key in ("head/bias.npy", "cls.npy", name)}
+    read_in_little_memory(path(npz_files.archive(contents, compression), ".npz"))
+
+
+WORDS = ["descr", "shape", "fortran_order", "<f4", "<f2", "|V2", "|O", "|V0", "f8"]
+LEAVES = st.one_of(
+    st.sampled_from(WORDS), st.integers(-2, 2**70), st.booleans(), st.none()
+)
+LITERALS = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.lists(inner, max_size=3).map(tuple),
+        st.dictionaries(LEAVES, inner, max_size=3),
+    ),
+    max_leaves=6,
+)
+HEADERS = st.fixed_dictionaries(
+    {
+        "descr": st.one_of(st.sampled_from(["<f4", "|V2"]), LITERALS),
+        "fortran_order": st.one_of(st.booleans(), LITERALS),
+        "shape": st.one_of(st.lists(st.integers(-1, 2**40)).map(tuple), LITERALS),
+    },
+    optional={"more": LITERALS},
+)
+
+
+@fuzz
+@hypothesis.given(st.one_of(HEADERS, LITERALS))
+def test_invented_headers_of_npz(path, content):
+    header = npz_files.literal(repr(content), 192)
+    read_in_little_memory(path(npz_files.cls(header), ".npz"))
+
+
+PREFIXES = st.sampled_from(["", "opt/target/", "params/", "params/img/", "opt/"])
+NAMES = st.one_of(
+    st.builds(str.__add__, PREFIXES, st.sampled_from(sorted(npz_files.members()))),
+    st.binary(min_size=1, max_size=30)
+    .map(lambda name: name.decode("latin1"))
+    .filter(lambda name: name[0] != "\0"),  # which zipfile cannot write
+)
+
+
+@fuzz
+@hypothesis.given(
+    st.dictionaries(
+        NAMES, st.lists(st.integers(0, 3), max_size=4).map(tuple), max_size=8
+    )
+)
+def test_invented_names_and_shapes_of_npz(path, shapes):
+    arrays = {
+        name: npz_files.npy(np.ones(shape, "float32")) for name, shape in shapes.items()
+    }
+    read_in_little_memory(path(npz_files.archive(npz_files.members() | arrays), ".npz"))
+
+
+JSON = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(-2, 2**70),
+        st.floats(),
+        st.sampled_from(["F32", "BF16", "F64", "F8_E4M3", "", "cls", "\ud800"]),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(
+            st.sampled_from(["dtype", "shape", "data_offsets", "__metadata__", "x"]),
+            inner,
+            max_size=3,
+        ),
+    ),
+    max_leaves=6,
+)
+SIDES = st.one_of(st.integers(-1, 50), st.sampled_from([2**31, 2**63, 2**64, 10**30]))
+DTYPES = st.sampled_from(["F64", "F32", "F16", "BF16", "I64", "U8", "BOOL", "O"])
+ENTRIES = st.fixed_dictionaries(
+    {},
+    optional={
+        "dtype": st.one_of(DTYPES, JSON),
+        "shape": st.one_of(st.lists(SIDES, max_size=5), JSON),
+        "data_offsets": st.one_of(st.lists(SIDES, min_size=1, max_size=3), JSON),
+        "more": JSON,
+    },
+)
+KEYS = st.one_of(
+    st.sampled_from(sorted(safetensors_files.arrays())),
+    st.sampled_from(sorted(safetensors_files.arrays("timm"))),
+    st.sampled_from(["__metadata__", "x", ""]),
+)
+
+
+@fuzz
+@hypothesis.given(
+    st.dictionaries(KEYS, st.one_of(ENTRIES, JSON), max_size=4), st.booleans()
+)
+def test_invented_entries_of_safetensors(path, entries, twice):
+    table, data = safetensors_files.parts()
+    # An entry that is known keeps the fields that are not invented.
+    table = table | {
+        name: {**table.get(name, {}), **entry} if isinstance(entry, dict) else entry
+        for name, entry in entries.items()
+    }
+    text = json.dumps(table)
+    if twice:
+        text = text[:-1] + "," + text[1:]
+    read_in_little_memory(path(safetensors_files.joined(text, data), ".safetensors"))
+
+
+@fuzz
+@hypothesis.given(JSON)
+def test_invented_headers_of_safetensors(path, header):
+    content = safetensors_files.joined(json.dumps(header) + " " * 8, bytes(192))
+    read_in_little_memory(path(content, ".safetensors"))
+
+
+DATASETS = st.fixed_dictionaries(
+    {
+        "shape": st.lists(st.sampled_from([0, 1, 3, 48, 2**31, 2**40]), max_size=4),
+        "dtype": st.sampled_from(
+            ["f4", ">f4", "f2", "f8", "i4", "S3", "?", "V2", "c8"]
+        ),
+    },
+    optional={
+        "chunks": st.just(True),
+        "compression": st.just("gzip"),
+        "external": st.just([("/etc/passwd", 0, 192)]),
+    },
+)
+PLACES = st.one_of(
+    st.sampled_from(sorted(h5_files.hub_arrays())),
+    st.text("a/.0\u20ac", min_size=1, max_size=9),
+)
+
+
+@fuzz_slowly
+@hypothesis.given(st.dictionaries(PLACES, DATASETS, max_size=4))
+def test_invented_datasets_of_h5(path, datasets):
+    def change(file):
+        for name, arguments in datasets.items():
+            # h5py itself refuses some of them.
+            with contextlib.suppress(ValueError, TypeError, OSError, RuntimeError):
+                file.create_dataset(name, **arguments)
+
+    read_in_little_memory(path(h5_files.h5(change, without=datasets), ".h5"))

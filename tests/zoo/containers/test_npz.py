@@ -1,0 +1,195 @@
+import concurrent.futures
+import gc
+import os
+import pathlib
+import subprocess
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+
+import zoo
+
+GOLDENS = pathlib.Path(__file__).parents[2] / "goldens"
+KERNEL = "Transformer/encoderblock_1/MlpBlock_3/Dense_0/kernel"
+
+
+@pytest.fixture
+def arrays():
+    with np.load(GOLDENS / "token.npz") as file:
+        return dict(file)
+
+
+@pytest.fixture
+def path(tmp_path, arrays):
+    np.savez(tmp_path / "a.npz", **arrays)
+    return tmp_path / "a.npz"
+
+
+def test_an_array_is_read_each_time_it_is_asked_for(path, arrays):
+    found = zoo.read(path).arrays
+    first = found["cls"]
+    np.testing.assert_array_equal(first, arrays["cls"])
+    first += 1.0
+    np.testing.assert_array_equal(found["cls"], arrays["cls"])
+    with pytest.raises(KeyError):
+        found["absent"]
+    with pytest.raises(TypeError):
+        found["cls"] = first
+
+
+def test_shapes_are_known_without_reading(path, arrays, monkeypatch):
+    checkpoint = zoo.read(path)
+    monkeypatch.setattr("zoo.containers.npz.Npz.read_into", None)
+    assert checkpoint.shapes == {key: array.shape for key, array in arrays.items()}
+    assert checkpoint.classes == 10
+    assert len(checkpoint.arrays) == len(arrays)
+    assert "cls" in checkpoint.arrays
+
+
+def test_compressed_files_and_those_in_fortrans_order(path, arrays):
+    np.savez_compressed(path, **arrays)
+    fortran = {key: np.asfortranarray(array) for key, array in arrays.items()}
+    np.savez(path.with_name("fortran.npz"), **fortran)
+    for file in (path, path.with_name("fortran.npz")):
+        found = zoo.read(file).arrays
+        assert found.keys() == arrays.keys()
+        for key, array in arrays.items():
+            np.testing.assert_array_equal(found[key], array)
+
+
+def test_the_file_may_be_replaced_or_deleted(path, arrays):
+    before = zoo.read(path)
+    zoo.write(path, {key: array + 1.0 for key, array in arrays.items()})
+    np.testing.assert_array_equal(before.arrays["cls"], arrays["cls"])
+    np.testing.assert_array_equal(zoo.read(path).arrays["cls"], arrays["cls"] + 1.0)
+    path.unlink()
+    np.testing.assert_array_equal(before.arrays["cls"], arrays["cls"])
+
+
+def test_a_checkpoint_can_be_written_over_its_own_file(path, arrays):
+    zoo.write(path, zoo.read(path).arrays)
+    np.testing.assert_array_equal(zoo.read(path).arrays["cls"], arrays["cls"])
+
+
+@pytest.mark.parametrize("change", ["cut short", "same size"])
+def test_a_file_changed_in_place_is_refused(path, change):
+    checkpoint = zoo.read(path)
+    with open(path, "r+b") as file:
+        if change == "cut short":
+            file.truncate(1000)
+        else:
+            file.write(b"PK")
+    os.utime(path, (1e9, 1e9))
+    with pytest.raises(zoo.CheckpointError, match="a.npz was changed.*read it again"):
+        checkpoint.arrays["head/kernel"]
+
+
+def test_damage_anywhere_is_found_before_an_array_is_used(path, arrays):
+    whole = path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        ends = [info.header_offset for info in archive.infolist()][1:]
+    # The last byte of every array but one, which is the last before the next.
+    for end in ends:
+        damaged = bytearray(whole)
+        damaged[end - 1] ^= 1
+        path.write_bytes(damaged)
+        with pytest.raises(zoo.CheckpointError, match="damaged or cut short.*CRC"):
+            zoo.read(path)
+
+
+def test_a_bug_is_not_called_damage(path, monkeypatch):
+    monkeypatch.delattr(zipfile.ZipFile, "infolist")
+    with pytest.raises(AttributeError, match="infolist"):
+        zoo.read(path)
+
+
+def test_threads_may_read_at_once(path, arrays):
+    found = zoo.read(path).arrays
+
+    def same(key):
+        return np.array_equal(found[key], arrays[key])
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(same, 20 * [*arrays]))
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
+def test_the_file_is_closed_with_the_last_of_its_arrays(path):
+    def is_open():
+        gc.collect()
+        links = pathlib.Path("/proc/self/fd").iterdir()
+        return path in [link.resolve() for link in links]
+
+    checkpoint = zoo.read(path)
+    arrays = checkpoint.arrays
+    assert is_open()
+    del checkpoint
+    assert is_open()
+    del arrays
+    assert not is_open()
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(zoo.CheckpointError):
+        zoo.read(path)
+    assert not is_open()
+
+
+# Prints the most memory that reading each file holds above what was held before.
+MEMORY = """
+import pathlib, sys, zoo
+def held(name):
+    with open("/proc/self/status") as file:
+        [line] = [line for line in file if line.startswith(name)]
+    return int(line.split()[1]) * 1024
+for path in sys.argv[1:]:
+    pathlib.Path("/proc/self/clear_refs").write_text("5")  # resets the peak
+    before = held("VmRSS")
+    for array in zoo.read(path).arrays.values():
+        array.sum()
+    print(held("VmHWM") - before)
+"""
+
+
+@pytest.mark.skipif(
+    not os.path.exists("/proc/self/clear_refs"), reason="needs Linux's /proc"
+)
+def test_memory_is_that_of_the_largest_array(tmp_path):
+    blocks, block = 8, "Transformer/encoderblock"
+    sizes = {"hidden_size": 512, "num_heads": 8, "head_size": 64, "mlp_dim": 2048}
+    sizes |= {"patch_height": 16, "patch_width": 16, "channels": 3, "positions": 197}
+    sizes |= {"classes": 1000, "features": 512}
+    features = {
+        "class_token",
+        "head",
+        *zoo.network.released_names.required(True, "all"),
+    }
+    layout = zoo.network.released_names.layout(blocks, optional=features)
+    arrays = {
+        key: np.full([sizes.get(side, side) for side in shape], 0.5, "float32")
+        for key, shape in layout.items()
+    }
+    total = sum(array.nbytes for array in arrays.values())
+    assert total > 1e8
+    np.savez(tmp_path / "released.npz", **arrays)
+    half = {
+        key: (array.view("uint32") >> 16).astype("uint16").view("V2")
+        for key, array in arrays.items()
+    }
+    np.savez(tmp_path / "bfloat16.npz", **half)
+    for name in [key for key in arrays if key.startswith(f"{block}_0/")]:
+        rest = name.removeprefix(f"{block}_0/")
+        parts = [arrays.pop(f"{block}_{index}/{rest}") for index in range(blocks)]
+        arrays[f"{block}/{rest}"] = np.stack(parts)
+    np.savez(tmp_path / "stacked.npz", **arrays)
+    files = [f"{tmp_path}/{name}.npz" for name in ("released", "bfloat16", "stacked")]
+    root = pathlib.Path(__file__).parents[3]
+    done = subprocess.run(
+        [sys.executable, "-c", MEMORY, *files],
+        capture_output=True,
+        text=True,
+        cwd=root,
+        check=True,
+    )
+    used = [int(line) for line in done.stdout.split()]
+    assert len(used) == 3 and max(used) < 0.25 * total

@@ -1,0 +1,221 @@
+"""`.h5` files: right ones, as keras-hub writes, and those that are made to do harm."""
+
+import functools
+import io
+import struct
+
+import h5py
+import numpy as np
+from safetensors_files import arrays
+
+from zoo.libraries import names
+
+SUFFIX = ".h5"
+HUGE = (1, 1, 10**12)
+
+
+def theirs(name):
+    return names.foreign_name("keras_hub", name)
+
+
+@functools.cache
+def hub_arrays():
+    """The golden's arrays as keras-hub calls them."""
+    return {theirs(name): array for name, array in arrays().items()}
+
+
+CLASS_TOKEN, KERNEL = theirs("cls"), theirs("head/kernel")
+BLOCK_NORM = theirs("Transformer/encoderblock_0/LayerNorm_0/bias")
+GROUP, LEAF = CLASS_TOKEN.rsplit("/", 1)
+
+
+@functools.cache
+def right_h5(**arguments):
+    stream = io.BytesIO()
+    with h5py.File(stream, "w", **arguments) as file:
+        for name, array in hub_arrays().items():
+            file[name] = array
+    return stream.getvalue()
+
+
+def h5(change=None, without=(), **arguments):
+    """A right file, changed while it is open."""
+    stream = io.BytesIO(right_h5(**arguments))
+    with h5py.File(stream, "r+", **arguments) as file:
+        for name in hub_arrays().keys() & set(without):
+            del file[name]
+            while (name := name.rpartition("/")[0]) and len(file[name]) == 0:
+                del file[name]
+        if change is not None:
+            change(file)
+    return stream.getvalue()
+
+
+def dataset(shape=(1, 1, 48), dtype="f4", **arguments):
+    """A right file but for the kind of the class token."""
+
+    def change(file):
+        file.create_dataset(CLASS_TOKEN, shape, dtype, **arguments)
+
+    return h5(change, without=[CLASS_TOKEN])
+
+
+def placed(name, value, without=()):
+    """A right file with something else at a name."""
+    return h5(lambda file: file.__setitem__(name, value), without or [name])
+
+
+def virtual(file):
+    layout = h5py.VirtualLayout((1, 1, 48), "f4")
+    layout[:] = h5py.VirtualSource("outside.h5", "secret", (1, 1, 48))
+    file.create_virtual_dataset(CLASS_TOKEN, layout)
+
+
+def compact(file):
+    space = h5py.h5s.create_simple((1, 1, 48))
+    create = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    create.set_layout(h5py.h5d.COMPACT)
+    group = file.require_group(GROUP)
+    kind = h5py.h5t.IEEE_F32LE
+    made = h5py.h5d.create(group.id, LEAF.encode(), kind, space, create)
+    made.write(h5py.h5s.ALL, h5py.h5s.ALL, np.ones((1, 1, 48), "f4"))
+
+
+def nested(depth):
+    return h5(lambda file: file.create_group("/".join("a" * depth)))
+
+
+def cyclic(file):
+    group = file.create_group("a/b")
+    group["c"] = file["a"]
+    group["d"] = file["/"]
+
+
+def many_groups(file):
+    for number in range(5000):
+        file.create_group(f"groups/{number}")
+
+
+def patched(data, old, new, form="<Q"):
+    """Numbers in the bytes that say what the others mean, replaced."""
+    old, new = (b"".join(struct.pack(form, n) for n in part) for part in (old, new))
+    assert data.count(old) >= 1
+    return data.replace(old, new)
+
+
+@functools.cache
+def kernel_place():
+    with h5py.File(io.BytesIO(h5())) as file:
+        return file[KERNEL].id.get_offset(), file[KERNEL].nbytes
+
+
+def replaced_place(offset=None, size=None):
+    old = kernel_place()
+    return patched(h5(), old, (offset or old[0], size or old[1]))
+
+
+def value(number):
+    return patched(h5(), hub_arrays()[KERNEL][-1, -2:], (1, number), "<f")
+
+
+def linked(target):
+    return placed(KERNEL, target)
+
+
+FILE = h5py.ExternalLink("/etc/passwd", "/")
+FAULTS = {
+    "nested groups": lambda: nested(1000),
+    "nothing more": lambda: h5()[:8],
+    "cut in the middle": lambda: h5()[: len(h5()) // 2],
+    "cut at the end": lambda: h5()[:-1],
+    "an array of 10^12 numbers that were never written": lambda: dataset(HUGE),
+    "an array of 10^9 numbers that were never written": lambda: dataset((10**9,)),
+    "an array that was never written": dataset,
+    "an array of 10^12 numbers, filled": lambda: dataset(HUGE, fillvalue=1.0),
+    "chunks that were never written": lambda: dataset(HUGE, chunks=(1, 1, 10**6)),
+    "a compressed bomb": lambda: dataset(
+        (1, 1, 10**7), data=np.zeros((1, 1, 10**7), "f4"), compression="gzip"
+    ),
+    "a compressed array": lambda: dataset(
+        data=np.ones((1, 1, 48), "f4"), compression="gzip"
+    ),
+    "an array without an end": lambda: dataset(maxshape=(None, 1, 48), chunks=True),
+    "a link to a file": lambda: linked(FILE),
+    "a link to itself": lambda: linked(h5py.SoftLink("/" + KERNEL)),
+    "a link to another array": lambda: linked(h5py.SoftLink("/" + CLASS_TOKEN)),
+    "a link to a file that nothing needs": lambda: placed("link", FILE),
+    "a deep link to a file": lambda: placed("layers/dense_9/vars/0", FILE),
+    "a link that nothing needs": lambda: placed("link", h5py.SoftLink("/" + KERNEL)),
+    "numbers of another file": lambda: dataset(external=[("/etc/passwd", 0, 192)]),
+    "a virtual array": lambda: h5(virtual, without=[CLASS_TOKEN]),
+    "a null array": lambda: placed(CLASS_TOKEN, h5py.Empty("f4")),
+    "an empty array": lambda: dataset((10**15, 0)),
+    "a text": lambda: placed(CLASS_TOKEN, "text"),
+    "text": lambda: dataset(dtype="S8"),
+    "text of any length": lambda: dataset(dtype=h5py.string_dtype()),
+    "references": lambda: dataset(dtype=h5py.ref_dtype),
+    "lists of any length": lambda: dataset(dtype=h5py.vlen_dtype("f4")),
+    "a structure": lambda: dataset(dtype=[("a", "f4"), ("b", "f4")]),
+    "arrays in an array": lambda: dataset(dtype=np.dtype(("f4", (2,)))),
+    "truths": lambda: dataset(dtype="?"),
+    "complex numbers": lambda: dataset(dtype="c8"),
+    "whole numbers": lambda: placed(CLASS_TOKEN, np.ones((1, 1, 48), "i4")),
+    "long numbers": lambda: placed(CLASS_TOKEN, np.ones((1, 1, 48))),
+    "an array where a group should be": lambda: placed(
+        GROUP,
+        np.ones(3),
+        [name for name in hub_arrays() if name.startswith("layers/vi_t_patch")],
+    ),
+    "a group where an array should be": lambda: h5(
+        lambda file: file.create_group(KERNEL), without=[KERNEL]
+    ),
+    "an array beyond the file": lambda: replaced_place(offset=2**40),
+    "an array before the file": lambda: replaced_place(offset=2**64 - 2**20),
+    "an array of another size": lambda: replaced_place(size=2**40),
+    "a side of 2^60": lambda: patched(h5(), (48, 10), (2**60, 10)),
+    "a negative side": lambda: patched(h5(), (48, 10), (2**64 - 1, 10)),
+    "a block number too long to read": lambda: placed(
+        BLOCK_NORM.replace("_0/", f"_{'1' * 990}/"), np.ones(48, "f4")
+    ),
+    "NaN": lambda: value(np.nan),
+    "infinity": lambda: value(np.inf),
+}
+# Parts of what is said of some.
+TOLD = {
+    "a compressed array": f"'{CLASS_TOKEN}', which is not a plain",
+    "a link to a file": f"'{KERNEL}', a link to another",
+    "a link to a file that nothing needs": "'link', a link to another",
+    "a deep link to a file": "'layers/dense_9/vars/0', a link to another",
+    "a link that nothing needs": "'link', a link to another",
+    "numbers of another file": f"'{CLASS_TOKEN}', an array whose num",
+    "a virtual array": f"'{CLASS_TOKEN}', an array whose num",
+    "a text": f"'{CLASS_TOKEN}', which is not a plain",
+    "NaN": f"NaN or infinity under '{KERNEL}'",
+    "infinity": f"NaN or infinity under '{KERNEL}'",
+}
+
+
+def right():
+    """Files that are right, made as those that are not."""
+    yield from (h5(), h5(libver="latest"), h5(compact, without=[CLASS_TOKEN]))
+    yield from (h5(cyclic), h5(many_groups), nested(10))
+    yield placed(CLASS_TOKEN, hub_arrays()[CLASS_TOKEN].astype(">f2"))
+    yield patched(h5(), kernel_place(), kernel_place())
+
+
+@functools.cache
+def structure(libver):
+    """The bytes of a file, and where those are that say what the others mean."""
+    data = h5(libver=libver)
+    with h5py.File(io.BytesIO(data)) as file:
+        found = [file[name] for name in hub_arrays()]
+        spans = sorted((item.id.get_offset(), item.nbytes) for item in found)
+    starts = [8, *(start + size for start, size in spans)]
+    stops = [*(start for start, _ in spans), len(data)]
+    pairs = zip(starts, stops, strict=True)
+    return data, [offset for pair in pairs for offset in range(*pair)]
+
+
+STRUCTURES = {
+    libver: functools.partial(structure, libver) for libver in ("earliest", "latest")
+}

@@ -1,0 +1,183 @@
+"""Settings of keras-hub's presets: what a field never is names file and field."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+
+import zoo
+from zoo.libraries import keras_hub
+from zoo.libraries.comparison import Shown
+
+SHOWN = Shown({"cls": (1, 1, 48)}, {"num_layers": 2, "mlp_dim": 96, "hidden_size": 48})
+BACKBONE = {"hidden_dim": 48, "image_shape": [32, 32, 3], "patch_size": 8}
+
+
+def described(folder, config=BACKBONE, converter=None, task=None):
+    files = {
+        "config.json": {"class_name": "ViTBackbone", "config": config},
+        "preprocessor.json": {"config": {"image_converter": {"config": converter}}},
+        "task.json": {"config": task},
+    }
+    for name, settings in files.items():
+        (folder / name).write_text(json.dumps(settings))
+    return keras_hub.KerasHub().describe(folder, SHOWN)
+
+
+CONVERTER = {
+    "name": "vit_image_converter",
+    "trainable": True,
+    "dtype": {"class_name": "DTypePolicy", "config": {"name": "float32"}},
+    "image_size": [32, 32],
+    "scale": 1 / 127.5,
+    "offset": -1,
+    "interpolation": "bilinear",
+    "antialias": False,
+    "crop_to_aspect_ratio": False,
+    "pad_to_aspect_ratio": False,
+    "bounding_box_format": "yxyx",
+}
+
+
+def test_a_preset_says_grid_and_inputs(tmp_path):
+    said = {"scale": [0.01] * 3, "offset": -1}
+    found = described(tmp_path, converter=CONVERTER | said)
+    assert found.grid_size == (4, 4)
+    assert found.config.input_mean == pytest.approx((1 / 2.55,) * 3)
+    assert found.config.input_std == pytest.approx((1 / 2.55,) * 3)
+    assert described(tmp_path).config.input_mean == (0.5, 0.5, 0.5)
+    unscaled = CONVERTER | {"scale": None, "offset": None}
+    unscaled = described(tmp_path, BACKBONE | {"image_shape": None}, unscaled)
+    assert unscaled.config.input_std == pytest.approx((1 / 255,) * 3)
+    assert unscaled.grid_size is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "preparation"),
+    [
+        ({}, "squash"),
+        ({"antialias": True}, "transformers squash bilinear"),
+        (
+            {"antialias": True, "interpolation": "bicubic"},
+            "transformers squash bicubic",
+        ),
+        (
+            {"antialias": True, "interpolation": "lanczos3"},
+            "transformers squash lanczos",
+        ),
+    ],
+)
+def test_a_presets_way_of_fitting_photos_is_read(tmp_path, settings, preparation):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = described(tmp_path, converter=CONVERTER | settings)
+    assert found.head.preparation == preparation
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"crop_to_aspect_ratio": True},
+        {"pad_to_aspect_ratio": True},
+        {"interpolation": "bicubic"},
+        {"interpolation": "nearest"},
+        {"antialias": True, "interpolation": "lanczos5"},
+        {"image_size": None},
+    ],
+)
+def test_photos_that_a_preset_fits_in_another_way_are_named(tmp_path, settings):
+    with pytest.warns(UserWarning, match=r"preprocessor\.json fits photos .* squashed"):
+        found = described(tmp_path, converter=CONVERTER | settings)
+    assert found.head.preparation is None
+
+
+@pytest.mark.parametrize(
+    "converter",
+    [
+        {"interpolation": "bilinear", "scale": 1},
+        {"image_size": [32, 32], "scale": 1},
+        {"scale": 1},
+        {"image_size": [32, 32]},
+        {"offset": 0},
+    ],
+)
+def test_what_a_presets_converter_leaves_out_is_keras_hubs_default(tmp_path, converter):
+    """It crops, and images are in [0, 255] without a scale."""
+    with pytest.warns(UserWarning, match="fits photos"):
+        found = described(tmp_path, converter=converter)
+    assert found.head.preparation is None
+    assert found.config.input_mean == (0, 0, 0)
+    assert found.config.input_std == pytest.approx((1 / 255,) * 3)
+
+
+def test_the_norm_of_earlier_converters_is_read(tmp_path):
+    """As keras-hub 0.19 to 0.21: (values * scale + offset - mean) / deviation."""
+    said = {"scale": 1 / 51, "offset": -1, "norm_std": 0.5, "norm_mean": [0, 1, 2]}
+    found = described(tmp_path, converter=CONVERTER | said)
+    values = np.arange(0, 256, 5.0)[:, None]
+    expected = (values / 51 - 1 - np.array([0, 1, 2])) / 0.5
+    mean, std = found.config.input_mean, found.config.input_std
+    np.testing.assert_allclose((values / 255 - mean) / std, expected, atol=1e-6)
+
+
+def with_image_converter(folder, config):
+    (folder / "image_converter.json").write_text(json.dumps({"config": config}))
+    return described(folder, converter=CONVERTER)
+
+
+def test_two_converters_of_a_preset_say_the_same(tmp_path):
+    missing = {key: CONVERTER[key] for key in CONVERTER if key != "antialias"}
+    found = with_image_converter(tmp_path, missing | {"name": "another"})
+    assert found.config.input_mean == (0.5, 0.5, 0.5)
+    told = r"preprocessor.json has scale=0.0078\S*, and image_converter.json beside it "
+    with pytest.raises(zoo.CheckpointError, match=f"{told}scale=1.0: write into both"):
+        with_image_converter(tmp_path, CONVERTER | {"scale": None})
+
+
+def test_a_preprocessor_without_a_converter_hides_none(tmp_path):
+    config = {"config": CONVERTER | {"scale": 0.01, "offset": 0}}
+    (tmp_path / "image_converter.json").write_text(json.dumps(config))
+    found = described(tmp_path)
+    assert found.config.input_std == pytest.approx((1 / 2.55,) * 3)
+
+
+@pytest.mark.parametrize(
+    ("part", "changes", "told"),
+    [
+        ("config", [1], r"config of \[1\]: write a table"),
+        ("config", {"backbone": 5}, "backbone of 5: write a table"),
+        ("config", {"patch_size": "x"}, "patch_size of 'x'"),
+        ("config", {"image_shape": 32}, "image_shape of 32"),
+        ("config", {"layer_norm_epsilon": -1}, "epsilon of -1: write a number above 0"),
+        ("task", {"pooling": ["token"]}, "pooling of"),
+        ("preprocessor", {"scale": "x"}, "scale of 'x': write"),
+        ("preprocessor", {"scale": 0}, "scale of 0: write"),
+        ("preprocessor", {"scale": [1, 1e-300]}, "scale of"),
+        (
+            "preprocessor",
+            {"scale": [1, 1, 1], "offset": [1, 1]},
+            r"offset=\[1, 1\] and scale=\[1, 1, 1\]",
+        ),
+        ("preprocessor", {"antialias": "yes"}, "of 'yes': write true or false"),
+        ("preprocessor", {"interpolation": 3}, "interpolation of 3: write a text"),
+        ("preprocessor", {"variance": [1]}, r"not known: variance=\[1\]"),
+        ("preprocessor", {"rescale": False}, "not known: rescale=False"),
+        ("preprocessor", {"norm_std": 0}, "norm_std of 0: write"),
+        (
+            "preprocessor",
+            {"norm_mean": [1, 2], "scale": [1, 1, 1]},
+            "one number per channel into each",
+        ),
+    ],
+)
+def test_values_that_a_field_never_has_are_refused(tmp_path, part, changes, told):
+    if part == "preprocessor":
+        given = {"converter": CONVERTER | changes}
+    elif "backbone" in changes or isinstance(changes, list) or part == "task":
+        given = {part: changes}
+    else:
+        given = {part: BACKBONE | changes}
+    with pytest.raises(zoo.CheckpointError, match=told) as error:
+        described(tmp_path, **given)
+    assert str(tmp_path / f"{part}.json") in str(error.value)

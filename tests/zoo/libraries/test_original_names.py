@@ -1,0 +1,297 @@
+"""Files in the names of DINOv2's, DINOv3's, CLIP's and OpenCLIP's own code.
+
+They are goldens of timm's with other names: what is read must be the same to the bit.
+"""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from peer_files import arrays_of, folder_of, settings_of
+
+import zoo
+from zoo.containers import safetensors
+from zoo.libraries import original
+
+CLIP = {
+    "blocks.": "visual.transformer.resblocks.",
+    "cls_token": "visual.class_embedding",
+    "pos_embed": "visual.positional_embedding",
+    "patch_embed.proj.": "visual.conv1.",
+    "norm_pre.": "visual.ln_pre.",
+    "head.weight": "visual.proj",
+    ".norm1.": ".ln_1.",
+    ".norm2.": ".ln_2.",
+    ".attn.qkv.": ".attn.in_proj_",
+    ".attn.proj.": ".attn.out_proj.",
+    ".mlp.fc1.": ".mlp.c_fc.",
+    ".mlp.fc2.": ".mlp.c_proj.",
+}
+TEXTS = (
+    "transformer.resblocks.0.attn.in_proj_weight",
+    "token_embedding.weight",
+    "positional_embedding",
+    "ln_final.bias",
+    "text_projection",
+    "logit_scale",
+)
+
+
+def as_clip(arrays):
+    found = {}
+    for key, array in arrays.items():
+        if key == "head.bias":
+            continue
+        key = re.sub(r"^norm\.", "visual.ln_post.", key)
+        for theirs, ours in CLIP.items():
+            if theirs.startswith(".") or key.startswith(theirs):
+                key = key.replace(theirs, ours)
+        if key in ("visual.class_embedding", "visual.positional_embedding"):
+            array = array.reshape(array.shape[-2:] if "pos" in key else -1)
+        found[key] = array.T if key == "visual.proj" else array
+    return found | dict.fromkeys(TEXTS, np.ones(3, "float32"))
+
+
+def as_dino(arrays, chunk=None):
+    found = {"mask_token": np.ones((1, 16), "float32")}
+    for key, array in arrays.items():
+        key = key.replace("reg_token", "register_tokens")
+        if chunk is not None:
+            key = re.sub(r"^blocks\.(\d+)", rf"blocks.{chunk}.\1", key)
+        found[key] = array
+    return found
+
+
+def same(found, expected, but=()):
+    assert found.config.differences(expected.config).keys() <= {*but}
+    assert (found.pooling, found.grid_size) == (expected.pooling, expected.grid_size)
+    assert found.shapes == expected.shapes
+    for key in expected.arrays:
+        np.testing.assert_array_equal(found.arrays[key], expected.arrays[key], key)
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes a golden's arrays under other names; returns what is read of them."""
+
+    def made(arrays, settings=None, file="model.safetensors", beside="config.json"):
+        safetensors.write(tmp_path / file, arrays)
+        if settings is not None:
+            (tmp_path / beside).write_text(json.dumps(settings))
+        return zoo.read(tmp_path)
+
+    return made
+
+
+@pytest.mark.parametrize("chunk", [None, 0])
+def test_dinov2(chunk, write):
+    arrays = as_dino(arrays_of("dinov2_timm"), chunk)
+    found = write(arrays, settings_of("dinov2_timm"))
+    same(found, zoo.read(folder_of("dinov2_timm")))
+
+
+def test_dinov2_with_registers_and_a_row_of_the_class_token(write):
+    arrays, settings = (
+        as_dino(arrays_of("dinov2_reg4_timm")),
+        settings_of("dinov2_reg4_timm"),
+    )
+    table = arrays["pos_embed"]
+    more = {"pos_embed": np.concatenate([table[:, :1], table], axis=1)}
+    found = write(arrays | more, settings)
+    assert found.config.tokens_with_positions == "class token and patches"
+    assert found.num_prefix_positions == 1
+    # Without the row it is not the authors' file.
+    with pytest.raises(zoo.CheckpointError, match="a grid of"):
+        write(arrays, settings)
+
+
+OPEN_CLIP = {"file": "open_clip_model.safetensors", "beside": "open_clip_config.json"}
+
+
+def open_clip(found, name):
+    """The settings that OpenCLIP has of a network."""
+    width = found.hidden_size
+    vision = {"image_size": found.image_size[0], "layers": found.num_layers}
+    vision |= {"width": width, "head_width": width // found.num_heads}
+    vision |= {"mlp_ratio": found.mlp_dim / width, "patch_size": found.patch_size[0]}
+    model = {"embed_dim": found.classes, "quick_gelu": "quick" in name}
+    inputs = {"mean": found.config.input_mean, "std": found.config.input_std}
+    return {"model_cfg": model | {"vision_cfg": vision}, "preprocess_cfg": inputs}
+
+
+@pytest.mark.parametrize("name", ["clip_timm", "clip_quickgelu_timm"])
+def test_clip_with_the_settings_of_open_clip(name, write, tmp_path):
+    arrays, expected = arrays_of(name), zoo.read(folder_of(name))
+    kept = dict(expected.arrays)
+    # CLIP has no bias.
+    kept["head/bias"] = arrays["head.bias"] = np.zeros(5, "float32")
+    expected = zoo.Checkpoint(
+        "", kept, expected.grid_size, expected.config, expected.pooling
+    )
+    with pytest.raises(
+        zoo.CheckpointError, match="computes quick GELU or GELU"
+    ) as said:
+        write(as_clip(arrays), **OPEN_CLIP)
+    assert len(str(said.value).splitlines()) <= 2
+    settings = open_clip(expected, name)
+    same(write(as_clip(arrays), settings, **OPEN_CLIP), expected)
+    same(zoo.read(tmp_path / OPEN_CLIP["file"]), expected)
+    vision = settings["model_cfg"]["vision_cfg"]
+    for change, message in (
+        ({"width": 1}, "width 1 .the arrays have"),
+        ({"layers": 9}, "layers 9 .the arrays have"),
+        ({"norm_kwargs": {"eps": 1e-3}}, "norm_kwargs="),
+        ({"pool_type": "none"}, "pool_type="),
+        ({"pool_type": "avg", "final_ln_after_pool": True}, "final_ln_after_pool="),
+        ({"attentional_pool": True}, "attentional_pool=True"),
+        ({"proj_bias": False, "scale_fc": False}, "supported: proj_bias=False.$"),
+        ({"no_ln_pre": True}, "norm_before_blocks False .the arrays have True"),
+        ({"ls_init_value": 0.1}, "layer_scale True .the arrays have False"),
+    ):
+        model = settings["model_cfg"] | {"vision_cfg": vision | change}
+        with pytest.raises(zoo.CheckpointError, match=message):
+            write(as_clip(arrays), settings | {"model_cfg": model}, **OPEN_CLIP)
+    # By timm's name of the network, too.
+    file = OPEN_CLIP["file"]
+    same(write(as_clip(arrays), settings_of(name), file), expected)
+    incomplete = as_clip(arrays)
+    del incomplete["visual.ln_post.bias"]
+    with pytest.raises(zoo.CheckpointError, match="missing norm.bias"):
+        write(incomplete, settings_of(name), file)
+
+
+@pytest.fixture
+def tower(write):
+    """Reads a tower of timm with settings of OpenCLIP."""
+    arrays = {f"visual.trunk.{key}": a for key, a in arrays_of("siglip_timm").items()}
+    own = {"timm_model_name": "vit_base_patch16_siglip_224", "timm_pool": "map"}
+    own |= {"timm_proj": "none", "image_size": 16}
+
+    def made(vision=own, inputs=(), **changes):
+        if isinstance(vision, dict):
+            vision = vision | changes
+        settings = {"model_cfg": {"vision_cfg": vision}, "preprocess_cfg": dict(inputs)}
+        return write(arrays, settings, **OPEN_CLIP)
+
+    return made
+
+
+def test_a_tower_of_timm_in_open_clip(tower):
+    half = {"mean": [0.5] * 3, "std": [0.5] * 3}
+    found, expected = tower(inputs=half), zoo.read(folder_of("siglip_timm"))
+    # The heads of the golden are not those of its architecture.
+    assert found.config.differences(expected.config).keys() == {"num_heads"}
+    assert (found.pooling, found.grid_size) == ("map", expected.grid_size)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "preparation"),
+    [
+        # OpenCLIP's defaults.
+        ({}, "timm crop bicubic"),
+        ({"interpolation": "random", "resize_mode": None}, "timm crop bicubic"),
+        (
+            {"resize_mode": "squash", "interpolation": "bilinear"}
+            | {"mode": "RGB", "size": 16},
+            "timm squash bilinear",
+        ),
+    ],
+)
+def test_photos_come_to_the_size_as_open_clip_says(inputs, preparation, tower):
+    found = tower(inputs=inputs)
+    assert found.head.preparation == preparation
+    assert found.semantics.input_mean == (0.48145466, 0.4578275, 0.40821073)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (
+            {"inputs": {"resize_mode": "longest"}},
+            "resize_mode='longest': only shortest, squash",
+        ),
+        (
+            {"inputs": {"interpolation": "area"}},
+            "interpolation='area': only bicubic, bilinear",
+        ),
+        ({"inputs": {"mode": "L"}}, "mode='L'"),
+        ({"inputs": {"mean": "x"}}, "a mean of 'x': write a number"),
+        ({"inputs": {"std": [0.5, 0, 0.5]}}, "a std of .*: write a number"),
+        ({"inputs": {"gamma": 2}}, "not known: gamma=2"),
+        ({"timm_proj": "linear"}, "timm_proj='linear'"),
+        ({"image_size": "x"}, "an image_size of 'x': write"),
+        ({"new": 0}, "not supported: new=0"),
+        ({"vision": [1]}, r"a vision_cfg of \[1\]: write a table"),
+        ({"vision": None}, "no vision_cfg in its model_cfg: copy"),
+    ],
+)
+def test_settings_of_open_clip_are_refused_by_name(settings, told, tower):
+    with pytest.raises(zoo.CheckpointError, match=told) as error:
+        tower(**settings)
+    assert OPEN_CLIP["beside"] in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("stem", "architecture"),
+    [
+        ("dinov2_vits14_pretrain", "vit_small_patch14_dinov2"),
+        ("dinov2_vitg14_reg4_pretrain", "vit_giant_patch14_reg4_dinov2"),
+        ("dinov3_vits16_pretrain_lvd1689m-08c60483", "vit_small_patch16_dinov3_qkvb"),
+        ("dinov3_vits16plus_pretrain_lvd1689m", "vit_small_plus_patch16_dinov3_qkvb"),
+        ("dinov3_vit7b16_pretrain_sat493m", "vit_7b_patch16_dinov3"),
+    ],
+)
+def test_published_names(stem, architecture):
+    patterns = (
+        (original._DINOV2_FILE, original._dinov2),
+        (original._DINOV3_FILE, original._dinov3),
+    )
+    [(said, changes)] = [
+        read(match) for pattern, read in patterns if (match := pattern.fullmatch(stem))
+    ]
+    assert said["architecture"] == architecture
+    assert ("mean" in said) == ("sat493m" in stem)
+    resized = {"dinov2_vits14_pretrain": "bicubic_no_antialias"}
+    if "dinov2" in stem:
+        assert changes == {"position_resizing": resized.get(stem, "bicubic")}
+
+
+def test_a_name_answers_what_no_key_tells(tmp_path):
+    arrays = as_dino(arrays_of("dinov2_timm"))
+    path = tmp_path / "mine.safetensors"
+    safetensors.write(path, arrays)
+    with pytest.raises(zoo.CheckpointError, match="its heads, epsilon") as said:
+        zoo.read(path)
+    assert "dinov2_vits14_pretrain" in str(said.value)
+    named = path.rename(tmp_path / "dinov2_vitb14_pretrain.safetensors")
+    found, expected = zoo.read(named), zoo.read(folder_of("dinov2_timm"))
+    assert found.num_heads == 12
+    assert found.config.input_mean == expected.config.input_mean
+    others = ("num_heads", "position_resizing")
+    assert found.config.differences(expected.config).keys() <= {*others}
+    # As a name of another network is refused.
+    other = named.rename(tmp_path / "dinov2_vitg14_pretrain.safetensors")
+    with pytest.raises(zoo.CheckpointError, match="with gates True"):
+        zoo.read(other)
+    other = other.rename(tmp_path / "dinov2_vitb14_reg4_pretrain.safetensors")
+    with pytest.raises(zoo.CheckpointError, match="num_registers 4 .the arrays have 0"):
+        zoo.read(other)
+
+
+def test_biases_of_masked_keys(write):
+    theirs, arrays = arrays_of("dinov3_qkvb_timm"), {}
+    for key, array in theirs.items():
+        key = key.replace("reg_token", "storage_tokens")
+        for one in ("1", "2"):
+            key = key.replace(f"gamma_{one}", f"ls{one}.gamma")
+        if key.endswith("q_bias"):
+            value = theirs[key.replace("q_bias", "v_bias")]
+            parts = [array, np.full_like(array, 7.0), value]
+            arrays[key.replace("q_bias", "qkv.bias")] = np.concatenate(parts)
+            arrays[key.replace("q_bias", "qkv.bias_mask")] = np.ones(3 * len(array))
+        elif not key.endswith("v_bias"):
+            arrays[key] = array
+    arrays |= {"mask_token": np.zeros((1, 16)), "rope_embed.periods": np.ones(2)}
+    found = write(arrays, settings_of("dinov3_qkvb_timm"))
+    same(found, zoo.read(folder_of("dinov3_qkvb_timm")))

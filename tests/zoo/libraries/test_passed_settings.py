@@ -1,0 +1,155 @@
+"""Settings that change nothing are passed over, and each field is accounted for."""
+
+import shutil
+import warnings
+
+import peer_models
+import pytest
+from peer_files import folder_of, settings_of
+
+import zoo
+from zoo.libraries import timm, transformers
+
+# What transformers 4 wrote of every model.
+OF_VERSION_4 = {
+    "_name_or_path": "somewhere/vit", "_num_labels": 3, "chunk_size_feed_forward": 0,
+    "diversity_penalty": 0.0, "encoder_no_repeat_ngram_size": 0, "length_penalty": 1.0,
+    "max_length": 20, "min_length": 0, "no_repeat_ngram_size": 0, "num_beam_groups": 1,
+    "num_beams": 1, "num_return_sequences": 1, "pruned_heads": {}, "return_dict": True,
+    "repetition_penalty": 1.0, "temperature": 1.0, "tie_word_embeddings": True,
+    "top_k": 50, "top_p": 1.0, "torch_dtype": "float32", "typical_p": 1.0,
+    "transformers_version": "4.40.0", "use_cache": True,
+    **dict.fromkeys(
+        (
+            "add_cross_attention", "do_sample", "early_stopping", "is_decoder",
+            "gradient_checkpointing", "is_encoder_decoder", "output_attentions",
+            "output_hidden_states", "output_scores", "remove_invalid_values",
+            "return_dict_in_generate", "tf_legacy_loss", "tie_encoder_decoder",
+            "torchscript", "use_bfloat16",
+        ),
+        False,
+    ),
+    **dict.fromkeys(
+        (
+            "_commit_hash", "bad_words_ids", "begin_suppress_tokens", "bos_token_id",
+            "cross_attention_hidden_size", "decoder_start_token_id", "eos_token_id",
+            "exponential_decay_length_penalty", "finetuning_task",
+            "forced_bos_token_id", "forced_eos_token_id", "pad_token_id", "prefix",
+            "problem_type", "sep_token_id", "suppress_tokens", "task_specific_params",
+            "tokenizer_class", "xla_device",
+        ),
+    ),
+}  # fmt: skip
+OF_TRAINING = dict.fromkeys(
+    (
+        "drop_rate", "pos_drop_rate", "patch_drop_rate", "proj_drop_rate",
+        "attn_drop_rate", "drop_path_rate", "rope_shift_coords", "rope_jitter_coords",
+        "rope_rescale_coords",
+    ),
+    0.1,
+)  # fmt: skip
+VIT, TIMM, CLIP = "own_names_of_3", "four_channels", "clip_classifier"
+ROPE = {"rope_parameters": {"rope_theta": 100.0, "rope_type": "default"}}
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "table"),
+    [
+        (VIT, OF_VERSION_4, None),
+        (VIT, {"num_labels": 3, "rope_shift": 0.1, "not_set": None}, None),
+        (CLIP, {"text_config_dict": None, "direct_kd": False}, None),
+        (CLIP, {"dropout": 0.0} | OF_VERSION_4, "vision_config"),
+        (TIMM, OF_TRAINING | {"qk_norm": False, "proj_bias": True}, "model_args"),
+        (TIMM, {"label_offset": 0, "paper_name": "ViT"}, "pretrained_cfg"),
+        ("timm_wrapper", {"torch_dtype": "float32", "use_cache": True}, None),
+        (
+            "dinov2_transformers",
+            {"layerscale_value": 1e-5, "drop_path_rate": 0.3},
+            None,
+        ),
+        (
+            "dinov3_transformers",
+            ROPE | {"rope_scaling": None, "pos_embed_jitter": None, "not_set": None},
+            None,
+        ),
+        # As earlier versions wrote it.
+        (TIMM, settings_of(TIMM)["pretrained_cfg"] | {"pretrained_cfg": ...}, None),
+    ],
+)
+def test_a_field_that_changes_nothing_is_passed_over(name, changes, table, changed):
+    found, expected = zoo.read(changed(name, changes, table)), zoo.read(folder_of(name))
+    assert (found.config, found.head) == (expected.config, expected.head)
+    assert (found.pooling, found.grid_size) == (expected.pooling, expected.grid_size)
+
+
+def test_a_second_table_of_a_tower_says_the_same(changed, refused):
+    tower = settings_of(CLIP)["vision_config"]
+    names = ("hidden_size", "num_attention_heads", "patch_size")
+    again = {name: tower[name] for name in names}
+    folder = changed(CLIP, again, "vision_config_dict")
+    assert zoo.read(folder).config == zoo.read(folder_of(CLIP)).config
+    changed(CLIP, {"hidden_act": "gelu"}, "vision_config_dict")
+    refused(folder, "different hidden_act")
+
+
+def test_settings_of_another_network_do_not_matter_beside_released_names(
+    goldens, tmp_path
+):
+    shutil.copy(goldens / "token.npz", tmp_path / "model.npz")
+    (tmp_path / "config.json").write_text('{"model_type": "sam"}')
+    assert zoo.read(tmp_path).classes == 10
+
+
+NOTES = ["natively QuickGELU, use quickgelu model variant for original results"]
+
+
+@pytest.mark.parametrize("notes", [NOTES, NOTES[0]])
+def test_notes_of_quick_gelu_are_passed_on(notes, changed):
+    folder = changed("clip_timm", {"notes": notes}, "pretrained_cfg")
+    with pytest.warns(UserWarning, match="trained with quick GELU, and timm's vit_"):
+        found = zoo.read(folder)
+    # It is timm's number all the same.
+    assert found.config == zoo.read(folder_of("clip_timm")).config
+    quick = changed("clip_quickgelu_timm", {"notes": notes}, "pretrained_cfg")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert zoo.read(quick).config.activation == "quick_gelu"
+        own = zoo.ViTConfig(activation="quick_gelu")
+        assert zoo.read(folder, semantics=own).config.activation == "quick_gelu"
+
+
+# The configurations of the types that are read.
+CLASSES = {
+    "ViTConfig": "vit", "DeiTConfig": "deit", "ViTMAEConfig": "vit_mae",
+    "ViTMSNConfig": "vit_msn", "IJepaConfig": "ijepa", "Dinov2Config": "dinov2",
+    "Dinov2WithRegistersConfig": "dinov2_with_registers", "Tipsv2Config": "tipsv2",
+    "Tipsv2VisionConfig": "tipsv2_vision_model", "SiglipConfig": "siglip",
+    "SiglipVisionConfig": "siglip_vision_model", "Siglip2Config": "siglip2",
+    "Siglip2VisionConfig": "siglip2_vision_model", "CLIPConfig": "clip",
+    "CLIPVisionConfig": "clip_vision_model", "MetaClip2Config": "metaclip_2",
+    "MetaClip2VisionConfig": "metaclip_2_vision_model", "AltCLIPConfig": "altclip",
+    "AltCLIPVisionConfig": "altclip_vision_model", "ChineseCLIPConfig": "chinese_clip",
+    "ChineseCLIPVisionConfig": "chinese_clip_vision_model", "BeitConfig": "beit",
+    "DINOv3ViTConfig": "dinov3_vit", "Data2VecVisionConfig": "data2vec-vision",
+}  # fmt: skip
+USES = {
+    "read", "compared", "implied", "of the arrays", "where training starts",
+    "of training", "of pre-training", "of a backbone's outputs", "of another tower",
+    "of another head", "of another size", "of outputs", "of texts", "which outputs",
+    "how it computes", "where it is from", "the name of a class", "about it",
+}  # fmt: skip
+
+
+def test_every_field_has_a_use_that_is_known():
+    assert transformers._TYPES.keys() == {*CLASSES.values()}
+    tables = (transformers.FIELDS, *timm.FIELDS.values())
+    assert {field.use for table in tables for field in table.values()} == USES
+
+
+def test_every_field_of_the_libraries_is_accounted_for(request):
+    run = request.getfixturevalue("transformers")
+    fields = run(peer_models.fields_of_transformers, [*CLASSES, "PretrainedConfig"])
+    for name, own in fields.items():
+        assert set(own) <= transformers.FIELDS.keys(), name
+    run = request.getfixturevalue("timm")
+    assert set(run(peer_models.fields_of_timm)) <= timm.FIELDS["pretrained_cfg"].keys()

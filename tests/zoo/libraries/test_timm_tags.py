@@ -1,0 +1,90 @@
+"""Which of timm's published Vision Transformers are read, by settings and shapes."""
+
+import json
+import math
+import re
+import warnings
+
+import peer_models
+import pytest
+
+import zoo
+from zoo.libraries import architectures
+
+MODULES = (
+    "vision_transformer", "vision_transformer_hybrid", "vision_transformer_relpos",
+    "vision_transformer_sam", "deit", "beit", "eva", "naflexvit",
+)  # fmt: skip
+# Of timm 1.0.31, as docs/models.md says.
+READ = 411
+# {why it is not read: names}
+REFUSED = {
+    "RMS norms, and a norm of patches": r"aimv2_\w+",
+    "windows and other positions": r"samvit_\w+",
+    "positions computed by an MLP": r"vit_s?relpos_\w+",
+    "learned frequencies": r"vit_\w+_rope_mixed_\w+",
+    "normalised queries and keys": r"vit_\w+_sapiens2",
+    "differential attention, or branches side by side": r"vit_(d|p|dp)(wee|little)_\w+",
+    "a convolutional stem": "vit_base_mci_224",
+    "positions by aspect": r"naflexvit_\w+_(par_gap|parfac_gap|radio_v[34])",
+    "an attention pooling of registers too": "test_vit3",
+}
+
+
+def write_sparse(path, shapes):
+    """Writes a safetensors file of zeros, which take no space on the disk."""
+    header, end = {}, 0
+    for key, shape in shapes.items():
+        start, end = end, end + 4 * math.prod(shape)
+        header[key] = {"dtype": "F32", "shape": shape, "data_offsets": [start, end]}
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        file.truncate(8 + len(text) + end)
+
+
+@pytest.mark.slow
+def test_published_tags_are_read_or_refused_by_name(timm, tmp_path):
+    read, refused = [], {}
+    for tag, (settings, shapes) in timm(peer_models.tags_of_timm, MODULES).items():
+        (tmp_path / "config.json").write_text(settings)
+        write_sparse(tmp_path / "model.safetensors", shapes)
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", ".*quick GELU")
+                zoo.read(tmp_path)
+            read.append(tag)
+        except zoo.CheckpointError as error:
+            refused[tag] = str(error)
+    print(f"{len(read)} are read, {len(refused)} are not")
+    assert len(read) >= READ
+    for tag, message in refused.items():
+        name = tag.partition(".")[0]
+        assert f"timm's {name}, which is not read" in message
+        assert any(re.fullmatch(names, name) for names in REFUSED.values()), tag
+
+
+@pytest.mark.parametrize(
+    ("name", "implied"),
+    [
+        ("vit_base_patch16_gap_224", {"num_heads": 16}),
+        ("vit_base_patch16_224_miil", {"num_heads": 12, "qkv_bias": False}),
+        ("vit_intern300m_patch14_448", {"num_heads": 16, "final_norm": False}),
+        ("vit_giant_patch14_224", {"num_heads": 16}),
+        ("vit_gigantic_patch14_224", {"num_heads": 16}),
+        ("vit_base_patch32_plus_256", {"num_heads": 14, "init_values": True}),
+        ("vit_base_patch16_plus_240", {"num_heads": 14, "init_values": True}),
+        ("vit_small_patch16_36x1_224", {"num_heads": 6, "init_values": True}),
+        ("beit3_giant_patch14_336", {"num_heads": 16, "mlp_norm_inside": True}),
+        ("vit_large_patch16_rope_ape_224", {"num_heads": 16, "rotary": "axial"}),
+        ("vit_giant_patch16_radio_v3", {"num_heads": 24, "reg_tokens": 7}),
+    ],
+)
+def test_names_that_need_no_code_imply_their_arguments(name, implied):
+    found = architectures.implied(name)
+    assert implied.items() <= found.items()
+
+
+@pytest.mark.parametrize("name", ["vit_small_patch16_18x2_224", "vit_pwee_patch16"])
+def test_branches_side_by_side_are_not_read(name):
+    assert architectures.implied(name) is None

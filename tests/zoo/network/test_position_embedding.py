@@ -1,0 +1,186 @@
+import pathlib
+
+import numpy as np
+import pytest
+
+from zoo.network import position_embedding
+
+GOLDENS = pathlib.Path(__file__).parents[2] / "goldens"
+# float32 round-off of values of order 1; the released code works in float32 too.
+TOLERANCE = {"rtol": 0, "atol": 1e-6}
+GRIDS = [1, 2, 3, 7, 8, 12, 14, 16, 24, 27, 28, 30, 32, 48]
+
+
+def table(height, width, tokens=1, hidden_size=3, seed=0):
+    rng = np.random.default_rng(seed)
+    shape = (1, tokens + height * width, hidden_size)
+    return rng.standard_normal(shape).astype("float32")
+
+
+@pytest.mark.parametrize(
+    "name", ["14_to_24", "24_to_14", "7_to_12", "16_to_27", "12_to_7", "24_to_32"]
+)
+def test_released_resize_equals_the_released_code(name):
+    old, new = (int(side) for side in name.split("_to_"))
+    with np.load(GOLDENS / "position_embedding_resize.npz") as golden:
+        before, after = golden[f"{name}/in"], golden[f"{name}/out"]
+    got = position_embedding.resize(before, (old, old), (new, new))
+    assert got.dtype == np.float32
+    np.testing.assert_allclose(got, after, **TOLERANCE)
+    np.testing.assert_array_equal(got[:, 0], before[:, 0])
+
+
+@pytest.mark.parametrize("old", [(side, side) for side in GRIDS] + [(4, 7)])
+def test_released_resize_equals_scipy_on_many_grids(old):
+    ndimage = pytest.importorskip("scipy.ndimage")
+    before = table(*old, tokens=0)
+    for new in [(side, side) for side in GRIDS] + [(9, 5)]:
+        got = position_embedding.resize(before, old, new)
+        zoom = (new[0] / old[0], new[1] / old[1], 1)
+        grid = before[0].reshape(*old, -1)
+        expected = ndimage.zoom(grid, zoom, order=1, mode="nearest")
+        np.testing.assert_allclose(
+            got.reshape(*new, -1), expected, err_msg=f"{old}->{new}", **TOLERANCE
+        )
+
+
+def test_other_methods_equal_tensorflow():
+    """The file has `tf.image.resize(..., antialias=True)` of the same tables."""
+    with np.load(GOLDENS / "position_embedding_methods.npz") as golden:
+        assert len(golden) == 3 * 8
+        for name, expected in golden.items():
+            method, _, grids = name.partition("/")
+            old, new = (
+                tuple(map(int, grid.split("x"))) for grid in grids.split("_to_")
+            )
+            before = table(*old, hidden_size=1)
+            got = position_embedding.resize(before, old, new, method)
+            # TensorFlow computes its weights in float32.
+            np.testing.assert_allclose(
+                got[0, 1:].reshape(new), expected, rtol=0, atol=5e-6, err_msg=name
+            )
+            np.testing.assert_array_equal(got[:, 0], before[:, 0])
+
+
+# The names there are of what PyTorch calls them.
+LIBRARIES = {
+    "bicubic": "bicubic_no_antialias",
+    "bicubic_antialias": "bicubic",
+    "bilinear": "bilinear_no_antialias",
+    "bilinear_antialias": "bilinear",
+    "bilinear_align_corners": "released",
+}
+
+
+def test_methods_are_those_of_timm_and_transformers():
+    with np.load(GOLDENS / "resizing_rules.npz") as file:
+        rules = dict(file)
+    for name, expected in rules.items():
+        kind, sizes, *rest = name.split("/")
+        if rest == ["in"]:
+            continue
+        before, method = rules[f"{kind}/{sizes}/in"], LIBRARIES[rest[0]]
+        if kind == "position":
+            grids = [tuple(map(int, size.split("x"))) for size in sizes.split("_")]
+            found = position_embedding.resize(before, *grids, method)
+        else:
+            size = tuple(map(int, rest[1].split("x")))
+            kernel = before.transpose(2, 3, 1, 0)
+            found = position_embedding.resize_patches(kernel, size, method)
+            found = found.transpose(3, 2, 0, 1)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5, err_msg=name)
+
+
+def test_rows_of_other_tokens_than_patches_are_kept():
+    before = table(4, 4, tokens=5)
+    got = position_embedding.resize(before, (4, 4), (2, 3), num_prefix_tokens=5)
+    assert got.shape == (1, 11, 3)
+    np.testing.assert_array_equal(got[:, :5], before[:, :5])
+    patches = position_embedding.resize(before[:, 5:], (4, 4), (2, 3))
+    np.testing.assert_array_equal(got[:, 5:], patches)
+    for tokens in (None, 1, 4):
+        with pytest.raises(ValueError, match=r"needs shape .1, \d+, hidden size"):
+            position_embedding.resize(before, (4, 4), (2, 3), num_prefix_tokens=tokens)
+
+
+@pytest.mark.parametrize("method", position_embedding.METHODS)
+def test_equal_grids_return_the_argument(method):
+    before = table(3, 5)
+    assert position_embedding.resize(before, [3, 5], (3, 5), method) is before
+
+
+def test_the_dtype_is_kept():
+    before = table(4, 4).astype("float64")
+    assert position_embedding.resize(before, (4, 4), (5, 5)).dtype == np.float64
+
+
+T44 = table(4, 4)
+REFUSED = [
+    (T44, (4, 4), (6, 6), "area", r"\(4, 4\) to \(6, 6\).*'area'.*bicubic"),
+    (T44, (5, 4), (6, 6), "released", r"\(5, 4\) to \(6, 6\).*\(1, 21, hidden"),
+    (T44, (4, 4), (0, 6), "released", "positive integers"),
+    (T44, (4, 4), (6,), "released", "positive integers"),
+    (T44[0], (4, 4), (6, 6), "released", "hidden size"),
+    (T44.astype(int), (4, 4), (6, 6), "released", "float array"),
+]
+
+
+@pytest.mark.parametrize(("before", "old", "new", "method", "message"), REFUSED)
+def test_errors_name_both_grids_and_the_remedy(before, old, new, method, message):
+    with pytest.raises(ValueError, match=message):
+        position_embedding.resize(before, old, new, method)
+
+
+@pytest.mark.parametrize(
+    ("old_grid", "new_grid"),
+    [((4, 4), (5, 7)), ((3, 5), (3, 4)), ((7, 7), (12, 12)), ((2, 2), (6, 1))],
+)
+@pytest.mark.parametrize("prefix", [0, 1])
+def test_relative_positions_by_geometric_steps(old_grid, new_grid, prefix):
+    linear = pytest.importorskip("scipy.interpolate").RegularGridInterpolator
+    heads = 2
+    count = position_embedding.relative_positions(old_grid, prefix)
+    before = np.random.default_rng(3).normal(size=(count, heads)).astype("float32")
+    found = position_embedding.resize_relative(before, old_grid, new_grid)
+    places = []
+    for old, new in zip(old_grid, new_grid, strict=True):
+        # 1 + q + q^2 + ... reaches the last new offset, for q from 1.01 to 1.5.
+        roots = np.roots([1.0] * (old - 2) + [1.0 - (new - 1)]) if old > 2 else []
+        real = [root.real for root in roots if abs(root.imag) < 1e-9 < root.real]
+        ratio = 1.5 if old <= 2 and new > 1 else 1.01
+        ratio = float(np.clip(real[0], 1.01, 1.5)) if real else ratio
+        steps = [sum(ratio**i for i in range(n)) for n in range(1, old)]
+        places.append([*[-step for step in reversed(steps)], 0.0, *steps])
+    patches = before[: (2 * old_grid[0] - 1) * (2 * old_grid[1] - 1)]
+    grid = patches.reshape(2 * old_grid[0] - 1, 2 * old_grid[1] - 1, heads)
+    wanted = [
+        np.clip(np.arange(-new + 1, new), steps[0], steps[-1])
+        for new, steps in zip(new_grid, places, strict=True)
+    ]
+    expected = linear(places, grid)(np.stack(np.meshgrid(*wanted, indexing="ij"), -1))
+    expected = expected.reshape(-1, heads)
+    # Its bisection stops within 1e-6 of the ratio.
+    np.testing.assert_allclose(found[: len(expected)], expected, atol=1e-4)
+    # Those of a class token are kept.
+    np.testing.assert_array_equal(found[len(expected) :], before[len(patches) :])
+    assert found.dtype == np.float32
+    assert len(found) == position_embedding.relative_positions(new_grid, prefix)
+
+
+@pytest.mark.parametrize("method", position_embedding.METHODS)
+def test_relative_positions_as_places(method):
+    before = np.random.default_rng(3).normal(size=(7 * 5 + 3, 2))
+    found = position_embedding.resize_relative(before, (4, 3), (2, 5), method)
+    offsets = position_embedding.resize(before[None, :35], (7, 5), (3, 9), method)
+    np.testing.assert_allclose(found[:27], offsets[0], atol=1e-12)
+    np.testing.assert_array_equal(found[27:], before[35:])
+    same = position_embedding.resize_relative(before, [4, 3], (4, 3), method)
+    assert same is before
+
+
+def test_errors_of_relative_positions():
+    before = np.ones((38, 2))
+    with pytest.raises(ValueError, match="relative positions.*'area', choose .*geom"):
+        position_embedding.resize_relative(before, (4, 3), (6, 6), "area")
+    with pytest.raises(ValueError, match=r"\(49, heads\), or \(52, heads\) with a cl"):
+        position_embedding.resize_relative(before, (4, 4), (6, 6))

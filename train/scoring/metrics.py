@@ -1,0 +1,158 @@
+"""Metrics of a classifier: accuracy, F1, confusions, intervals, calibration."""
+
+import numpy as np
+
+CONFUSIONS = 10
+CALIBRATION_BINS = 15
+OTHER_CLASSES = "other classes"
+
+
+def classification_summary(ranking, class_names, data_classes=None) -> dict:
+    """Returns the metrics of a classifier, from a `train.scoring.ranked.Ranked`.
+
+    `data_classes` are the places of the classes that the data set has, None for all. A
+    model of more classes then also has the accuracy among these alone, its answers for
+    the `other_classes`, and a confusion matrix where those are one class, the last.
+    `ranking` is then ranked with the same `data_classes`.
+
+    Ratios whose denominator is zero are 0. Classes without examples have no recall, so
+    the macro averages leave them out. In "per_class", "examples" are those of the true
+    class, "predictions" those of the predicted one; "share" of a confusion is of the
+    examples of the true class, which are the rows of the "confusion_matrix", a
+    `scipy.sparse.csr_array` of counts whose classes are "matrix_classes".
+    """
+    from scipy.sparse import coo_array
+    from sklearn.metrics import precision_recall_fscore_support
+
+    labels, predicted = ranking.labels, ranking.predicted
+    class_names = [str(name) for name in class_names]
+    classes = np.arange(len(class_names))
+    *ratios, examples = precision_recall_fscore_support(
+        labels, predicted, labels=classes, zero_division=0
+    )
+    present = examples > 0
+    predictions = np.bincount(predicted, minlength=len(classes))
+    ratios = dict(zip(("precision", "recall", "f1"), ratios, strict=True))
+    summary = {
+        "examples": len(labels),
+        **share("accuracy", predicted == labels),
+        "macro": {key: float(ratio[present].mean()) for key, ratio in ratios.items()},
+        "per_class": [
+            {
+                "name": name,
+                **{key: float(ratio[index]) for key, ratio in ratios.items()},
+                "examples": int(examples[index]),
+                "predictions": int(predictions[index]),
+            }
+            for index, name in enumerate(class_names)
+        ],
+        "absent_classes": [class_names[index] for index in classes[~present]],
+        "confusions": [
+            {
+                "true": class_names[true],
+                "predicted": class_names[guess],
+                "count": count,
+                "share": float(count / examples[true]),
+            }
+            for true, guess, count in _most_confused(labels, predicted, len(classes))
+        ],
+    }
+    own = classes if data_classes is None else np.unique(data_classes)
+    rows, columns, names = labels, predicted, class_names
+    if len(own) < len(classes):
+        summary |= _beside_other_classes(ranking, class_names, own)
+        # The place of each class in the matrix, the last one for all others.
+        places = np.full(len(classes), len(own))
+        places[own] = np.arange(len(own))
+        rows, columns = places[labels], places[predicted]
+        names = [*(class_names[place] for place in own), OTHER_CLASSES]
+    summary["matrix_classes"] = names
+    # `coo_array` sums up what is at one place.
+    counted = (np.ones(len(rows), np.int64), (rows, columns))
+    summary["confusion_matrix"] = coo_array(counted, (len(names),) * 2).tocsr()
+    if len(class_names) > 5:
+        summary.update(share("top5_accuracy", ranking.ahead < 5))
+    return summary
+
+
+def _beside_other_classes(ranking, class_names, own):
+    """Returns what a model of more classes than the data set's answers among these."""
+    labels = ranking.labels
+    others = ranking.predicted[~np.isin(ranking.predicted, own)]
+    places, counts = np.unique(others, return_counts=True)
+    most = np.argsort(-counts, kind="stable")[:CONFUSIONS]
+    return {
+        **share("accuracy_among_data_classes", ranking.among == labels),
+        "data_classes": len(own),
+        "other_classes": {
+            "predictions": len(others),
+            "share": len(others) / len(labels),
+            "most": [
+                {"name": class_names[places[index]], "predictions": int(counts[index])}
+                for index in most
+            ],
+        },
+    }
+
+
+def _most_confused(labels, predicted, classes):
+    """Returns the most frequent mistakes: true class, predicted class, count."""
+    pairs = (labels.astype(np.int64) * classes + predicted)[labels != predicted]
+    pairs, counts = np.unique(pairs, return_counts=True)
+    most = np.argsort(-counts, kind="stable")[:CONFUSIONS]
+    return [(*divmod(int(pairs[index]), classes), int(counts[index])) for index in most]
+
+
+def share(name, hits) -> dict:
+    """Returns the share of hits, an array of bool, with its 95% interval."""
+    low, high = interval(hits.sum(), len(hits))
+    return {name: float(hits.mean()), f"{name}_low": low, f"{name}_high": high}
+
+
+def confused_pairs(matrix) -> list:
+    """Returns [true, predicted] of all mistakes in a confusion matrix, by frequency."""
+    counts = matrix.tocoo()
+    order = np.lexsort((counts.col, counts.row, -counts.data))
+    pairs = np.stack((counts.row, counts.col), axis=1)[order]
+    return pairs[pairs[:, 0] != pairs[:, 1]].tolist()
+
+
+def interval(correct, examples) -> tuple:
+    """Returns the 95% interval (low, high) of a counted share, Wilson's of 1927."""
+    from scipy.stats import binomtest
+
+    bounds = binomtest(int(correct), int(examples)).proportion_ci(method="wilson")
+    return float(bounds.low), float(bounds.high)
+
+
+def calibration(ranking) -> dict:
+    """Returns the expected calibration error and the reliability diagram's bins.
+
+    `ranking` is a `train.scoring.ranked.Ranked`. The confidence is the largest
+    probability. Bins are of equal width, (0, 1/15], (1/15, 2/15] and so on; the error
+    is the mean over the examples of |accuracy - mean confidence| of their bin: Guo et
+    al., On Calibration of Modern Neural Networks (2017), equation 3. An empty bin has
+    None for confidence and accuracy.
+    """
+    confidence = ranking.confidence.astype(np.float64)
+    correct = ranking.predicted == ranking.labels
+    edges = np.linspace(0, 1, CALIBRATION_BINS + 1)
+    places = np.digitize(confidence, edges[1:-1], right=True)
+    counts, confidences, accuracies = (
+        np.bincount(places, weights, minlength=CALIBRATION_BINS)
+        for weights in (None, confidence, correct)
+    )
+    gaps = np.abs(accuracies - confidences)
+    return {
+        "error": float(gaps.sum() / len(confidence)),
+        "bins": [
+            {
+                "low": float(edges[index]),
+                "high": float(edges[index + 1]),
+                "examples": int(count),
+                "confidence": float(confidences[index] / count) if count else None,
+                "accuracy": float(accuracies[index] / count) if count else None,
+            }
+            for index, count in enumerate(counts)
+        ],
+    }

@@ -1,0 +1,329 @@
+"""Opens files that are files, and reads no more of them than expected.
+
+A FIFO, a socket or a device can have the name of any file. Opening a FIFO waits for its
+writer, and a device may never end.
+"""
+
+import contextlib
+import difflib
+import errno
+import functools
+import itertools
+import os
+import pathlib
+import stat
+from typing import IO, Any
+
+from zoo.common.safe_text import PrintableError, brief, printable
+
+_BLOCK_BYTES = 2**18
+# The most names of a folder that are compared with a misspelt one.
+_MOST_COMPARED = 1000
+_KINDS = (
+    (stat.S_ISLNK, "a link"),
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+# Remedies for errors of the system; for others it is to check the path.
+_REMEDIES = {
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "allow this user to read it."),
+    **dict.fromkeys(
+        (errno.EMFILE, errno.ENFILE),
+        "close files that are open, or allow more (ulimit -n).",
+    ),
+    **dict.fromkeys((errno.EIO, errno.ESTALE), "check the disk."),
+}
+
+
+class NotRegularError(PrintableError, OSError):
+    """A path of something else than a file, such as a FIFO."""
+
+
+class NoHomeError(PrintableError, OSError):
+    """A path begins with the home folder of nobody."""
+
+
+class NoPathError(PrintableError, ValueError):
+    """A text that no path can have, such as one with a null byte."""
+
+
+class NotTextError(PrintableError, ValueError):
+    """A file of text that is in another encoding than UTF-8, or is no text."""
+
+
+class TooLargeError(PrintableError, ValueError):
+    """A file with more bytes than its kind ever has."""
+
+
+def expand_home(path: str | os.PathLike, name: str = "path") -> pathlib.Path:
+    """Returns a path with the home folder for a leading `~` or `~user`.
+
+    Args:
+        path: str or path-like.
+        name: str, what the path is called, for errors.
+
+    Raises:
+        NoHomeError: there is no such user, or this one has no home folder.
+        NoPathError: no path has such a text.
+        TypeError: it is no path, but a list, a number or bytes.
+
+    Example:
+        >>> expand_home("runs/~digits").as_posix()
+        'runs/~digits'
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        what = "one path, a str or os.PathLike"
+        raise TypeError(f"{name} must be {what}, got {brief(path)}.")
+    if "://" not in str(path):  # in URLs all characters are escaped
+        _check_characters(path, name)
+    try:
+        return pathlib.Path(path).expanduser()
+    except RuntimeError as error:
+        user = pathlib.Path(path).parts[0]
+        raise NoHomeError(
+            f"{os.fspath(path)} begins with {user}, a home folder that is not known: "
+            "write the whole path."
+        ) from error
+
+
+def with_text(error: OSError, text: str) -> OSError:
+    """Returns an error of the same kind with another text, and errno and all kept.
+
+    Example:
+        >>> found = with_text(FileNotFoundError(2, "not found", "a.jpg"), "no a.jpg")
+        >>> found, found.errno, found.filename
+        (FileNotFoundError('no a.jpg'), 2, 'a.jpg')
+    """
+    renamed_error = _kind_with_text(type(error))(text)  # type: ignore[arg-type]
+    renamed_error.errno, renamed_error.strerror = error.errno, error.strerror
+    renamed_error.filename, renamed_error.original = error.filename, error
+    return renamed_error
+
+
+@functools.cache
+def _kind_with_text(kind):
+    """A kind of `OSError` whose text is not made of errno, strerror and filename."""
+    methods = {
+        "__module__": kind.__module__,
+        "__str__": lambda self: self.args[0],
+        # Make it come back from another process.
+        "__reduce__": lambda self: (with_text, (self.original, self.args[0])),
+    }
+    return type(kind.__name__, (kind,), methods)
+
+
+def remedy(error: OSError, otherwise: str = "check the path.") -> str:
+    """Returns what to do about a file that cannot be opened, the end of a message.
+
+    Args:
+        error: what the system raised.
+        otherwise: what to do where the error says nothing of it.
+
+    Example:
+        >>> remedy(PermissionError(errno.EACCES, "Permission denied"))
+        'allow this user to read it.'
+    """
+    return _REMEDIES.get(error.errno, otherwise)
+
+
+def missing_remedy(path: str | os.PathLike) -> str:
+    """Returns what to do about a path that is not there, the end of a message.
+
+    Example:
+        >>> missing_remedy("tests/golden/token.npz")
+        'did you mean tests/goldens/token.npz?'
+    """
+    near = similar_path(path)
+    return f"did you mean {printable(str(near))}?" if near else "check the path."
+
+
+def similar_path(path: str | os.PathLike) -> pathlib.Path | None:
+    """Returns the path that is there and most like one that is not, None without one.
+
+    Example:
+        >>> similar_path("tests/golden/token.npz").name
+        'token.npz'
+    """
+    wanted, near = pathlib.Path(path), pathlib.Path()
+    for part in wanted.parts:
+        if not os.path.lexists(near / part):
+            names = []
+            with contextlib.suppress(OSError), os.scandir(near) as entries:
+                names = [one.name for one in itertools.islice(entries, _MOST_COMPARED)]
+            names = [one for one in names if one[0] != "." or part[0] == "."]
+            [part] = difflib.get_close_matches(part, names, n=1, cutoff=0.7) or [""]
+        if not part:
+            return None
+        near /= part
+    return None if near == wanted else near
+
+
+def check(path: str | os.PathLike, *, follow_links: bool = True) -> None:
+    """Raises an error unless a path is that of a file, for libraries that open it.
+
+    Args:
+        path: path of a file.
+        follow_links: bool, whether a link to a file may be there.
+
+    Raises:
+        NoPathError: no path has such a text.
+        NotRegularError: it is a folder, a FIFO, a socket or a device.
+        OSError: there is nothing.
+
+    Example:
+        >>> check("tests/goldens/token.npz")
+    """
+    _check_characters(path)
+    _check_mode(path, os.stat(path, follow_symlinks=follow_links).st_mode)
+
+
+def open_regular(
+    path: str | os.PathLike,
+    mode: str = "rb",
+    *,
+    buffering: int = -1,
+    most: int | None = None,
+    follow_links: bool = True,
+) -> IO[Any]:
+    """Opens a file for its bytes, and never waits for another process.
+
+    Args:
+        path: path of a file, or of a link to one.
+        mode: as of `open`, such as `"ab"`.
+        buffering: as of `open`.
+        most: int, the bytes that it may have, such as `zoo.common.limits.TABLE_BYTES`.
+        follow_links: bool, whether a link is opened, not refused.
+
+    Raises:
+        NoPathError: no path has such a text.
+        NotRegularError: it is a folder, a FIFO, a socket or a device.
+        OSError: there is no such file, or it cannot be read.
+        TooLargeError: it has more bytes.
+
+    Example:
+        >>> with open_regular("tests/goldens/token.npz") as file:
+        ...     file.read(2)
+        b'PK'
+    """
+
+    def opened(path, flags):
+        # Opening some devices already does something.
+        with contextlib.suppress(FileNotFoundError):
+            check(path, follow_links=follow_links)
+        flags |= getattr(os, "O_NONBLOCK", 0)
+        if not follow_links:
+            flags |= getattr(os, "O_NOFOLLOW", 0)
+        descriptor = os.open(path, flags, 0o666)
+        try:
+            # Another process may have replaced it.
+            status = os.fstat(descriptor)
+            _check_mode(path, status.st_mode)
+            _check_size(path, status.st_size, most)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    _check_characters(path)
+    return open(path, mode, buffering, opener=opened)
+
+
+def read_bytes(path: str | os.PathLike, most: int) -> bytes:
+    """Returns the bytes of a file that may have `most` of them.
+
+    Args:
+        path: as of `open_regular`.
+        most: int, a limit such as `zoo.common.limits.TEXT_BYTES`.
+
+    Raises:
+        TooLargeError: it has more; none of them was kept in memory.
+        OSError: as of `open_regular`.
+
+    Example:
+        >>> len(read_bytes("tests/goldens/token.npz", 2**20)) > 0
+        True
+    """
+    blocks, size = [], 0
+    with open_regular(path, most=most) as file:
+        # In blocks: another process may be adding to it, files of /proc have no size.
+        while block := file.read(_BLOCK_BYTES):
+            size += len(block)
+            _check_size(path, size, most)
+            blocks.append(block)
+    return b"".join(blocks)
+
+
+def read_text(
+    path: str | os.PathLike, most: int, encoding: str = "utf-8", errors: str = "strict"
+) -> str:
+    r"""Returns the text of a file, as `read_bytes` its bytes, with `\n` as line break.
+
+    Raises:
+        NotTextError: it is not in this encoding.
+        OSError, TooLargeError: as of `read_bytes`.
+
+    Example:
+        >>> read_text("tests/goldens/index.json", 2**20)[:1]
+        '{'
+    """
+    content = read_bytes(path, most)
+    try:
+        text = content.decode(encoding, errors)
+    except UnicodeDecodeError as error:
+        raise NotTextError(
+            f"{os.fspath(path)} is not text in UTF-8 from byte {error.start + 1:,} on "
+            "(save it as UTF-8)"
+        ) from error
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def file_lock(path: str | os.PathLike) -> Any:
+    """Returns the `filelock.FileLock` of a path, which is not yet acquired.
+
+    Raises:
+        NotRegularError: there is something else than a file. Some versions of filelock
+            empty the file that a link leads to.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with file_lock(f"{folder}/files.lock") as lock:
+        ...         lock.is_locked
+        True
+    """
+    import filelock
+
+    with contextlib.suppress(FileNotFoundError):
+        check(path, follow_links=False)
+    return filelock.FileLock(path)
+
+
+def _check_characters(path, name="path"):
+    with contextlib.suppress(UnicodeEncodeError):
+        if b"\0" not in os.fsencode(path):
+            return
+    raise NoPathError(
+        f"{name} is {brief(os.fspath(path))}, with a null byte or a character that no "
+        "path has: take it out."
+    )
+
+
+def _check_size(path, size, most):
+    if most is not None and size > most:
+        raise TooLargeError(
+            f"{os.fspath(path)} has more than {most:,} bytes, the most that such a "
+            "file may have: it is another kind of file, or damaged."
+        )
+
+
+def _check_mode(path, mode):
+    if stat.S_ISREG(mode):
+        return
+    kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "something else")
+    raise NotRegularError(
+        f"{os.fspath(path)} is {kind}, not a file, and is left alone: check the path, "
+        "or move it away."
+    )

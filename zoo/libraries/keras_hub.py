@@ -1,0 +1,206 @@
+"""Weights of keras-hub's `ViTBackbone` and `ViTImageClassifier`."""
+
+import pathlib
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from zoo.common.safe_text import brief
+from zoo.containers.arrays import CheckpointError
+from zoo.containers.h5 import H5
+from zoo.containers.opening import read_json
+from zoo.libraries import description, fields
+from zoo.libraries.comparison import Shown
+from zoo.libraries.description import Description
+from zoo.libraries.library import Library
+from zoo.network import ViTConfig
+from zoo.network.head import Head
+from zoo.photos.preparation import Preparation
+
+COLUMN = "keras_hub"
+# Keras's "gelu", which keras-hub uses, is the exact one.
+DEFAULTS = ViTConfig.released(activation="gelu")
+
+_CONFIG = "config.json"
+_CONVERTERS = ("preprocessor.json", "image_converter.json")
+_TASK = "task.json"
+_TASK_WEIGHTS = "task.weights.h5"
+_FIELDS = fields.table("keras_hub_fields.csv")
+# Their names of sizes, and ours.
+_SIZES = {
+    "hidden_dim": "hidden_size",
+    "num_layers": "num_layers",
+    "mlp_dim": "mlp_dim",
+}
+# The defaults of keras-hub's converters, which write all of these.
+_FIT = {
+    "crop_to_aspect_ratio": True,
+    "pad_to_aspect_ratio": False,
+    "interpolation": "bilinear",
+    "antialias": False,
+}
+# Levels of 255 times `scale`, plus `offset`. keras-hub before 0.22 then subtracts
+# `norm_mean` and divides by `norm_std`.
+_LEVELS = {"offset": 0.0, "scale": 1.0, "norm_mean": 0.0, "norm_std": 1.0}
+_DEFAULTS = {"image_size": None, **_FIT, **_LEVELS}
+# keras-hub's names and Pillow's, whose kernel is always widened for smaller sizes.
+_WIDENED = {"bilinear": "bilinear", "bicubic": "bicubic", "lanczos3": "lanczos"}
+_BACKBONE = re.compile(r"(?:.*/)?(layers/vi_t_(?:patching_and_embedding|encoder)/.*)")
+_BLOCK = re.compile(r"(?<=/vi_t_encoder_block)(?:_([0-9]+))?(?=/)")
+# Arrays of training are there where the model was compiled or has dropout.
+_TRAINING = re.compile(r"(.*/)?(optimizer|seed_generator|metrics|loss_tracker)/")
+_PRIVATE = re.compile(r"(?<=/mha/)_(?=\w+_dense/)")
+# The last dense layer is the head; one before it is the intermediate one.
+_DENSE = re.compile(r"(?:.*/)?layers/dense(_1)?/vars/([01])")
+
+
+def _converter(folder):
+    """Returns the file of the preset's converter of photos and what it says, or None.
+
+    keras-hub writes it into both files. A preprocessor may be without one.
+    """
+    converters = []
+    for name in _CONVERTERS:
+        file = folder / name
+        settings = _inside(file, _settings(file), "config")
+        settings |= _inside(file, settings, "image_converter", "config")
+        fields.check(file, settings, _FIELDS)
+        if known := {key: settings[key] for key in _DEFAULTS if key in settings}:
+            converters.append((file, known))
+    if len(converters) == 2:
+        _check_same(*converters)
+    return converters[0] if converters else (None, {})
+
+
+def _check_same(first, second):
+    """Refuses two converters of which one is not what the model was trained with."""
+    (file, said), (beside, other) = first, second
+    for key, default in _DEFAULTS.items():
+        one, two = (default if x.get(key) is None else x[key] for x in (said, other))
+        if one != two:
+            raise CheckpointError(
+                f"{file} has {key}={brief(one)}, and {beside.name} beside it "
+                f"{key}={brief(two)}: write into both what the model was trained "
+                "with, or take one of them out."
+            )
+
+
+def _preparation(file, converter):
+    """Returns how photos come to the size, None without a converter or another way.
+
+    Pillow rounds to levels of 8 bits after each axis, and Keras once: a photo's are 0.3
+    apart on average, at edges up to 13.
+    """
+    if file is None:
+        return None
+    crops, pads, interpolation, is_widened = (
+        converter.get(key, default) for key, default in _FIT.items()
+    )
+    if not crops and not pads and converter.get("image_size", True):
+        if is_widened and interpolation in _WIDENED:
+            way = Preparation("transformers", "squash", _WIDENED[interpolation])
+            return str(way)
+        if interpolation == "bilinear" and not is_widened:
+            return "squash"
+    description.warn_of_fit(file)
+    return None
+
+
+def _inputs(file, converter):
+    """Mean and deviation of the preset's converter, of images in [0, 1]."""
+    if file is None:
+        return DEFAULTS.input_mean, DEFAULTS.input_std
+    said = _LEVELS | {k: converter[k] for k in _LEVELS if converter.get(k) is not None}
+    channels = zip(*description.channels(file, tuple(_LEVELS), said), strict=True)
+    mean, std = zip(
+        *(
+            ((norm_mean - offset) / (255 * scale), norm_std / (255 * scale))
+            for offset, scale, norm_mean, norm_std in channels
+        ),
+        strict=True,
+    )
+    # From -1 and 1/127.5, rounding leaves them next to 0.5.
+    return tuple(round(m, 9) for m in mean), tuple(round(s, 9) for s in std)
+
+
+def _settings(file):
+    settings = read_json(file)
+    fields.check_types(file, settings, _FIELDS)
+    return settings
+
+
+def _inside(file, settings, *names):
+    """Returns a table inside settings, {} where there is none."""
+    for name in names:
+        settings = settings.get(name) or {}
+        fields.check_types(file, settings, _FIELDS)
+    return settings
+
+
+class KerasHub(Library):
+    """keras-hub's `ViTBackbone` and `ViTImageClassifier`."""
+
+    name = COLUMN
+    beside = (_CONFIG, *_CONVERTERS, _TASK, _TASK_WEIGHTS)
+    keys = re.compile("layers/vi_t_patching_and_embedding/")
+
+    def holders(self, file) -> dict[str, Any]:
+        """Returns {key: open file}; a preset has its head in a file beside."""
+        path = pathlib.Path(file.path)
+        task = path.with_name(_TASK_WEIGHTS)
+        files = [file]
+        if path.name != _TASK_WEIGHTS and task.exists():
+            files.append(H5(task))
+        return {key: one for one in files for key in one.keys}
+
+    def known_heads(self, shown: Shown) -> int:
+        """Returns the heads, of which its arrays have an axis."""
+        return shown.sizes["num_heads"]
+
+    def select(self, keys: Iterable[str]) -> dict[str, str]:
+        keys = [key for key in keys if not _TRAINING.match(key)]
+        dense = {key: match for key in keys if (match := _DENSE.fullmatch(key))}
+        two = any(match[1] for match in dense.values())
+        chosen = {}
+        for key in keys:
+            name = _BACKBONE.sub(r"\1", key)
+            name = _BLOCK.sub(lambda match: f"_{match[1] or 0}", name)
+            chosen[key] = _PRIVATE.sub("", name)
+        for key, match in dense.items():
+            layer = "output_dense" if match[1] or not two else "intermediate_layer"
+            chosen[key] = f"{layer}/vars/{match[2]}"
+        return chosen
+
+    def describe(self, folder: pathlib.Path, shown: Shown) -> Description:
+        file = folder / _CONFIG
+        config = _settings(file)
+        if "class_name" in config:
+            if config["class_name"] not in ("ViTBackbone", "ViTImageClassifier"):
+                raise CheckpointError(
+                    f"{file} describes a {config['class_name']}: only ViTBackbone and "
+                    "ViTImageClassifier are read."
+                )
+            config = _inside(file, config, "config")
+            config = _inside(file, config, "backbone", "config") or config
+        else:
+            config = {}
+        shown.check_sizes(file, config, _SIZES)
+        task = _inside(folder / _TASK, _settings(folder / _TASK), "config")
+        pooled = task.get("pooling", "token")
+        if shown.classes is not None:
+            stated = {"class_token": pooled == "token"}
+            shown.check(folder / _TASK, f"a head of pooling {brief(pooled)}", stated)
+        converter_file, converter = _converter(folder)
+        mean, std = _inputs(converter_file, converter)
+        epsilon = config.get("layer_norm_epsilon", DEFAULTS.layer_norm_epsilon)
+        network = ViTConfig.released(
+            activation=DEFAULTS.activation,
+            layer_norm_epsilon=epsilon,
+            input_mean=mean,
+            input_std=std,
+        )
+        height, width, _ = config.get("image_shape") or (None, None, None)
+        shape = height and (height, width)
+        grid = description.grid_of(shape, config.get("patch_size"))
+        head = Head(preparation=_preparation(converter_file, converter))
+        return Description(network, grid, head=head)

@@ -1,0 +1,144 @@
+"""What a library of checkpoints declares: how its files are recognised, read, written.
+
+A new one is a subclass of `Library` in a module of its own, which `reading.LIBRARIES`
+lists, and a column of `names.csv`, unless its names become those of another column.
+"""
+
+import pathlib
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from zoo.libraries import names
+from zoo.libraries.comparison import Shown
+from zoo.libraries.description import Description
+from zoo.network.head import Head
+
+EMBEDDING_BIAS, HEAD_BIAS = "embedding/bias", "head/bias"
+
+
+class Library:
+    """The checkpoints of one library.
+
+    Attributes:
+        name: str, in messages and for `zoo.write`.
+        beside: the files that are read beside the one with the arrays.
+        keys: a pattern that some key of each of its files has.
+        reasons: {pattern of keys: why a file that has such a key is not read}.
+        shared_biases: the name of biases of offsets that all blocks share, and that of
+            a block's own; None without.
+        without_biases: released biases that are zeros, and not in its files, where a
+            norm comes before the blocks.
+        is_written: whether `written` is there.
+    """
+
+    name = ""
+    beside: tuple[str, ...] = ()
+    keys = re.compile("$^")
+    reasons: dict[str, str] = {}
+    shared_biases: tuple[str, str] | None = None
+    without_biases: tuple[str, ...] = ()
+    is_written = False
+
+    def check_named(self, file: pathlib.Path, config: dict) -> None:
+        """Refuses a `config.json` that names a network which is not read."""
+
+    def recognises(self, keys: Iterable[str], folder: pathlib.Path) -> bool:
+        """Returns whether the arrays of a file in a folder are named by the library."""
+        return any(map(self.keys.search, keys))
+
+    def holders(self, file) -> dict[str, Any]:
+        """Returns {key: open file that has its array}, of all files of a checkpoint."""
+        return dict.fromkeys(file.keys, file)
+
+    def column(self, keys: Iterable[str]) -> str:
+        """Returns the column of `names.TABLE` that has the names of `select`."""
+        return self.name
+
+    def select(self, keys: Iterable[str]) -> dict[str, str]:
+        """Returns {key: name in `names.TABLE`} of the model's arrays."""
+        raise NotImplementedError
+
+    def joined(self, arrays: dict) -> tuple[dict, bool]:
+        """Joins arrays that are one elsewhere.
+
+        Returns them, and whether keys have biases where queries do.
+        """
+        return arrays, True
+
+    def known_heads(self, shown: Shown) -> int | None:
+        """Returns the attention heads that arrays show, None where they show none."""
+        return shown.facts.get("relative_heads")
+
+    def describe(self, folder: pathlib.Path, shown: Shown) -> Description:
+        """Returns what settings beside a file say, the library's defaults elsewhere.
+
+        Raises:
+            CheckpointError: they describe another network than the arrays show, or one
+                that is not computed.
+        """
+        raise NotImplementedError
+
+    def head_of(self, folder: pathlib.Path, shown: Shown) -> Head:
+        """Returns what settings beside a file with our header say of its outputs."""
+        return Head()
+
+    def written(self, checkpoint) -> tuple[dict, dict[str, dict]]:
+        """Returns {key: array} of a checkpoint, and {name: table} of its settings.
+
+        Raises:
+            ValueError: the library has no such network.
+        """
+        raise NotImplementedError
+
+
+def arrays_of(checkpoint, column: str, library: Library, without=()) -> dict:
+    """Returns a checkpoint's arrays under the names of a column.
+
+    Args:
+        checkpoint: what is written.
+        column: that of `names.TABLE`.
+        library: for the message.
+        without: released biases that the library's network has not.
+
+    Raises:
+        ValueError: such a bias is not zero.
+    """
+    released = dict(checkpoint.arrays)
+    for bias in without:
+        if bias in released and released.pop(bias).any():
+            raise ValueError(
+                f"{library.name}'s networks with a norm before their blocks have no "
+                f"{bias}, which a model for images in [-1, 1] needs"
+            )
+    heads = checkpoint.num_heads, checkpoint.pooling_heads
+    return names.from_released(column, released, *heads)
+
+
+def first_alike(
+    library: Library, candidates: dict[str, tuple[dict, dict]]
+) -> tuple[str, dict]:
+    """Returns the first name whose network is the wanted one, and its settings.
+
+    Args:
+        library: for the message.
+        candidates: {name: (settings, {field: (value of its network, value wanted)})}.
+
+    Raises:
+        ValueError: there is none; it says what the nearest has.
+    """
+    differences = {
+        name: [
+            f"{field} {has!r}, not {needs!r}"
+            for field, (has, needs) in fields.items()
+            if has != needs
+        ]
+        for name, (_, fields) in candidates.items()
+    }
+    nearest = min(candidates, key=lambda name: len(differences[name]))
+    if differences[nearest]:
+        raise ValueError(
+            f"{library.name} has no network like this: its nearest one, {nearest}, has "
+            f"{', '.join(differences[nearest])}"
+        )
+    return nearest, candidates[nearest][0]

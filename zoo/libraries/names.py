@@ -1,0 +1,264 @@
+"""Names and axes of the released arrays in timm, transformers and keras-hub.
+
+One table for reading and writing, `names.csv`, with one row per layer; [i] stands for
+the i-th third of an array, [i/2] for a half. PyTorch's libraries store dense layers as
+(outputs, inputs), convolutions as (outputs, inputs, height, width), and heads and head
+size of the attention in one axis; keras-hub stores all as released. Every change is an
+einops pattern, so what is written is read back to the last bit.
+"""
+
+import math
+import re
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from zoo.libraries.fields import rows
+from zoo.network.released_names import (
+    BLOCK,
+    CLASS_TOKEN,
+    EMBEDDING_ARRAYS,
+    OPTIONAL_ARRAYS,
+    OPTIONAL_BLOCK_ARRAYS,
+    POSITION_EMBEDDING,
+    layout,
+)
+
+_TORCH = {"kernel": ".weight", "scale": ".weight", "bias": ".bias"}
+_KERAS = {"kernel": "/vars/0", "scale": "/vars/0", "bias": "/vars/1"}
+# The axes in PyTorch's libraries and the released ones, by the end of released names.
+_AXES = (
+    (r"/(query|key|value)/kernel", "(head size) inputs -> inputs head size"),
+    (r"/(query|key|value)/bias", "(head size) -> head size"),
+    (r"/out/kernel", "outputs (head size) -> head size outputs"),
+    (r"(^|/)(embedding|conv\w+)/kernel", "outputs inputs y x -> y x inputs outputs"),
+    (r"/kernel", "outputs inputs -> inputs outputs"),
+)
+# In the released names stages and units are counted from 1, in the others from 0.
+_RELEASED_START = {"block": 0, "stage": 1, "unit": 1}
+_PART = re.compile(r"\[([0-9])(?:/([0-9]))?\]")
+# Tables and tokens that some files hold without their first axes.
+_WITH_FIRST_AXES = (POSITION_EMBEDDING, CLASS_TOKEN)
+_EMBEDDING, _ = EMBEDDING_ARRAYS
+# NaFlex has the patches that its kernel multiplies flattened.
+FLAT_PATCHES = "outputs (y x inputs) -> y x inputs outputs"
+
+
+class Row(NamedTuple):
+    """One array under every name it has, None where a library has no such array.
+
+    Numbers in names are {block}, {stage} and {unit}; [i] means the i-th third of an
+    array, [i/2] a half. `axes` is an einops pattern from PyTorch's axes to the released
+    ones, or "".
+    """
+
+    released: str
+    axes: str
+    timm: str | None
+    transformers: str | None
+    keras_hub: str | None
+
+
+def _renamed():
+    renamed: dict[str, tuple] = {}
+    for row in rows("renamed_parts.csv"):
+        for dialect in row["dialects"].split():
+            renamed[dialect] = (*renamed.get(dialect, ()), (row["theirs"], row["ours"]))
+    return renamed
+
+
+# The names of a released layer or array in each library, or None.
+_LAYERS = {
+    row.pop("released"): [other or None for other in row.values()]
+    for row in rows("names.csv")
+}
+# Pairs of parts of names by dialect: in files, and in a column of `TABLE`, where ^
+# begins a part that only the start of a name may be.
+RENAMED = _renamed()
+
+
+def _row(released):
+    axes = next((axes for end, axes in _AXES if re.search(f"{end}$", released)), "")
+    if released in _LAYERS:
+        return Row(released, axes, *_LAYERS[released])
+    layer, _, parameter = released.rpartition("/")
+    ends = (_TORCH[parameter], _TORCH[parameter], _KERAS[parameter])
+    names = zip(_LAYERS[layer], ends, strict=True)
+    return Row(released, axes, *(name and name + end for name, end in names))
+
+
+def _template(released):
+    released = released.replace(f"{BLOCK}_0/", f"{BLOCK}_{{block}}/")
+    return released.replace("block1/unit1/", "block{stage}/unit{unit}/")
+
+
+_EVERY_ARRAY = layout(1, (1,)) | layout(
+    1, (1,), {*OPTIONAL_ARRAYS, *OPTIONAL_BLOCK_ARRAYS}
+)
+TABLE = tuple(_row(_template(released)) for released in _EVERY_ARRAY)
+
+
+class Rearranged:
+    """An array with its axes changed by an einops pattern when it is read."""
+
+    def __init__(self, source, pattern: str, **sizes: int):
+        import einops
+
+        self.source, self.pattern, self.dtype = source, pattern, source.dtype
+        self._sizes = {axis: sizes[axis] for axis in sizes if axis in pattern}
+        # A stand-in of one number tells the shape without reading the array.
+        stand_in = np.broadcast_to(np.float32(0), source.shape)
+        try:
+            self.shape = einops.rearrange(stand_in, pattern, **self._sizes).shape
+        except einops.EinopsError as error:
+            axes = pattern.partition(" -> ")[0]
+            raise ValueError(f"expected the axes {axes}") from error
+        self.ndim = len(self.shape)
+
+    def __array__(self, dtype=None, copy=None):
+        import einops
+
+        array = einops.rearrange(np.asarray(self.source), self.pattern, **self._sizes)
+        return np.ascontiguousarray(array, dtype)
+
+
+def to_released(
+    column: str, arrays: dict, num_heads: int, pooling_heads: int | None = None
+) -> tuple[dict, list[str]]:
+    """Returns arrays under their released names and axes, and a list of problems.
+
+    An attention pooling has `pooling_heads`, by default those of the blocks.
+    """
+    released, problems = {}, []
+    for name, array in arrays.items():
+        rows = list(_rows(column, name))
+        if not rows:
+            problems.append(f"unknown {name}")
+        for row, numbers in rows:
+            part = _PART.search(getattr(row, column))
+            try:
+                own = _part(array, *_numbers(part)) if part else array
+                if row.released in _WITH_FIRST_AXES:
+                    own = _with_first_axes(own)
+                if row.released == _EMBEDDING and own.ndim == 2:
+                    own = Rearranged(own, FLAT_PATCHES, **_patch_size(own.shape[1]))
+                elif row.axes and column != "keras_hub":
+                    pooling = row.released.startswith("MAPHead_0/")
+                    heads = (pooling and pooling_heads) or num_heads
+                    own = Rearranged(own, row.axes, head=heads)
+            except ValueError as error:
+                problems.append(f"{name} has shape {tuple(array.shape)}: {error}")
+                continue
+            released[row.released.format(**_shifted(numbers, 1))] = own
+    return released, problems
+
+
+def from_released(
+    column: str, arrays, num_heads: int, pooling_heads: int | None = None
+) -> dict[str, np.ndarray]:
+    """Returns released arrays under the names and axes of another library.
+
+    A part that is not there of an array, such as biases of keys, is zeros.
+    """
+    renamed: dict[str, Any] = {}
+    for released, array in arrays.items():
+        name = foreign_name(column, released)
+        if name is None:
+            raise ValueError(f"{column} has no array for {released}")
+        ((row, _),) = _rows("released", released)
+        part = _PART.search(getattr(row, column))
+        if row.axes:
+            pattern = " -> ".join(reversed(row.axes.split(" -> ")))
+            pooling = released.startswith("MAPHead_0/")
+            heads = (pooling and pooling_heads) or num_heads
+            array = np.asarray(Rearranged(array, pattern, head=heads))
+        if part is None:
+            renamed[name] = array
+        else:
+            number, count = _numbers(part)
+            renamed.setdefault(name, [None] * count)[number] = array
+    return {
+        name: _joined(array) if isinstance(array, list) else array
+        for name, array in renamed.items()
+    }
+
+
+def _joined(parts):
+    like = next(part for part in parts if part is not None)
+    zeros = np.zeros_like(like)
+    return np.concatenate([zeros if part is None else part for part in parts])
+
+
+def may_be_joined(parts) -> bool:
+    """Returns whether arrays are all there, and fit along the first axis."""
+    shapes = {None if part is None else part.shape[1:] for part in parts}
+    lengths = {0 if part is None else part.ndim for part in parts}
+    return len(shapes) == len(lengths) == 1 and shapes != {None} and lengths != {0}
+
+
+def flat_patches(kernel: np.ndarray) -> np.ndarray:
+    """Returns a kernel (outputs, inputs, y, x) as NaFlex has it."""
+    return kernel.transpose(0, 2, 3, 1).reshape(len(kernel), -1)
+
+
+def foreign_name(column: str, released: str) -> str | None:
+    """Returns a library's name of the array that holds a released one, or None."""
+    for row, numbers in _rows("released", released):
+        name = getattr(row, column)
+        return name and _PART.sub("", name).format(**_shifted(numbers, -1))
+    return None
+
+
+def _rows(column, name):
+    """Yields the rows of a name and the numbers in it."""
+    for row, pattern in _PATTERNS[column]:
+        match = pattern.fullmatch(name)
+        if match:
+            yield row, {key: int(value) for key, value in match.groupdict().items()}
+
+
+def _pattern(template):
+    template = re.escape(_PART.sub("", template))
+    # Without leading zeros, so that no array has two names.
+    return re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>0|[1-9][0-9]*)", template))
+
+
+_PATTERNS = {
+    column: [(row, _pattern(row[place])) for row in TABLE if row[place]]
+    for place, column in enumerate(Row._fields)
+}
+
+
+def _shifted(numbers, direction):
+    """Returns the numbers in a name as another library counts them."""
+    return {name: n + direction * _RELEASED_START[name] for name, n in numbers.items()}
+
+
+def _with_first_axes(array):
+    """Returns a table or token of one sequence, its grid as one axis."""
+    if array.ndim == 4:
+        batch, rows, columns, size = array.shape
+        return array.reshape((batch, rows * columns, size))
+    missing = 3 - array.ndim if array.ndim else 0
+    return array.reshape((*[1] * missing, *array.shape)) if missing > 0 else array
+
+
+def _patch_size(length):
+    """Returns the axes of a square patch of three channels, of NaFlex's kernels."""
+    side = math.isqrt(length // 3)
+    if 3 * side**2 != length:
+        raise ValueError("its second axis holds a square patch of three channels")
+    return {"y": side, "x": side}
+
+
+def _numbers(part):
+    """Returns which part of an array a name means, and how many there are."""
+    return int(part[1]), int(part[2] or 3)
+
+
+def _part(array, number, count):
+    """Returns one of some arrays that a library stacks."""
+    if not array.ndim or array.shape[0] % count:
+        raise ValueError(f"its first axis holds {count} arrays")
+    parts = array.reshape((count, array.shape[0] // count, *array.shape[1:]))
+    return list(parts)[number]

@@ -1,0 +1,287 @@
+"""Checkpoints in the names of the authors' own code: DINOv2, DINOv3, CLIP, OpenCLIP.
+
+Their arrays become timm's, and what no array tells comes from a `config.json` that
+names timm's architecture, as timm takes these files too; from OpenCLIP's settings; or
+from the name that the authors gave the file.
+"""
+
+import dataclasses
+import pathlib
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from zoo.common.safe_text import brief
+from zoo.containers.arrays import CheckpointError
+from zoo.containers.opening import read_json
+from zoo.libraries import description, fields, timm
+from zoo.libraries.architectures import INPUTS
+from zoo.libraries.comparison import Shown
+from zoo.libraries.description import Description
+from zoo.libraries.names import RENAMED, Rearranged
+
+COLUMN = "the authors' code"
+_CONFIG, _OPEN_CLIP = "config.json", "open_clip_config.json"
+
+_CLIP = re.compile(r"^visual\.(transformer\.resblocks|trunk\.blocks)\.")
+_DINO = ("mask_token", "patch_embed.proj.weight")
+_CHUNK = re.compile(r"^blocks\.[0-9]+\.(?=[0-9]+\.)")
+# The network of images needs no towers of texts, nothing of pre-training, no angles.
+_UNUSED = {
+    "clip": re.compile(
+        r"transformer\.|text\.|token_embedding\.|positional_embedding$|ln_final\.|"
+        r"text_projection$|logit_(scale|bias)$|attn_mask$|"
+        r"(input_resolution|context_length|vocab_size)$"
+    ),
+    "dino": re.compile(
+        r"mask_token$|rope_embed\.periods$|.*\.bias_mask$|local_cls_norm\.|projectors\."
+    ),
+}
+# DINOv3's biases of queries, keys and values, of which the second are masked.
+_MASKED = ".masked_bias"
+# timm's names by those of the published files, with what their code computes otherwise.
+_SIZE_NAMES = {
+    **{"s": "small", "b": "base", "l": "large", "g": "giant"},
+    **{"splus": "small_plus", "hplus": "huge_plus", "7b": "7b"},
+}
+_DINOV2_FILE = re.compile(r"dinov2_vit([sblg])14(_reg4)?_pretrain")
+_DINOV3_FILE = re.compile(
+    r"dinov3_vit(?:([sbl]|7b)16|([sh])16(plus))_pretrain_(lvd1689m|sat493m)"
+    r"(-[0-9a-f]{8})?"
+)
+# OpenCLIP's defaults of a tower.
+_TOWER = {
+    "image_size": 224, "layers": 12, "width": 768, "head_width": 64, "mlp_ratio": 4.0,
+    "patch_size": 16, "ls_init_value": None, "no_ln_pre": False, "pool_type": "tok",
+    "final_ln_after_pool": False,
+}  # fmt: skip
+_NUMBERS = ("image_size", "width", "layers", "patch_size", "mlp_ratio", "head_width")
+_POOLINGS = {"tok": "token", "avg": "avg"}
+# Their names of sizes, and ours.
+_SIZES = {
+    "width": "hidden_size",
+    "layers": "num_layers",
+    "patch_size": "patch_height",
+    "mlp_ratio * width": "mlp_dim",
+}
+# Each field of OpenCLIP's settings, by the table that has it.
+_FIELDS = {
+    part: fields.table("open_clip_fields.csv", part)
+    for part in ("top", "model_cfg", "vision_cfg", "preprocess_cfg")
+}
+# How OpenCLIP's `image_transform` brings photos to the size, in timm's words.
+_FITS = {"shortest": "center", "squash": "squash"}
+_INTERPOLATIONS = {"bicubic": "bicubic", "bilinear": "bilinear", "random": "bicubic"}
+_DIALECTS = {"clip": "open_clip", "dino": "dino"}
+
+
+def kind(keys: Iterable[str]) -> str:
+    """Returns whose names these are: `"clip"` or `"dino"`."""
+    return "clip" if any(map(_CLIP.match, keys)) else "dino"
+
+
+def _with_class_row(described):
+    # In the authors' tables the class token has a row, whatever timm's have.
+    if described.config.tokens_with_positions != "patches":
+        return described
+    covered = "class token and patches"
+    config = dataclasses.replace(described.config, tokens_with_positions=covered)
+    return described._replace(config=config)
+
+
+def _dinov2(match):
+    size, registers = match[1], match[2] or ""
+    # Only the later models are resized with antialias.
+    resizing = "bicubic" if registers else "bicubic_no_antialias"
+    name = f"vit_{_SIZE_NAMES[size]}_patch14{registers}_dinov2"
+    return {"architecture": name}, {"position_resizing": resizing}
+
+
+def _dinov3(match):
+    size = match[1] or match[2] + match[3]
+    said = {"architecture": f"vit_{_SIZE_NAMES[size]}_patch16_dinov3"}
+    if size != "7b":
+        said["architecture"] += "_qkvb"
+    if match[4] == "sat493m":
+        said["mean"], said["std"] = (0.430, 0.411, 0.296), (0.213, 0.156, 0.143)
+    return said, {}
+
+
+def _of_open_clip(file, settings, shown):
+    """Returns timm's settings of the tower that OpenCLIP's describe."""
+    fields.check_types(file, settings, _FIELDS["top"])
+    config = settings.get("model_cfg") or {}
+    fields.check_types(file, config, _FIELDS["model_cfg"])
+    vision = config.get("vision_cfg")
+    if vision is None:
+        raise CheckpointError(
+            f"{file} has no vision_cfg in its model_cfg: copy the file again."
+        )
+    fields.check_types(file, vision, _FIELDS["vision_cfg"])
+    _check_tower(file, vision)
+    inputs = _of_preprocessing(file, settings.get("preprocess_cfg") or {})
+    if name := vision.get("timm_model_name"):
+        size = vision.get("image_size", _TOWER["image_size"])
+        said = {"architecture": name, "model_args": {"img_size": size}, **inputs}
+        if vision.get("timm_pool"):
+            said["global_pool"] = vision["timm_pool"]
+        return said
+    said = _TOWER | vision
+    sizes = said | {"mlp_ratio * width": int(said["width"] * said["mlp_ratio"])}
+    shown.check_sizes(file, sizes, _SIZES)
+    arguments = {
+        "img_size": said["image_size"],
+        "num_heads": said["width"] // said["head_width"],
+        "act_layer": "quick_gelu" if config.get("quick_gelu") else "gelu",
+        "init_values": said["ls_init_value"],
+        "pre_norm": not said["no_ln_pre"],
+        "global_pool": _POOLINGS[said["pool_type"]],
+        "fc_norm": False,
+    }
+    return {
+        "architecture": "vit_base_patch16_clip_224",
+        "model_args": arguments,
+        **inputs,
+    }
+
+
+def _check_tower(file, vision):
+    """Refuses settings of a tower that are not known, or not computed."""
+    name = vision.get("timm_model_name")
+    wrong = [
+        f"{key}={brief(value)}"
+        for key, value in vision.items()
+        if not (value is None or value == "default" or _is_known(key, value, name))
+    ]
+    # timm's towers have a projection as their head, or none.
+    if name and vision.get("timm_proj", "linear") not in ("", "none", None):
+        wrong.append(f"timm_proj={brief(vision.get('timm_proj', 'linear'))}")
+    pooled = vision.get("pool_type", "tok")
+    if pooled not in _POOLINGS:
+        wrong.append(f"pool_type={brief(pooled)}")
+    if pooled == "avg" and vision.get("final_ln_after_pool"):
+        wrong.append("final_ln_after_pool=True with pool_type='avg'")
+    if wrong:
+        raise CheckpointError(
+            f"{file} has settings that are not supported: {', '.join(wrong)}."
+        )
+    nulls = [key for key in _NUMBERS if vision.get(key, 0) is None]
+    description.refuse_null(file, nulls)
+
+
+def _is_known(key, value, name):
+    """Returns whether a setting of a tower changes nothing that is not computed."""
+    use = _FIELDS["vision_cfg"][key].use if key in _FIELDS["vision_cfg"] else ""
+    is_off = use == "must be off" and value is False
+    is_timms = use == "of timm's tower" and bool(name)
+    return is_off or is_timms or use in ("read", "changes nothing")
+
+
+def _of_preprocessing(file, said):
+    """Returns timm's settings of photos that OpenCLIP's `preprocess_cfg` describes."""
+    fields.check(file, said, _FIELDS["preprocess_cfg"])
+    by_default = dict(zip(("mean", "std"), INPUTS["clip"], strict=True))
+    by_default |= {"interpolation": "bicubic", "resize_mode": "shortest"}
+    # As OpenCLIP, which passes over what is empty.
+    said = by_default | {name: said[name] for name in said if said[name]}
+    known = {"resize_mode": _FITS, "interpolation": _INTERPOLATIONS}
+    description.check_choices(file, said, known)
+    return {
+        "mean": said["mean"],
+        "std": said["std"],
+        "crop_pct": 1.0,
+        "crop_mode": _FITS[said["resize_mode"]],
+        "interpolation": _INTERPOLATIONS[said["interpolation"]],
+    }
+
+
+class Original(timm.Timm):
+    """The authors' own code, whose names and settings become timm's."""
+
+    name = COLUMN
+    beside = (_CONFIG, _OPEN_CLIP)
+    reasons: dict[str, str] = {}
+    shared_biases = None
+    without_biases = ()
+    is_written = False
+
+    def recognises(self, keys: Iterable[str], folder: pathlib.Path) -> bool:
+        keys = set(keys)
+        if any(map(_CLIP.match, keys)):
+            return True
+        is_chunked = any(_CHUNK.match(key) for key in keys if ".attn." in key)
+        if not (is_chunked or keys.issuperset(_DINO)):
+            return False
+        # A class of transformers has those of DINO, too.
+        return "model_type" not in read_json(folder / _CONFIG)
+
+    def column(self, keys: Iterable[str]) -> str:
+        return timm.COLUMN
+
+    def select(self, keys: Iterable[str]) -> dict[str, str]:
+        names_of, chosen = kind(keys), {}
+        is_masked = "storage_tokens" in keys
+        for key in keys:
+            if _UNUSED[names_of].match(key):
+                continue
+            name = _CHUNK.sub("blocks.", key)
+            for theirs, ours in RENAMED[_DIALECTS[names_of]]:
+                name = name.replace(theirs, ours)
+            if is_masked and name.endswith(".attn.qkv.bias"):
+                name = name.removesuffix(".qkv.bias") + _MASKED
+            chosen[key] = name
+        names = super().select(chosen.values())
+        return {key: names[name] for key, name in chosen.items()}
+
+    def joined(self, arrays: dict) -> tuple[dict, bool]:
+        joined: dict[str, Any] = {}
+        for name, array in arrays.items():
+            if name.endswith(_MASKED) and array.ndim == 1 and not array.shape[0] % 3:
+                # The bias of keys is masked.
+                query, _, value = np.split(np.asarray(array), 3)
+                stem = name.removesuffix(_MASKED)
+                joined |= {f"{stem}.q_bias": query, f"{stem}.v_bias": value}
+            else:
+                joined[name] = array
+        head, kernel = joined.get("head.weight"), joined.get("patch_embed.proj.weight")
+        if head is not None and "head.bias" not in joined and head.ndim == 2:
+            joined["head.weight"] = Rearranged(head, "inputs outputs -> outputs inputs")
+            joined["head.bias"] = np.zeros(head.shape[1], np.float32)
+        if kernel is not None and "patch_embed.proj.bias" not in joined:
+            joined["patch_embed.proj.bias"] = np.zeros(kernel.shape[0], np.float32)
+        return super().joined(joined)
+
+    def describe(self, folder: pathlib.Path, shown: Shown) -> Description:
+        file, beside = folder / _CONFIG, folder / _OPEN_CLIP
+        config = read_json(file)
+        names_of, name = kind(shown.keys), shown.stem
+        if "architecture" in config:
+            return _with_class_row(timm.described(file, config, shown))
+        if names_of == "clip" and beside.exists():
+            said = _of_open_clip(beside, read_json(beside), shown)
+            return timm.described(beside, said, shown)
+        for pattern, read in ((_DINOV2_FILE, _dinov2), (_DINOV3_FILE, _dinov3)):
+            if names_of == "dino" and (match := pattern.fullmatch(name)):
+                said, changes = read(match)
+                described = _with_class_row(timm.described(folder / name, said, shown))
+                config = dataclasses.replace(described.config, **changes)
+                return described._replace(config=config, pooling="token")
+        asked, example = {
+            "clip": (
+                "whether it computes quick GELU or GELU, and its heads: keep its "
+                f"{_OPEN_CLIP} beside it",
+                "vit_base_patch16_clip_quickgelu_224",
+            ),
+            "dino": (
+                "its heads, epsilon and what images it expects: keep the name that it "
+                "was published by (dinov2_vits14_pretrain)",
+                "vit_small_patch14_dinov2",
+            ),
+        }[names_of]
+        raise CheckpointError(
+            f"{folder / name} has the names of its authors' code, and nothing says "
+            f'{asked}, or write timm\'s name of its network, {{"architecture": '
+            f'"{example}"}}, into {file}.'
+        )

@@ -1,0 +1,812 @@
+"""Checkpoints of Hugging Face transformers' `ViTModel` and its kin.
+
+`transformers_fields.csv` has each field of its configurations, those of older versions
+too, and `configuration_fields.csv` what all types have (`fields.py`).
+"""
+
+import dataclasses
+import pathlib
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from zoo.common.safe_text import brief
+from zoo.containers.arrays import CheckpointError
+from zoo.containers.opening import read_json
+from zoo.libraries import description, fields, image_processors, names
+from zoo.libraries.architectures import INPUTS
+from zoo.libraries.comparison import APART, BIASES, Shown
+from zoo.libraries.description import Description
+from zoo.libraries.library import (
+    EMBEDDING_BIAS,
+    HEAD_BIAS,
+    Library,
+    arrays_of,
+    first_alike,
+)
+from zoo.libraries.names import flat_patches, may_be_joined
+from zoo.network import FAMILIES, RESIZING, ROTARY_BASES, ViTConfig
+from zoo.network.head import Head
+
+COLUMN = "transformers"
+DEFAULTS = ViTConfig.released(activation="gelu", layer_norm_epsilon=1e-12)
+
+_CONFIG = "config.json"
+_ACTIVATIONS = {
+    "quick_gelu": "quick_gelu",
+    "gelu": "gelu",
+    "gelu_python": "gelu",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+}
+_WRITTEN = {
+    "quick_gelu": "quick_gelu",
+    "gelu": "gelu",
+    "gelu_tanh": "gelu_pytorch_tanh",
+}
+# The network of images has no use for arrays of pre-training and of other towers.
+_UNUSED = re.compile(
+    r"(\w+\.)?(embeddings\.)?(mask_token|position_ids)$|decoder\.|lm_head\.|"
+    r".*\.relative_position_index$"
+)
+_UNUSED_OF_TWO = re.compile(
+    r"(\w+\.)?(embeddings\.)?(mask_token|position_ids)$|"
+    r"temperature$|logit_(scale|bias)$|text_(model|encoder|projection)\."
+)
+
+
+def _of_dinov2(checkpoint):
+    gated = _is_gated(checkpoint)
+    return {
+        "mlp_ratio": _mlp_ratio(checkpoint, gated),
+        "use_swiglu_ffn": gated,
+        "layerscale_value": 1.0,
+    }
+
+
+def _of_dinov3(checkpoint):
+    config, gated = checkpoint.config, _is_gated(checkpoint)
+    return {
+        "use_gated_mlp": gated,
+        "hidden_act": "silu" if gated else _WRITTEN[config.activation],
+        "num_register_tokens": config.num_registers,
+        "query_bias": config.qkv_bias is not False,
+        "key_bias": config.qkv_bias is True,
+        "value_bias": config.qkv_bias is not False,
+        "layerscale_value": 1.0,
+        "rope_theta": config.rotary_base or ROTARY_BASES["dinov3"],
+    }
+
+
+def _of_siglip(checkpoint):
+    return {"vision_use_head": checkpoint.pooling_heads is not None}
+
+
+def _of_naflex(checkpoint):
+    size = {"image_size": None, "num_patches": checkpoint.num_positions}
+    return _of_siglip(checkpoint) | size
+
+
+def _of_clip(checkpoint):
+    projects = checkpoint.classes is not None and checkpoint.pooling == "token"
+    return {"projection_dim": checkpoint.classes} if projects else {}
+
+
+def _of_beit(checkpoint):
+    config = checkpoint.config
+    return {
+        "qkv_bias": None,
+        "use_mask_token": False,
+        "use_absolute_position_embeddings": config.tokens_with_positions == "all",
+        "use_relative_position_bias": True,
+        "use_shared_relative_position_bias": False,
+        "layer_scale_init_value": 0.1 if config.layer_scale else 0.0,
+        "use_mean_pooling": checkpoint.pooling == "gap",
+    }
+
+
+def _is_gated(checkpoint):
+    return checkpoint.config.activation == "swiglu"
+
+
+def _mlp_size(width, ratio, gated):
+    """Returns the size of DINOv2's MLP, whose gates take a third of it."""
+    mlp_dim = int(width * ratio)
+    return (int(mlp_dim * 2 / 3) + 7) // 8 * 8 if gated else mlp_dim
+
+
+def _mlp_ratio(checkpoint, gated):
+    """Returns the ratio from which DINOv2's classes find the size of the MLP."""
+    size, width = checkpoint.mlp_dim, checkpoint.hidden_size
+    # A whole number where there is one, which its classes insist on.
+    for ratio in range(1, 2 + 2 * size // width):
+        if _mlp_size(width, ratio, gated) == size:
+            return ratio
+    return (3 * size // 2 if gated else size) / width
+
+
+class _Type(NamedTuple):
+    """A row of `transformers_types.csv`: what a `model_type` implies, and its names.
+
+    Fields with names of `ViTConfig` mean the same, the activation in their words. An
+    empty cell is the default here.
+    """
+
+    # Types of one family have the same names of arrays and fields of settings.
+    family: str = "vit"
+    prefix: str = ""
+    # The classes without and with a head, and what the head reads.
+    encoder: str = ""
+    classifier: str = ""
+    reads: tuple[str, ...] = ("token",)
+    activation: str = "gelu"
+    layer_norm_epsilon: float = 1e-12
+    num_heads: int = 12
+    class_token: bool = True
+    num_registers: int = 0
+    layer_scale: bool = False
+    distillation_token: bool = False
+    tokens_with_positions: str = "all"
+    position_resizing: str = "bicubic_no_antialias"
+    relative_position_resizing: str | None = None
+    rotary: str = "none"
+    norm_before_blocks: bool = False
+    # Mean and deviation, and the class of the image processor, where no file says them.
+    inputs: str = "half"
+    processor: str = "ViT"
+
+
+def _cell(default, text):
+    if isinstance(default, bool):
+        return text == "1"
+    if isinstance(default, tuple):
+        return tuple(text.split())
+    return text if default is None else type(default)(text)
+
+
+def _types():
+    by_default = _Type._field_defaults
+    for row in fields.rows("transformers_types.csv"):
+        types = row.pop("types").split()
+        cells = {key: _cell(by_default[key], row[key]) for key in row if row[key]}
+        yield from dict.fromkeys(types, _Type(**cells)).items()
+
+
+_TYPES = dict(_types())
+# Its gates, and the values behind them, are one array elsewhere.
+_GATE, _VALUES = ".mlp.gate_proj.", ".intermediate.dense."
+# Settings that a family has besides those of all types.
+_OWN_SETTINGS = {
+    "dinov2": _of_dinov2,
+    "tipsv2": _of_dinov2,
+    "dinov3": _of_dinov3,
+    "siglip": _of_siglip,
+    "naflex": _of_naflex,
+    "clip": _of_clip,
+    "beit": _of_beit,
+}
+_OF_TWO_TOWERS = ("siglip", "naflex", "clip")
+# The families whose names the arrays of others may have.
+_NAMED_AS = {
+    **dict.fromkeys(_OF_TWO_TOWERS, ("clip",)),
+    # BEiT without biases of offsets and factors has only names that DINOv2 has too.
+    "beit": ("beit", "dinov2"),
+    "dinov3": ("dinov3",),
+    "tipsv2": ("tipsv2",),
+}
+# Messages name these, without the names of single towers.
+_NAMED = tuple(dict.fromkeys(name.removesuffix("_vision_model") for name in _TYPES))
+_POOLER = re.compile(r"(^|\.)pooler\.layernorm\.weight$")
+_ROPE = {"rope_type": "default", "rope_theta": 0}
+_TWO_TOWERS = re.compile(r"(CLIP|MetaClip2|AltCLIP|ChineseCLIP)Model")
+_BEIT_KEYS = re.compile(r"\.lambda_[12]$|relative_position_bias_table$")
+# Fields of `ViTConfig` that a type implies, and those that settings say alone.
+_IMPLIED = (
+    "num_heads", "layer_norm_epsilon", "layer_scale", "num_registers",
+    "distillation_token", "norm_before_blocks", "rotary", "tokens_with_positions",
+    "position_resizing", "relative_position_resizing",
+)  # fmt: skip
+_ARGUMENTS = {
+    "num_attention_heads": "num_heads",
+    "layer_norm_eps": "layer_norm_epsilon",
+    "num_register_tokens": "num_registers",
+}
+# Their names of sizes, and ours.
+_SIZES = {
+    "hidden_size": "hidden_size",
+    "num_hidden_layers": "num_layers",
+    "intermediate_size": "mlp_dim",
+    "num_channels": "channels",
+}
+FIELDS = fields.OF_EVERY_TYPE | fields.table("transformers_fields.csv")
+_OF_BOTH = "of another tower"
+_PREFIXES = tuple({kind.prefix for kind in _TYPES.values() if kind.prefix})
+
+
+def _named_as(keys):
+    """Returns the family whose names keys have."""
+    if any(".self_attn." in key for key in keys):
+        return "clip"
+    if any(key.endswith("embeddings.patch_embeddings.weight") for key in keys):
+        return "dinov3"
+    if any(key.endswith("register_tokens") and "embeddings" not in key for key in keys):
+        return "tipsv2"
+    if any(map(_BEIT_KEYS.search, keys)):
+        return "beit"
+    return "dinov2"
+
+
+def _column(family):
+    """Returns the column of `names.TABLE` that a family's names become those of."""
+    return "timm" if family == "tipsv2" else COLUMN
+
+
+def _replaced(name, old, new):
+    """Returns a name with a part of it replaced, its start where that begins with ^."""
+    if not old.startswith("^"):
+        return name.replace(old, new)
+    is_start = name.startswith(old[1:])
+    return new[1:] + name.removeprefix(old[1:]) if is_start else name
+
+
+def of_type(file: pathlib.Path, model_type: str) -> _Type:
+    """Returns what a `model_type` implies, and refuses one not known."""
+    if (kind := _TYPES.get(model_type)) is None:
+        raise CheckpointError(
+            f"{file} describes a model of type {brief(model_type)}, which is not read: "
+            f"only {', '.join(_NAMED)} are."
+        )
+    return kind
+
+
+def network_of(file, kind: _Type, config: dict, keys) -> tuple[dict, str | None]:
+    """Returns the fields of `ViTConfig` that settings say, and what a head reads.
+
+    Args:
+        file: the settings, for messages.
+        kind: what their type implies.
+        config: what they say.
+        keys: the names of the arrays, by which two of its classes differ.
+    """
+    network = {name: getattr(kind, name) for name in _IMPLIED}
+    network |= {
+        ours: config[name] for name, ours in _ARGUMENTS.items() if name in config
+    }
+    if network["num_registers"] == 0 and kind.family != "dinov3":
+        network["tokens_with_positions"] = "all"
+    network |= {
+        "activation": _activation(file, kind, config),
+        "qkv_bias": _biases(file, config)
+        if kind.family == "dinov3"
+        else config.get("qkv_bias", True),
+        "rotary_base": _rotary_base(file, config),
+        "final_norm": True,
+        "norm_after_pooling": False,
+        "attention_norm_inside": False,
+        "mlp_norm_inside": False,
+        "relative_position_bias": False,
+    }
+    pooling = None
+    if kind.family == "beit":
+        own, pooling = _network_of_beit(file, config, keys)
+        network |= own
+    if kind.family == "clip" and "classifier.weight" in keys:
+        network["final_norm"], pooling = False, "gap"
+    return network, pooling
+
+
+def _activation(file, kind, config):
+    """Returns the activation of settings in our words."""
+    gated = config.get("use_swiglu_ffn", config.get("use_gated_mlp", False))
+    activation = config.get("hidden_act", kind.activation)
+    # DINOv3's gates have the activation of the settings, those of DINOv2 always SiLU.
+    is_gate = gated and kind.family == "dinov3"
+    if is_gate and activation != "silu":
+        raise CheckpointError(
+            f"{file} has gates of hidden_act {brief(activation)}: only silu is "
+            "supported."
+        )
+    if not is_gate and activation not in _ACTIVATIONS:
+        raise CheckpointError(
+            f"{file} has hidden_act {activation!r}: only "
+            f"{', '.join(_ACTIVATIONS)} are supported."
+        )
+    return "swiglu" if gated else _ACTIVATIONS[activation]
+
+
+def _settings(file):
+    config = read_json(file)
+    fields.check_types(file, config, FIELDS)
+    return config
+
+
+def _class_of(config):
+    """Returns the name of the class that wrote settings, "" where they say none."""
+    return ([*(config.get("architectures") or ()), ""])[0]
+
+
+def _head(file, config, classes):
+    classes = None if _projects(config) else classes
+    return description.head_of_labels(file, config, classes)
+
+
+def _projects(config):
+    """Returns whether the outputs are features, which a projection ends in."""
+    name = _class_of(config)
+    return name.endswith("WithProjection") or bool(_TWO_TOWERS.fullmatch(name))
+
+
+def _heads_of(config):
+    """Returns which heads the class has that wrote settings; {} if it is not known."""
+    name, projects = _class_of(config), _projects(config)
+    classifies = "ForImageClassification" in name and config.get("id2label") != {}
+    if not (projects or classifies or name.endswith("Model")):
+        return {}
+    teacher = name.endswith("WithTeacher")
+    return {"head": projects or classifies, "second_head": teacher}
+
+
+def _network_of_beit(file, config, keys):
+    """Returns the fields of a BEiT's network, and what its head reads."""
+    by_default = {
+        "use_relative_position_bias": False,
+        "use_shared_relative_position_bias": False,
+        "use_absolute_position_embeddings": False,
+        "use_mean_pooling": True,
+    }
+    said = {name: config.get(name, value) for name, value in by_default.items()}
+    own, shared, absolute, mean = said.values()
+    if not any((own, shared, absolute)):
+        raise CheckpointError(
+            f"{file} has no positions of any kind, learned or relative, which is not "
+            "read: no published BEiT is without."
+        )
+    # The class for masked patches has a norm of its own before its head.
+    kind = _class_of(config)
+    masked = kind == "BeitForMaskedImageModeling"
+    # Data2Vec's class without a head has no pooling, and so no norm, by default.
+    bare = kind.endswith("Model") and not any(map(_POOLER.search, keys))
+    families = {
+        "layer_scale": config.get("layer_scale_init_value", 0.1) > 0,
+        "qkv_bias": "query and value",
+        "norm_after_pooling": mean and not (masked or bare),
+        "final_norm": not (mean and bare),
+        "relative_position_bias": own or shared,
+        "tokens_with_positions": "all" if absolute else "none",
+    }
+    return families, "gap" if mean else "token"
+
+
+def _check_names(file, config, kind, keys):
+    """Refuses arrays in the names of another type."""
+    model_type = config["model_type"]
+    prefixes = {prefix for prefix in _PREFIXES for k in keys if k.startswith(prefix)}
+    if _named_as(keys) not in _NAMED_AS.get(kind.family, ("dinov2",)) or prefixes - {
+        kind.prefix
+    }:
+        raise CheckpointError(
+            f"{file} describes a model of type {model_type!r}, and the arrays have the "
+            f"names of another type: {APART}"
+        )
+
+
+def _tower(file, config, kind):
+    """Returns the settings of the tower of images, those themselves where it is one."""
+    again = config.get("vision_config_dict") or {}
+    if "vision_config" not in config and not again:
+        return config
+    tower = config.get("vision_config", {})
+    if tower is None:
+        description.refuse_null(file, ["vision_config"])
+    fields.check(file, config, FIELDS)
+    for table in (tower, again):
+        fields.check_types(file, table, FIELDS)
+    model_type = tower.get("model_type")
+    if model_type is not None and _TYPES.get(model_type) is not kind:
+        raise CheckpointError(
+            f"{file} describes a model of type {config.get('model_type')!r} with a "
+            f"tower of type {brief(model_type)}: keep each model in a folder of its "
+            "own, beside its own settings."
+        )
+    _check_twice(file, kind, tower, again)
+    return tower | again
+
+
+def _check_twice(file, kind, tower, again):
+    """Refuses a vision_config_dict that would change what vision_config says."""
+    if not again:
+        return
+    by_default = {
+        "hidden_act": kind.activation,
+        "layer_norm_eps": kind.layer_norm_epsilon,
+        "num_attention_heads": kind.num_heads,
+    }
+    wrong = [
+        name
+        for name, value in (by_default | again).items()
+        if name in FIELDS
+        and FIELDS[name].is_computed
+        and tower.get(name, value) != value
+    ]
+    if wrong:
+        raise CheckpointError(
+            f"{file} has a vision_config_dict and a vision_config of different "
+            f"{', '.join(wrong)}: take the one out that the model was not trained with."
+        )
+
+
+def _check_fields(file, config):
+    """Refuses fields of one tower that are not known, or have no or another value."""
+    description.refuse_null(
+        file,
+        [
+            name
+            for name, field in FIELDS.items()
+            if config.get(name, ...) is None
+            and field.is_computed
+            and (field.use != "implied" or field.implied is not None)
+        ],
+    )
+    known = {name: FIELDS[name] for name in FIELDS if FIELDS[name].use != _OF_BOTH}
+    fields.check(file, config, known)
+
+
+def _biases(file, config):
+    """Returns `qkv_bias` of the settings of a DINOv3."""
+    names = ("query_bias", "key_bias", "value_bias")
+    has = tuple(config.get(name, name != "key_bias") for name in names)
+    known = {(True, False, True): "query and value", (False,) * 3: False}
+    known[True, True, True] = True
+    if has not in known:
+        raise CheckpointError(
+            f"{file} has settings that are not supported: "
+            f"{dict(zip(names, has, strict=True))}."
+        )
+    return known[has]
+
+
+def _rotary_base(file, config):
+    """Returns the base of rotary positions, None where nothing states one."""
+    parameters = config.get("rope_parameters", {})
+    tables = (config, parameters)
+    bases = [table["rope_theta"] for table in tables if "rope_theta" in table]
+    kind = {"rope_type": "default", **parameters}
+    if len(set(bases)) > 1 or kind | {"rope_theta": 0} != _ROPE:
+        raise CheckpointError(
+            f"{file} has settings that are not supported: rope_parameters="
+            f"{brief(parameters)} (only rope_type 'default', and one rope_theta)."
+        )
+    return bases[0] if bases else None
+
+
+# The types that are written: the first whose network is a checkpoint's.
+_WRITTEN_TYPES = (
+    "vit", "deit", "siglip_vision_model", "siglip2_vision_model", "ijepa",
+    "clip_vision_model", "dinov2", "dinov2_with_registers", "tipsv2_vision_model",
+    "dinov3_vit", "beit", "data2vec-vision",
+)  # fmt: skip
+
+
+# The classes with a head where it reads something else than that of the type.
+_CLASSIFIERS = {
+    ("deit", "distilled"): "DeiTForImageClassificationWithTeacher",
+    ("clip_vision_model", "gap"): "CLIPForImageClassification",
+}
+
+
+def _differences(name, checkpoint):
+    """Returns the settings of a type, and its network beside the wanted one."""
+    kind, network = _TYPES[name], checkpoint.config
+    has_head = checkpoint.classes is not None
+    classifier = _CLASSIFIERS.get((name, checkpoint.pooling), kind.classifier)
+    config = _config_of(checkpoint, name, has_head and classifier or kind.encoder)
+    # By these keys two classes of a type differ.
+    keys = ["classifier.weight"] if has_head and checkpoint.pooling == "gap" else []
+    keys += ["pooler.layernorm.weight"] if name == "beit" else []
+    theirs, _ = network_of(name, kind, config, keys)
+    theirs = dataclasses.replace(network, **{**FAMILIES, **theirs})
+    wrong = theirs.differences(network)
+    for field in RESIZING:
+        wrong.pop(field, None)
+    is_siglip = kind.family in ("siglip", "naflex")
+    if is_siglip or kind.num_registers:
+        # Two types of one network, for images of one size and of any.
+        sizes = kind.position_resizing, network.position_resizing
+        wrong["position_resizing"] = tuple(size == "bilinear" for size in sizes)
+    if "mlp_ratio" in config:
+        size = _mlp_size(
+            checkpoint.hidden_size, config["mlp_ratio"], _is_gated(checkpoint)
+        )
+        wrong["mlp_dim"] = size, checkpoint.mlp_dim
+    if kind.family == "beit":
+        # It confuses rows and columns of others.
+        rows, columns = checkpoint.grid_size
+        wrong["a square grid"] = True, rows == columns
+    is_tanh = network.activation == "gelu_tanh" and not checkpoint.class_token
+    reads = checkpoint.pooling in kind.reads
+    wrong |= {
+        "class_token": (kind.class_token, checkpoint.class_token),
+        "attention_pooling": (is_siglip, bool(checkpoint.pooling_heads) or is_tanh),
+        "head": (has_head and bool(classifier), has_head),
+        f"a head that reads {checkpoint.pooling}": (reads or not has_head, True),
+    }
+    return config, wrong
+
+
+def _config_of(checkpoint, model_type, class_name):
+    """Returns the settings of a checkpoint as a type, without names of outputs."""
+    network, gated = checkpoint.config, _is_gated(checkpoint)
+    height, width = checkpoint.image_size
+    config = {
+        "architectures": [class_name],
+        "model_type": model_type,
+        "hidden_size": checkpoint.hidden_size,
+        "num_hidden_layers": checkpoint.num_layers,
+        "num_attention_heads": checkpoint.num_heads,
+        "intermediate_size": checkpoint.mlp_dim,
+        "hidden_act": "gelu" if gated else _WRITTEN[network.activation],
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+        "initializer_range": 0.02,
+        "layer_norm_eps": network.layer_norm_epsilon,
+        "image_size": height if height == width else [height, width],
+        "patch_size": network.patch_size,
+        "num_channels": checkpoint.channels,
+        "qkv_bias": network.qkv_bias is not False,
+    }
+    kind = _TYPES[model_type]
+    if kind.num_registers:
+        config["num_register_tokens"] = network.num_registers
+    if kind.family in _OWN_SETTINGS:
+        config |= _OWN_SETTINGS[kind.family](checkpoint)
+    return {key: value for key, value in config.items() if value is not None}
+
+
+def _is_classifier_of_clip(name, checkpoint):
+    """Returns whether a head reads the mean of patches, as CLIP's classifiers do."""
+    clip = name == "clip_vision_model" and checkpoint.pooling == "gap"
+    return clip and checkpoint.classes is not None
+
+
+# How many first axes CLIP and SigLIP leave out.
+_FLAT = {"embeddings.cls_token": 2, "embeddings.position_embeddings": 1}
+
+
+def _with_labels(checkpoint, name, config):
+    """Returns settings with the names of outputs, those of two towers where needed."""
+    classes = checkpoint.classes
+    if checkpoint.representation_size is not None:
+        config["pooler_output_size"] = checkpoint.representation_size
+    if classes is not None:
+        names = checkpoint.class_names or description.placeholders(classes)
+        config["id2label"] = {str(index): name for index, name in enumerate(names)}
+        config["label2id"] = {name: index for index, name in enumerate(names)}
+        if checkpoint.head.problem_type is not None:
+            config["problem_type"] = checkpoint.head.problem_type
+    of_siglip = name == "siglip_vision_model" and classes is not None
+    if of_siglip or _is_classifier_of_clip(name, checkpoint):
+        # The class with a head is one of two towers.
+        own = ("architectures", "id2label", "label2id", "problem_type")
+        outside = {key: config.pop(key) for key in own if key in config}
+        both = name.removesuffix("_vision_model")
+        config = {**outside, "model_type": both, "vision_config": config}
+    return config
+
+
+def _file_keys(arrays, kind, checkpoint):
+    """Returns arrays under the keys of a whole file."""
+    gated = _is_gated(checkpoint)
+    # A class with a head has the encoder inside, others are it.
+    prefix = kind.prefix if "classifier.weight" in arrays else ""
+    renamed = names.RENAMED.get(kind.family, ())
+    renamed = names.RENAMED.get(f"{kind.family}_gated", renamed) if gated else renamed
+    size, named = checkpoint.hidden_size, {}
+    for name, array in arrays.items():
+        if gated and kind.family == "dinov3" and _VALUES in name:
+            gate, array = np.split(array, 2)
+            place = name.replace(_VALUES, _GATE)
+            named[_replaced(place, "^encoder.layer.", "^layer.")] = gate
+        key = _classifier_key(name, arrays, kind)
+        named[key or prefix + _key(name, renamed)] = _shaped(name, array, kind)
+    if kind.family == "dinov3" and not checkpoint.config.num_registers:
+        named["embeddings.register_tokens"] = np.zeros((1, 0, size), np.float32)
+    if kind.family == "clip" and "classifier.bias" in arrays:
+        # Its classifier does not use the norm that it has.
+        named[f"{prefix}post_layernorm.weight"] = np.ones(size, np.float32)
+        named[f"{prefix}post_layernorm.bias"] = np.zeros(size, np.float32)
+    return named
+
+
+def _classifier_key(name, arrays, kind):
+    """Returns the key of an array of a classifier, None of others."""
+    if not name.partition(".")[0].endswith("classifier"):
+        return None
+    if kind.family == "clip" and "classifier.bias" not in arrays:
+        return name.replace("classifier", "visual_projection")
+    two = "distillation_classifier.weight" in arrays
+    name = name.replace("classifier", "cls_classifier", two)
+    return name.replace("distillation_cls_", "distillation_")
+
+
+def _key(name, renamed):
+    """Returns the key of another array, undoing `Transformers.select`."""
+    if name.startswith("head."):
+        return name.replace("in_proj.", "in_proj_")
+    for theirs, ours in renamed:
+        # The attention's own output has the name that an MLP's second layer has.
+        if f".attention{ours}" not in name or ours.startswith(".attention."):
+            name = _replaced(name, ours, theirs)
+    return name
+
+
+def _shaped(name, array, kind):
+    """Returns an array with the axes that it has in files of a type."""
+    if (
+        kind.family == "naflex"
+        and name == "embeddings.patch_embeddings.projection.weight"
+    ):
+        return flat_patches(array)
+    if kind.family in _OF_TWO_TOWERS and name in _FLAT:
+        return array.reshape(array.shape[_FLAT[name] :])
+    return array
+
+
+class Transformers(Library):
+    """transformers' ViT, DeiT, DINO, CLIP, SigLIP, BEiT and their kin."""
+
+    name = COLUMN
+    beside = (_CONFIG, *image_processors.FILES)
+    # The last two forms are of CLIP, SigLIP and DINOv3, only to say what they are.
+    keys = re.compile(
+        r"(^|\.)embeddings\.(patch_embeddings\.projection|patch_embeddings?)\.weight$|"
+        # TIPSv2, the rest of whose names is that of timm.
+        r"^(vision_encoder\.)?register_tokens$"
+    )
+    reasons = {
+        # Two of its classes segment.
+        r"^(decode_head|auxiliary_head)\.": "it has a head that segments images",
+    }
+    shared_biases = (
+        "encoder.relative_position_bias.relative_position_bias_table",
+        "encoder.layer.{}.attention.attention.relative_position_bias."
+        "relative_position_bias_table",
+    )
+    without_biases = (EMBEDDING_BIAS, HEAD_BIAS)
+    is_written = True
+
+    def check_named(self, file: pathlib.Path, config: dict) -> None:
+        is_of_timm = isinstance(config.get("architecture"), str)
+        if isinstance(config.get("model_type"), str) and not is_of_timm:
+            of_type(file, config["model_type"])
+
+    def column(self, keys: Iterable[str]) -> str:
+        return _column(_named_as(keys))
+
+    def select(self, keys: Iterable[str]) -> dict[str, str]:
+        chosen = {}
+        classifies = any(
+            key.startswith(("classifier.", "cls_classifier.")) for key in keys
+        )
+        family = _named_as(keys)
+        of_two = family in ("clip", "tipsv2")
+        # The classifier reads the tokens themselves.
+        unused_heads = ("head." if of_two else "pooler.dense.",) if classifies else ()
+        if classifies and any(
+            key.endswith("embeddings.class_embedding") for key in keys
+        ):
+            # CLIP's classifiers read the tokens before the last norm.
+            unused_heads += ("post_layernorm.",)
+        idle = _UNUSED_OF_TWO if of_two else _UNUSED
+        renamed = names.RENAMED[family] + names.RENAMED.get(f"{family}_gated", ())
+        if family == "dinov2":
+            # In memory transformers 5 has other names than in files.
+            renamed = names.RENAMED["transformers_5"] + renamed
+        for key in keys:
+            prefix = next(filter(key.startswith, _PREFIXES), "")
+            name = key.removeprefix(prefix)
+            if name.startswith(unused_heads) or idle.match(key):
+                continue
+            if family == "dinov3":
+                name = name.removeprefix("model.")
+            for theirs, ours in renamed:
+                # The MLP of an attention pooling is called so by all.
+                if not (theirs.startswith(".mlp") and name.startswith("head.")):
+                    name = _replaced(name, theirs, ours)
+            chosen[key] = name.replace("cls_classifier.", "classifier.")
+        return chosen
+
+    def joined(self, arrays: dict) -> tuple[dict, bool]:
+        joined_arrays = {}
+        for name, array in arrays.items():
+            gate = name.replace(_VALUES, _GATE) if _VALUES in name else None
+            if gate in arrays and may_be_joined((arrays[gate], array)):
+                joined_arrays[name] = np.concatenate(
+                    [np.asarray(arrays[gate]), np.asarray(array)]
+                )
+            elif _GATE not in name or name.replace(_GATE, _VALUES) not in arrays:
+                joined_arrays[name] = array
+        return joined_arrays, True
+
+    def describe(self, folder: pathlib.Path, shown: Shown) -> Description:
+        file = folder / _CONFIG
+        config = _settings(file)
+        model_type = fields.name_of_network(file, config, FIELDS, "model_type")
+        if model_type is None:
+            config, kind = {}, _TYPES["vit"]
+            shown.check_plain(folder, COLUMN)
+        else:
+            kind = of_type(file, model_type)
+            _check_names(file, config, kind, shown.keys)
+        head = _head(file, config, shown.classes)
+        heads = _heads_of(config)
+        config = _tower(file, config, kind)
+        _check_fields(file, config)
+        gated = config.get("use_swiglu_ffn", config.get("use_gated_mlp", False))
+        shown.check_sizes(file, config, _SIZES)
+        if shown.patches.stride[0] == shown.patches.stride[1]:
+            shown.check_sizes(file, config, {"patch_size": "patch_height"})
+        if "mlp_ratio" in config:
+            name, width = "mlp_ratio times hidden_size", shown.facts["hidden_size"]
+            stated = {name: _mlp_size(width, config["mlp_ratio"], gated)}
+            shown.check_sizes(file, stated, {name: "mlp_dim"})
+        inputs = image_processors.read(folder, INPUTS[kind.inputs], kind.processor)
+        network, pooling = network_of(file, kind, config, shown.keys)
+        without_head = config.get("vision_use_head") is False
+        if model_type is not None:
+            stated = {
+                **{name: network[name] for name in shown.families},
+                **heads,
+                "final_norm": None if network["final_norm"] else False,
+                "class_token": kind.class_token,
+                "gates": gated,
+                "flat_patches": kind.family == "naflex",
+                "attention_pooling": False if without_head else None,
+                "relative position biases": BIASES[
+                    config.get("use_relative_position_bias", False),
+                    config.get("use_shared_relative_position_bias", False),
+                ],
+            }
+            shown.check(file, f"a model of type {model_type!r}", stated)
+        if model_type is None:
+            network["num_heads"] = None
+        grid = description.grid_of(config.get("image_size"), config.get("patch_size"))
+        if kind.family == "beit" and grid is not None and grid[0] != grid[1]:
+            raise CheckpointError(
+                f"{file} has an image_size that makes a grid of {grid[0]}x{grid[1]} "
+                "patches, of whose relative positions transformers' BEiT confuses rows "
+                "and columns: only square ones are read."
+            )
+        head = dataclasses.replace(head, preparation=inputs.preparation)
+        said = ViTConfig.released(input_mean=inputs.mean, input_std=inputs.std)
+        return Description(
+            dataclasses.replace(said, **network), grid, pooling, head=head
+        )
+
+    def head_of(self, folder: pathlib.Path, shown: Shown) -> Head:
+        file = folder / _CONFIG
+        return _head(file, _settings(file), shown.classes)
+
+    def written(self, checkpoint) -> tuple[dict, dict[str, dict]]:
+        if checkpoint.resnet_stages is not None:
+            raise ValueError("transformers has no hybrid models")
+        has_head = checkpoint.classes is not None
+        if has_head and checkpoint.representation_size is not None:
+            raise ValueError(
+                "transformers has no model with pre_logits before its head: leave the "
+                "arrays of one of them out"
+            )
+        differences = {name: _differences(name, checkpoint) for name in _WRITTEN_TYPES}
+        name, config = first_alike(self, differences)
+        kind, without = _TYPES[name], ()
+        if kind.norm_before_blocks:
+            # CLIP's classifiers have one, and its projection none.
+            count = 1 if _is_classifier_of_clip(name, checkpoint) else 2
+            without = self.without_biases[:count]
+        arrays = arrays_of(checkpoint, _column(kind.family), self, without)
+        return _file_keys(arrays, kind, checkpoint), {
+            _CONFIG: _with_labels(checkpoint, name, config),
+            image_processors.FILES[0]: image_processors.write(checkpoint),
+        }

@@ -1,0 +1,381 @@
+"""The names and shapes of the arrays in a released checkpoint.
+
+Every name of a released array is written here and nowhere else. A shape is a tuple of
+sizes; a size is an int, the name of a quantity ("hidden_size") that must be the same
+wherever it appears, or an (int, name) product.
+The names are those of the files in ``gs://vit_models`` (written by Flax before its
+Linen API); `zoo.libraries.released` translates the others.
+"""
+
+import functools
+import math
+import re
+from typing import Any
+
+from zoo.network.position_embedding import relative_positions
+
+CLASS_TOKEN = "cls"
+POSITION_EMBEDDING = "Transformer/posembed_input/pos_embedding"
+# Ours: no released file has it, and only files with a non-square grid need it.
+GRID_SIZE = "Transformer/posembed_input/grid_size"
+BLOCK = "Transformer/encoderblock"
+HEAD_ARRAYS = {
+    "head/kernel": ("features", "classes"),
+    "head/bias": ("classes",),
+}
+PRE_LOGITS_ARRAYS = {
+    "pre_logits/kernel": ("hidden_size", "representation_size"),
+    "pre_logits/bias": ("representation_size",),
+}
+# The second head of a distilled model reads the distillation token.
+SECOND_HEAD_ARRAYS = {
+    "distillation_head/kernel": ("hidden_size", "classes"),
+    "distillation_head/bias": ("classes",),
+}
+HEADS = HEAD_ARRAYS.keys() | PRE_LOGITS_ARRAYS.keys() | SECOND_HEAD_ARRAYS.keys()
+EMBEDDING_ARRAYS = {
+    "embedding/kernel": ("patch_height", "patch_width", "channels", "hidden_size"),
+    "embedding/bias": ("hidden_size",),
+}
+ENCODER_NORM = {
+    "Transformer/encoder_norm/scale": ("hidden_size",),
+    "Transformer/encoder_norm/bias": ("hidden_size",),
+}
+_ATTENTION = "MultiHeadDotProductAttention_1"
+_DENSE_0 = "MlpBlock_3/Dense_0"
+BLOCK_ARRAYS = {
+    "LayerNorm_0/scale": ("hidden_size",),
+    "LayerNorm_0/bias": ("hidden_size",),
+    **{
+        f"{_ATTENTION}/{projection}/kernel": ("hidden_size", "num_heads", "head_size")
+        for projection in ("query", "key", "value")
+    },
+    f"{_ATTENTION}/out/kernel": ("num_heads", "head_size", "hidden_size"),
+    f"{_ATTENTION}/out/bias": ("hidden_size",),
+    "LayerNorm_2/scale": ("hidden_size",),
+    "LayerNorm_2/bias": ("hidden_size",),
+    f"{_DENSE_0}/kernel": ("hidden_size", "mlp_dim"),
+    f"{_DENSE_0}/bias": ("mlp_dim",),
+    "MlpBlock_3/Dense_1/kernel": ("mlp_dim", "hidden_size"),
+    "MlpBlock_3/Dense_1/bias": ("hidden_size",),
+}
+ROOT_ARRAYS = {
+    "conv_root/kernel": (7, 7, "channels", "resnet_width"),
+    "gn_root/scale": ("resnet_width",),
+    "gn_root/bias": ("resnet_width",),
+}
+# Arrays that only some networks have, by feature: once in a network, and in each block.
+REGISTERS = "registers"
+RELATIVE_BIAS = "relative_position_bias"
+_POOL = "MAPHead_0"
+_POOL_ATTENTION = f"{_POOL}/MultiHeadDotProductAttention_0"
+_POOL_HEADS = ("pooling_heads", "pooling_head_size")
+OPTIONAL_ARRAYS: dict[str, dict[str, tuple]] = {
+    "positions": {POSITION_EMBEDDING: (1, "positions", "hidden_size")},
+    "class_token": {CLASS_TOKEN: (1, 1, "hidden_size")},
+    "distillation_token": {"distillation_token": (1, 1, "hidden_size")},
+    "registers": {REGISTERS: (1, "num_registers", "hidden_size")},
+    "norm_before_blocks": {
+        "norm_before_blocks/scale": ("hidden_size",),
+        "norm_before_blocks/bias": ("hidden_size",),
+    },
+    "norm_after_pooling": {
+        "norm_after_pooling/scale": ("hidden_size",),
+        "norm_after_pooling/bias": ("hidden_size",),
+    },
+    "attention_pooling": {
+        f"{_POOL}/probe": (1, 1, "hidden_size"),
+        **{
+            f"{_POOL_ATTENTION}/{name}/kernel": ("hidden_size", *_POOL_HEADS)
+            for name in ("query", "key", "value")
+        },
+        **{
+            f"{_POOL_ATTENTION}/{name}/bias": _POOL_HEADS
+            for name in ("query", "key", "value")
+        },
+        f"{_POOL_ATTENTION}/out/kernel": (*_POOL_HEADS, "hidden_size"),
+        f"{_POOL_ATTENTION}/out/bias": ("hidden_size",),
+        f"{_POOL}/LayerNorm_0/scale": ("hidden_size",),
+        f"{_POOL}/LayerNorm_0/bias": ("hidden_size",),
+        f"{_POOL}/MlpBlock_0/Dense_0/kernel": ("hidden_size", "pooling_mlp_dim"),
+        f"{_POOL}/MlpBlock_0/Dense_0/bias": ("pooling_mlp_dim",),
+        f"{_POOL}/MlpBlock_0/Dense_1/kernel": ("pooling_mlp_dim", "hidden_size"),
+        f"{_POOL}/MlpBlock_0/Dense_1/bias": ("hidden_size",),
+    },
+    "pre_logits": PRE_LOGITS_ARRAYS,
+    "head": HEAD_ARRAYS,
+    "distillation_head": SECOND_HEAD_ARRAYS,
+}
+_QUERY_VALUE, _KEY = "query_and_value_bias", "key_bias"
+OPTIONAL_BLOCK_ARRAYS: dict[str, dict[str, tuple]] = {
+    "attention_norm_inside": {
+        f"{_ATTENTION}/LayerNorm_0/scale": ("hidden_size",),
+        f"{_ATTENTION}/LayerNorm_0/bias": ("hidden_size",),
+    },
+    "mlp_norm_inside": {
+        "MlpBlock_3/LayerNorm_0/scale": ("mlp_dim",),
+        "MlpBlock_3/LayerNorm_0/bias": ("mlp_dim",),
+    },
+    _QUERY_VALUE: {
+        f"{_ATTENTION}/query/bias": ("num_heads", "head_size"),
+        f"{_ATTENTION}/value/bias": ("num_heads", "head_size"),
+    },
+    _KEY: {f"{_ATTENTION}/key/bias": ("num_heads", "head_size")},
+    # Its heads are those of the attention, which most files do not show.
+    "relative_position_bias": {
+        f"{_ATTENTION}/{RELATIVE_BIAS}": ("relative_positions", "relative_heads")
+    },
+    "layer_scale": {
+        "LayerScale_0/scale": ("hidden_size",),
+        "LayerScale_1/scale": ("hidden_size",),
+    },
+}
+# Only shapes show these: an MLP with two values per hidden number, and a head that
+# reads two vectors, the class token and the mean of the patches.
+SWIGLU, TWO_VECTORS = "swiglu", "two_vectors"
+# A missing norm after the blocks must be stated.
+NO_FINAL_NORM = "no_final_norm"
+_BIASES = {True: {_QUERY_VALUE, _KEY}, False: set(), "query and value": {_QUERY_VALUE}}
+
+_BLOCK_NAME = re.compile(rf"{BLOCK}_([0-9]+)/(.+)")
+_UNIT_NAME = re.compile(r"block([0-9]+)/unit([0-9]+)/")
+_ROOT_NAME = re.compile(r"(conv_root|gn_root|block[0-9]+/unit[0-9]+)/")
+_GROUP_NORM = re.compile(r"(block[0-9]+/unit[0-9]+/)?gn(_root|_proj|[123])/")
+
+
+def is_group_norm(name: str) -> bool:
+    """Returns whether files hold an array as (1, 1, 1, C) although it is a vector."""
+    return _GROUP_NORM.match(name) is not None
+
+
+def count_blocks(names) -> int:
+    """Returns how many encoder blocks a set of released names has."""
+    blocks = {int(m[1]) for m in map(_BLOCK_NAME.match, names) if m}
+    _refuse_gaps(blocks, 0, BLOCK)
+    return len(blocks)
+
+
+def count_units(names) -> tuple[int, ...] | None:
+    """Returns how many residual units each stage of a hybrid's ResNet has.
+
+    It is empty where the ResNet is a lone convolution, and None without one.
+    """
+    names = list(names)
+    stages: dict[int, set[int]] = {}
+    for match in filter(None, map(_UNIT_NAME.match, names)):
+        stages.setdefault(int(match[1]), set()).add(int(match[2]))
+    _refuse_gaps(stages, 1, "block")
+    for stage, units in stages.items():
+        _refuse_gaps(units, 1, f"block{stage}/unit")
+    if not any(map(_ROOT_NAME.match, names)):
+        return None
+    return tuple(len(stages[stage]) for stage in sorted(stages))
+
+
+def features(shapes) -> set[str]:
+    """Returns the features of `OPTIONAL_ARRAYS` that arrays of these shapes show."""
+    in_blocks = {match[2] for match in map(_BLOCK_NAME.match, shapes) if match}
+    tables = ((OPTIONAL_ARRAYS, shapes.keys()), (OPTIONAL_BLOCK_ARRAYS, in_blocks))
+    shown = {
+        feature
+        for table, names in tables
+        for feature, rows in table.items()
+        if rows.keys() & names
+    }
+
+    def rows_of(name):
+        return (*shapes.get(name, ()), 0)[0]
+
+    expanded = shapes.get(f"{BLOCK}_0/{_DENSE_0}/bias", (0,))
+    if expanded == (2 * rows_of(f"{BLOCK}_0/MlpBlock_3/Dense_1/kernel"),) != (0,):
+        shown.add(SWIGLU)
+    if "pre_logits" not in shown and shapes.get("embedding/bias", ()) != ():
+        hidden_size = rows_of("embedding/bias")
+        if rows_of("head/kernel") == 2 * hidden_size > 0:
+            shown.add(TWO_VECTORS)
+    return shown
+
+
+def families(shapes) -> dict[str, Any]:
+    """Returns what `zoo.network.FAMILIES` has and arrays of these shapes show."""
+    shown = features(shapes)
+    names = (*OPTIONAL_ARRAYS, *OPTIONAL_BLOCK_ARRAYS)
+    values = {name: name in shown for name in names if "norm" in name}
+    biases = {_QUERY_VALUE, _KEY} & shown
+    return values | {
+        "layer_scale": "layer_scale" in shown,
+        "num_registers": shapes[REGISTERS][1] if REGISTERS in shown else 0,
+        "distillation_token": "distillation_token" in shown,
+        "relative_position_bias": "relative_position_bias" in shown,
+        "qkv_bias": next(
+            (key for key, value in _BIASES.items() if value == biases), True
+        ),
+    }
+
+
+def required(qkv_bias, tokens_with_positions, final_norm=True) -> set[str]:
+    """Returns the features that a `ViTConfig` of these values means."""
+    needed = set() if tokens_with_positions == "none" else {"positions"}
+    if final_norm is False:
+        needed.add(NO_FINAL_NORM)
+    return needed | _BIASES[True if qkv_bias is None else qkv_bias]
+
+
+def num_prefix_tokens(shapes) -> int:
+    """Returns how many tokens come before those of the patches."""
+    tokens = {"class_token", "distillation_token"} & features(shapes)
+    registers = (*shapes.get(REGISTERS, ()), 0, 0)[1]
+    return len(tokens) + registers
+
+
+def layout(num_layers: int, resnet_stages=None, optional=()) -> dict[str, tuple]:
+    """Returns {released name: shape} of a network, sizes as in the tables above."""
+    arrays: dict[str, tuple] = dict(EMBEDDING_ARRAYS)
+    if resnet_stages is not None:
+        # The first stage quadruples the stem's channels, each later one doubles them.
+        factor = 2 * 2 ** len(resnet_stages) if resnet_stages else 1
+        height, width, _, size = EMBEDDING_ARRAYS["embedding/kernel"]
+        arrays["embedding/kernel"] = (height, width, (factor, "resnet_width"), size)
+        arrays |= ROOT_ARRAYS
+        for stage, units in enumerate(resnet_stages, start=1):
+            for unit in range(1, units + 1):
+                for name, shape in _unit_arrays(stage, unit).items():
+                    arrays[f"block{stage}/unit{unit}/{name}"] = shape
+    if not {"norm_after_pooling", NO_FINAL_NORM} & set(optional):
+        arrays |= ENCODER_NORM
+    in_block = _block_arrays(optional)
+    for block in range(num_layers):
+        arrays |= {f"{BLOCK}_{block}/{name}": in_block[name] for name in in_block}
+    for feature, rows in OPTIONAL_ARRAYS.items():
+        arrays |= rows if feature in optional else {}
+    if "head" in optional:
+        width = "representation_size" if "pre_logits" in optional else "hidden_size"
+        width = (2, width) if TWO_VECTORS in optional else width
+        arrays["head/kernel"] = (width, "classes")
+    return arrays
+
+
+def _block_arrays(optional):
+    """Returns {name in a block: shape}."""
+    arrays: dict[str, tuple] = dict(BLOCK_ARRAYS)
+    for feature, rows in OPTIONAL_BLOCK_ARRAYS.items():
+        arrays |= rows if feature in optional else {}
+    if SWIGLU in optional:
+        expanded = {name: shape for name, shape in arrays.items() if _DENSE_0 in name}
+        for name, shape in expanded.items():
+            arrays[name] = (*shape[:-1], (2, "mlp_dim"))
+    return arrays
+
+
+def measure(shapes, required=frozenset()) -> tuple[dict[str, int], list[str]]:
+    """Returns the named sizes of a checkpoint's arrays, and a list of what is wrong.
+
+    Arrays of `required` features must be there, others of `OPTIONAL_ARRAYS` may.
+    """
+    try:
+        blocks = max(count_blocks(shapes), 1)
+        table = layout(blocks, count_units(shapes), features(shapes) | required)
+    except ValueError as error:
+        return {}, [str(error)]
+    problems = [f"missing {name}" for name in table if name not in shapes]
+    problems += [f"unknown {name}" for name in shapes if name not in table]
+    shapes = {name: shapes[name] for name in table if name in shapes}
+    sizes: dict[str, int] = {}
+    for name, shape in shapes.items():
+        if len(shape) == len(table[name]):
+            for size, symbol in zip(shape, table[name], strict=True):
+                if isinstance(symbol, str):
+                    sizes.setdefault(symbol, size)
+    for name, shape in shapes.items():
+        expected = tuple(value(symbol, sizes) for symbol in table[name])
+        if shape != expected:
+            symbols = ", ".join(map(_spell, table[name]))
+            problems.append(f"{name} has shape {shape}, not {expected} ({symbols})")
+    problems += [f"{name} is {size}" for name, size in sizes.items() if size < 1]
+    heads = sizes.get("num_heads", 1) * sizes.get("head_size", 1)
+    if {"num_heads", "head_size"} <= sizes.keys() and heads != sizes.get("hidden_size"):
+        problems.append(
+            f"{sizes['num_heads']} heads of size {sizes['head_size']} do not make "
+            f"the hidden size {sizes.get('hidden_size')}"
+        )
+    return sizes, problems
+
+
+@functools.cache
+def count(config, grid_size, classes, representation_size, class_token) -> int:
+    """Returns how many numbers the network of a whole `ViTConfig` has."""
+    patches = math.prod(grid_size)
+    others = {"patches": 0, "class token and patches": class_token, "none": -patches}
+    prefix = class_token + config.distillation_token + config.num_registers
+    positions = patches + others.get(config.tokens_with_positions, prefix)
+    patch = config.patch_size
+    patch_height, patch_width = patch if isinstance(patch, tuple) else (patch, patch)
+    sizes = dict(
+        config.sizes,
+        head_size=config.hidden_size // config.num_heads,
+        patch_height=patch_height,
+        patch_width=patch_width,
+        channels=3,
+        positions=positions,
+        relative_positions=relative_positions(grid_size, prefix),
+        relative_heads=config.num_heads,
+        num_registers=config.num_registers,
+        classes=classes,
+        representation_size=representation_size,
+    )
+    # Features of the arrays that have a field of their own are in the config.
+    features = {**vars(config), "head": True, "class_token": class_token}
+    features["pre_logits"] = representation_size
+    features[REGISTERS] = config.num_registers
+    features[SWIGLU] = config.activation == "swiglu"
+    optional = {name for name in features if features[name]}
+    optional |= required(
+        config.qkv_bias, config.tokens_with_positions, config.final_norm
+    )
+    arrays = layout(config.num_layers, config.resnet_stages, optional).values()
+    return sum(math.prod(value(symbol, sizes) for symbol in row) for row in arrays)
+
+
+def value(symbol, sizes: dict) -> int | None:
+    """Returns the number that a size of the table stands for, None if it is unknown."""
+    if isinstance(symbol, int):
+        return symbol
+    factor, name = symbol if isinstance(symbol, tuple) else (1, symbol)
+    return factor * sizes[name] if name in sizes else None
+
+
+def _unit_arrays(stage, unit):
+    """Returns names and shapes of one bottleneck unit (both counted from 1)."""
+    width = (2 ** (stage - 1), "resnet_width")
+    outputs = (4 * width[0], "resnet_width")
+    inputs = outputs if unit > 1 else (2 * width[0], "resnet_width")
+    if stage == unit == 1:
+        inputs = width
+    convolutions = {
+        "1": (1, 1, inputs, width),
+        "2": (3, 3, width, width),
+        "3": (1, 1, width, outputs),
+    }
+    if unit == 1:
+        convolutions["_proj"] = (1, 1, inputs, outputs)
+    arrays = {}
+    for suffix, shape in convolutions.items():
+        arrays[f"conv{suffix}/kernel"] = shape
+        arrays[f"gn{suffix}/scale"] = arrays[f"gn{suffix}/bias"] = shape[-1:]
+    return arrays
+
+
+def _refuse_gaps(numbers_there, first, label):
+    if len(numbers_there) > 1000:
+        raise ValueError(f"there are {len(numbers_there)} {label}s")
+    missing = sorted(set(range(first, first + len(numbers_there))) - set(numbers_there))
+    if missing:
+        numbers = ", ".join(map(str, sorted(numbers_there)))
+        raise ValueError(
+            f"{label}s are numbered {numbers}: {label.split('/')[-1]} {missing[0]} is "
+            "missing"
+        )
+
+
+def _spell(symbol):
+    return f"{symbol[0]} x {symbol[1]}" if isinstance(symbol, tuple) else str(symbol)
