@@ -82,10 +82,11 @@ class Recipes(_Written):
         package = importlib.import_module(self.arguments[0])
         parts = []
         for module in pkgutil.iter_modules(package.__path__):
-            if module.ispkg or module.name == "recipe":
-                continue
             loaded = importlib.import_module(f"{package.__name__}.{module.name}")
-            recipes = getattr(loaded, "RECIPES", None) or {module.name: loaded.RECIPE}
+            own = getattr(loaded, "RECIPE", None)
+            recipes = getattr(loaded, "RECIPES", None) or own and {module.name: own}
+            if not recipes:
+                continue
             names = ", ".join(f"``{name}``" for name in recipes)
             words = _COMMAND.sub(r"``\1``", inspect.getdoc(loaded))
             parts += [f".. rubric:: {names}", words]

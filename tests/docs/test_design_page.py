@@ -35,7 +35,7 @@ def test_floors_import_nothing_from_above(floor):
 
 
 # Most rooms of a package, and most floors on which they stand.
-MOST = {"train": (19, 7), "keras_vit": (9, 7), "zoo": (10, 7)}
+MOST = {"train": (19, 8), "keras_vit": (9, 7), "zoo": (10, 7)}
 ENDINGS = r"(e|ed|er|ers|ies|ing|ion|ions|or|s|y)$"
 
 

@@ -14,7 +14,7 @@ from train.models.exports.writing import (
     facts_of,
     has_head,
 )
-from zoo.regular_files import expand_home
+from zoo.common.regular_files import expand_home
 
 _PRECISIONS = ("float32", "float16")
 
