@@ -1,8 +1,10 @@
 """Learned biases of the offsets between patches."""
 
+import functools
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_vit.layers.initial_values import initializer
@@ -15,6 +17,12 @@ from zoo.network.position_embedding import (
     offset_weights,
     relative_positions,
 )
+
+
+@functools.lru_cache(maxsize=8)
+def _known_rows(grid_size, num_prefix_tokens):
+    """Returns the rows of a known grid, an int32 array, for all blocks."""
+    return offset_places(grid_size, num_prefix_tokens).astype("int32")
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -82,27 +90,23 @@ class RelativePositionBias(AttentionPositions):
 
     def _rows(self, *grid_size):
         """Returns the row of each pair of tokens in the table of a grid."""
-        namespace = namespace_of(*grid_size)
-        rows = offset_places(grid_size, self.num_prefix_tokens, namespace)
-        return rows.astype("int32") if namespace is not ops else ops.cast(rows, "int32")
+        if namespace_of(*grid_size) is np:
+            return _known_rows(grid_size, self.num_prefix_tokens)
+        rows = offset_places(grid_size, self.num_prefix_tokens, ops)
+        return ops.cast(rows, "int32")
 
     def biases(self, grid=None, first_alone=False) -> Any:
         """Returns the biases, a tensor (num_heads, queries, tokens)."""
-
-        def taken(table, rows):
-            # In this order the tokens of a head lie behind one another.
-            rows = rows[:1] if first_alone else rows
-            return ops.take(ops.transpose(table), rows, axis=1)
-
-        def at_own():
-            return taken(self.table, self.rows)
-
-        def at_other(*grid_size):
-            return taken(self._resampled(*grid_size), self._rows(*grid_size))
-
-        if grid is None:
-            return at_own()
-        return at_grid(grid, self.grid_size, at_own, at_other)
+        table, rows = self.table, self.rows
+        if grid is not None:
+            # Rows are found in no branch: TensorFlow computes once what all blocks
+            # compute alike, but for what stands in one.
+            rows = self._rows(*ops.shape(grid))
+            own = ops.convert_to_tensor(table)
+            table = at_grid(grid, self.grid_size, lambda: own, self._resampled)
+        rows = rows[:1] if first_alone else rows
+        # In this order the tokens of a head lie behind one another.
+        return ops.take(ops.transpose(table), rows, axis=1)
 
     def _resampled(self, *grid_size):
         """Returns the table of another grid: its rows of offsets, then its columns."""

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.layers.patch_grid import at_grid, namespace_of
+from keras_vit.layers.patch_grid import namespace_of
 from keras_vit.layers.positions import AttentionPositions
 from zoo.network import ROTARY_BASES, pair
 
@@ -163,11 +163,9 @@ class RotaryPositions(AttentionPositions):
 
     def turns(self, grid=None) -> Any:
         """Returns the cosines and the sines of all tokens, (2, tokens, head_size)."""
-        if grid is None:
-            return self._turns(*self.grid_size)
-        return at_grid(
-            grid, self.grid_size, lambda: self._turns(*self.grid_size), self._turns
-        )
+        # Without `at_grid`: TensorFlow computes once what all blocks compute alike, but
+        # for what stands in branches.
+        return self._turns(*(self.grid_size if grid is None else ops.shape(grid)))
 
     def _turns(self, *grid_size):
         arguments = (
