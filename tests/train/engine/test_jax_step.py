@@ -1,4 +1,4 @@
-"""What only JAX's step has; `test_backends.py` runs this file on four devices."""
+"""What only JAX's step has; `test_same_steps.py` runs this file on four devices."""
 
 import contextlib
 import functools

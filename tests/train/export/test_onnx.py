@@ -1,4 +1,4 @@
-"""What an ONNX file holds, and how it is written; see test_formats for its answers."""
+"""What an ONNX file holds, how it is written; see test_export_formats for answers."""
 
 import dataclasses
 import errno

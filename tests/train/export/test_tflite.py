@@ -1,4 +1,4 @@
-"""TFLite files in int8 and their metadata; see test_formats for float32."""
+"""TFLite files in int8 and their metadata; see test_export_formats for float32."""
 
 import collections
 import dataclasses

@@ -271,7 +271,7 @@ class Twice(keras_vit.layers.LayerNorm):
         return 2.0 * super().call(tokens)
 
 
-@keras.saving.register_keras_serializable(package="test_formats")
+@keras.saving.register_keras_serializable(package="test_export_formats")
 class Odd(keras.layers.Layer):
     def call(self, features):
         return keras.ops.erfinv(keras.ops.tanh(features))
