@@ -29,8 +29,8 @@ from keras_vit.structure.image_sizes import (
 from zoo.common.regular_files import with_text
 from zoo.network import pair, positive_int
 from zoo.network.head import NUMBERS, PROBABILITIES, Answers, numbered_names
+from zoo.network.preparation import check_bits
 from zoo.photos import batches, prepare
-from zoo.photos.preparation import check_bits
 
 
 def classify(

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 
 from zoo.network.head import ONE_CLASS, check_problem_type, checked_names
-from zoo.photos.preparation import check_bits, check_preparation
+from zoo.network.preparation import check_bits, check_preparation
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")

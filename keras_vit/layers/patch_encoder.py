@@ -8,7 +8,7 @@ from keras import ops
 from keras_vit.layers.base import Layer
 from keras_vit.layers.initial_values import initializer
 from zoo.network import pair
-from zoo.photos.preparation import check_bits, check_preparation
+from zoo.network.preparation import check_bits, check_preparation
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")

@@ -18,7 +18,7 @@ from keras_vit.weights.loading import CheckpointFiles, assign, read_weights
 from zoo.network import finite_float, pair, positive_int, rate
 from zoo.network.head import ONE_CLASS, Head
 from zoo.network.position_embedding import METHODS
-from zoo.photos.preparation import check_preparation
+from zoo.network.preparation import check_preparation
 
 # Names of Keras and timm -> what to pass here instead.
 _OTHER_POOLINGS = {

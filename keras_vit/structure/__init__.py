@@ -22,7 +22,7 @@ from keras_vit.layers.base import prefix_tokens
 from keras_vit.structure.architectures import check_one_grid
 from zoo.common.safe_text import brief
 from zoo.network.head import ONE_CLASS
-from zoo.photos.preparation import ModelBits, check_bits
+from zoo.network.preparation import ModelBits, check_bits
 
 
 def layers_of(model, *kinds) -> list:
@@ -90,7 +90,7 @@ def preparation_of(model) -> str:
 def bits_of(model) -> ModelBits | None:
     """Returns the bits of values in files of 16, see `zoo.photos.decode`, or None.
 
-    `layer_of_photos` says them, as `zoo.photos.preparation.ModelBits`.
+    `layer_of_photos` says them, as `zoo.network.preparation.ModelBits`.
     """
     bits = getattr(layer_of_photos(model), "bits", None)
     return bits and ModelBits(bits)

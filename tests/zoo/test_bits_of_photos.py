@@ -11,7 +11,7 @@ from packaging.version import Version
 from PIL import Image
 
 from zoo import photos
-from zoo.photos.preparation import ModelBits
+from zoo.network.preparation import ModelBits
 
 
 def values(bits=16, channels=3):

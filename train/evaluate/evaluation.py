@@ -25,7 +25,7 @@ from train.scoring.class_matching import by_number, match_classes
 from train.scoring.metrics import calibration, classification_summary
 from train.scoring.ranked import joined, ranked
 from zoo.network.head import softmax
-from zoo.photos.preparation import asked_for
+from zoo.network.preparation import asked_for
 
 
 def evaluate(

@@ -17,7 +17,7 @@ from train.data.sources.folder_source import file_split
 from train.data.sources.splits import check_name
 from zoo.common.regular_files import expand_home
 from zoo.common.safe_text import named, printable
-from zoo.photos.preparation import shows_all
+from zoo.network.preparation import shows_all
 
 # The longer side of a photo in the report, in pixels.
 LONGER_SIDE = 640

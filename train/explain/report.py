@@ -19,7 +19,7 @@ from train.models.finding import FoundModel
 from train.models.loaded_model import image_shape_of
 from zoo.common.regular_files import expand_home
 from zoo.common.safe_text import named
-from zoo.photos.preparation import asked_for
+from zoo.network.preparation import asked_for
 from zoo.store.progress import progress_bar
 
 PAGE, NUMBERS, PREDICTIONS = "report.html", "report.json", "predictions.csv"

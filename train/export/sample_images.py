@@ -18,7 +18,7 @@ from train.models.classes import names_of
 from train.models.exports.writing import has_head
 from train.scoring import evaluation_data
 from train.scoring.class_matching import match_classes
-from zoo.photos.preparation import asked_for
+from zoo.network.preparation import asked_for
 from zoo.store.progress import progress_bar
 
 # These are the default numbers of images: from a data set, and synthetic.

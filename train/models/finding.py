@@ -10,7 +10,7 @@ from zoo.catalog.locate import check, named
 from zoo.common import regular_files
 from zoo.common.regular_files import expand_home, missing_remedy
 from zoo.common.safe_text import PrintableError
-from zoo.photos.preparation import ModelBits, check_bits
+from zoo.network.preparation import ModelBits, check_bits
 
 
 class FoundModel(NamedTuple):
@@ -99,7 +99,7 @@ def bits_of(source, own, requested=None) -> tuple:
         requested: int or None, those that count instead; a ValueError refuses others.
 
     Returns:
-        int or None, `zoo.photos.preparation.ModelBits` where the model decides, and a
+        int or None, `zoo.network.preparation.ModelBits` where the model decides, and a
         list of str: what to print then.
 
     Example:

@@ -29,7 +29,7 @@ from zoo.common.regular_files import (
 from zoo.containers.arrays import CheckpointError
 from zoo.containers.opening import CHECKPOINTS, RUN_MODEL, models_in
 from zoo.network.head import CLASS_LISTS, list_of
-from zoo.photos.preparation import check_bits
+from zoo.network.preparation import check_bits
 
 
 class RunDirectory:

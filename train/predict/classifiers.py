@@ -11,7 +11,7 @@ from train.models import finding
 from train.models.exports import exported_model
 from train.models.run_directory import how_to_name
 from zoo.network.head import NUMBERS, SEVERAL_CLASSES, Answers, numbered_names
-from zoo.photos.preparation import asked_for
+from zoo.network.preparation import asked_for
 
 _BATCH_SIZE, _EXPORT_BATCH_SIZE = 32, 8
 

@@ -24,8 +24,8 @@ from train.predict.sorting import SortedCopies
 from zoo.common.regular_files import expand_home
 from zoo.common.safe_text import printable
 from zoo.network.head import NUMBERS
+from zoo.network.preparation import ModelBits
 from zoo.photos import batches, prepare
-from zoo.photos.preparation import ModelBits
 from zoo.store.progress import progress_bar
 
 # Name at most this many of the photos that could not be read.

@@ -17,7 +17,7 @@ from zoo.catalog.similar import similar_variants
 from zoo.common.limits import BATCH_SIZE, FLOAT
 from zoo.containers.opening import EXTENSIONS
 from zoo.network import NETWORKS
-from zoo.photos.preparation import check_bits
+from zoo.network.preparation import check_bits
 
 # The released code's dropout for fine-tuning; models not named have none.
 DROPOUT = {"ViT-L_16": 0.1, "ViT-H_14": 0.1, "R50+ViT-B_16": 0.1}

@@ -5,7 +5,6 @@ import os
 import pathlib
 import urllib.parse
 
-from zoo import photos
 from zoo.containers.arrays import CheckpointError
 from zoo.containers.opening import (
     CARD,
@@ -20,6 +19,13 @@ from zoo.containers.opening import (
 _MODEL_FIRST = "pass a model, which in commands comes before photos and data."
 # How many folders in a folder are searched for a model or a photo.
 _MOST_SEARCHED = 100
+
+
+def _photo_endings():
+    # Only a refusal needs the room of photos, which each start would import.
+    from zoo import photos
+
+    return photos.endings()
 
 
 def refuse(path: str | os.PathLike) -> None:
@@ -49,7 +55,7 @@ def refuse_url(url: str) -> None:
 def _of_file(name, use):
     if name.endswith(EXPORTS):
         return f"is an export: {use}, or pass what it was made from."
-    if name.lower().endswith(photos.endings()):
+    if name.lower().endswith(_photo_endings()):
         return f"is a photo, no model: {_MODEL_FIRST}"
     return ""
 
@@ -75,7 +81,7 @@ def _of_folder(folder):
         return ""  # the error of `zoo.read` names it
     files = [name for _, _, names in searched for name in sorted(names)]
     unread = [name for name in files if name.endswith(UNREAD)]
-    shown = [name for name in files if name.lower().endswith(photos.endings())]
+    shown = [name for name in files if name.lower().endswith(_photo_endings())]
     # A pickle among photos, such as labels.pkl, need not hold weights.
     if unread and (held.weights or len(unread) >= len(shown)):
         return (

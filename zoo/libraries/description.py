@@ -11,7 +11,7 @@ from zoo.containers.safetensors import METADATA_KEY
 from zoo.libraries import comparison
 from zoo.network import FAMILIES, ViTConfig, pair, positive_int
 from zoo.network.head import PROBLEM_TYPES, Head, check_problem_type, checked_names
-from zoo.photos.preparation import check_bits, check_preparation
+from zoo.network.preparation import check_bits, check_preparation
 
 # Errors that JSON of other kinds than expected raises.
 MALFORMED = (

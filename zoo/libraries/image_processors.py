@@ -14,7 +14,7 @@ from zoo.containers.arrays import CheckpointError
 from zoo.containers.opening import read_json
 from zoo.libraries import description, fields
 from zoo.libraries.architectures import INPUTS
-from zoo.photos.preparation import Preparation
+from zoo.network.preparation import Preparation
 
 # transformers 5 writes the second alone for models with a processor of texts as well.
 FILES = ("preprocessor_config.json", "processor_config.json")

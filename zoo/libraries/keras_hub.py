@@ -15,7 +15,7 @@ from zoo.libraries.description import Description
 from zoo.libraries.library import Library
 from zoo.network import ViTConfig
 from zoo.network.head import Head
-from zoo.photos.preparation import Preparation
+from zoo.network.preparation import Preparation
 
 COLUMN = "keras_hub"
 # Keras's "gelu", which keras-hub uses, is the exact one.

@@ -22,7 +22,7 @@ from zoo.libraries.library import EMBEDDING_BIAS, Library, arrays_of, first_alik
 from zoo.libraries.names import flat_patches, may_be_joined
 from zoo.network import ViTConfig, pair, released_names
 from zoo.network.head import Head
-from zoo.photos.preparation import INTERPOLATIONS, Preparation
+from zoo.network.preparation import INTERPOLATIONS, Preparation
 
 COLUMN = "timm"
 DEFAULTS = ViTConfig.released(activation="gelu", resnet_epsilons="timm")

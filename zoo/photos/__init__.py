@@ -12,9 +12,9 @@ import numpy as np
 from zoo.common import regular_files
 from zoo.common.safe_text import brief, printable
 from zoo.network import pair
+from zoo.network.preparation import check_bits, check_preparation
 from zoo.photos import files
 from zoo.photos.files import HEIC_ENDINGS, endings, plain_orientation, reads_heic
-from zoo.photos.preparation import check_bits, check_preparation
 from zoo.photos.resizing import fitted, resize
 
 __all__ = [
@@ -101,7 +101,7 @@ def decode(photo, bits: int | None = None, name: str | None = None) -> np.ndarra
         bits: how many bits the values of PNG and TIFF files of 16 bits have, 8 to 16,
             such as 12 of many cameras and scanners; by default those of the file's
             sBIT chunk, else 16. The chunk also comes before a
-            `zoo.photos.preparation.ModelBits`.
+            `zoo.network.preparation.ModelBits`.
         name: what messages call a file; by default its path, and "This file" for bytes.
 
     Returns:
@@ -153,7 +153,7 @@ def prepare(
         preparation: `"squash"`, which resizes all of the photo to the model's size as
             the released evaluation does, `"central crop"`, which resizes it until
             the model's size covers 7/8 of its shorter side, and cuts out the centre;
-            or like `"timm crop bicubic 0.9"`, see `zoo.photos.preparation.Preparation`.
+            or like `"timm crop bicubic 0.9"`, a `zoo.network.preparation.Preparation`.
         channels: 3, or 1 for a model of gray images, which gets their luminance.
         bits: see `decode`.
 

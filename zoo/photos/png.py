@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from zoo.common import limits
+from zoo.network.preparation import ModelBits
 from zoo.photos import exif, sixteen_bits
-from zoo.photos.preparation import ModelBits
 
 if TYPE_CHECKING:
     from PIL import Image

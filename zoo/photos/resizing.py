@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from zoo.photos.preparation import resized
+from zoo.network.preparation import resized
 
 
 def resize(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:

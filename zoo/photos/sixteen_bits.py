@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from zoo.photos.preparation import FEWEST_BITS, MOST_BITS, ModelBits
+from zoo.network.preparation import FEWEST_BITS, MOST_BITS, ModelBits
 
 if TYPE_CHECKING:
     from PIL import Image

@@ -9,7 +9,7 @@ from PIL import Image
 
 import zoo.photos
 from train.data.transforms.graph_fitting import fitted_in_graph
-from zoo.photos.preparation import FITS, INTERPOLATIONS
+from zoo.network.preparation import FITS, INTERPOLATIONS
 
 SHAPES = [(37, 61), (150, 83), (53, 19), (32, 48), (333, 500)]
 SIZES = [(32, 32), (32, 48)]

@@ -16,7 +16,7 @@ from train.common.errors import RunError
 from train.data.sources.splits import DataError
 from train.explain.photos import LONGER_SIDE, Photos
 from train.explain.report import explain as write_report
-from zoo.photos.preparation import ModelBits
+from zoo.network.preparation import ModelBits
 
 SHAPE = (*small_models.SIZE, 3)
 

@@ -28,7 +28,7 @@ from train.models.run_directory import RunDirectory
 from train.recipes import recipe
 from train.run.classification import FineTuning
 from zoo import photos
-from zoo.photos.preparation import ModelBits
+from zoo.network.preparation import ModelBits
 
 SIZE = 32
 SAID = "are taken for 12 bits, as the model {} says"

@@ -9,7 +9,7 @@ from train.data.registry import kind_of
 from train.data.sources.corrupt import find_corrupt, without_corrupt
 from train.data.sources.splits import Source, Split, check_name
 from zoo.common.safe_text import counted, named
-from zoo.photos.preparation import check_bits
+from zoo.network.preparation import check_bits
 
 __all__ = ["DataError", "Source", "Split", "find_corrupt", "load"]
 

@@ -9,7 +9,7 @@ from train.data.checking import DataError
 from train.data.registry import PARTS
 from train.data.sources.splits import CORES, Source, Split, pick, tf_options
 from zoo.common.safe_text import named
-from zoo.photos.preparation import MOST_BITS, ModelBits
+from zoo.network.preparation import MOST_BITS, ModelBits
 from zoo.store.progress import progress_bar
 
 # Fewer images are checked without a progress bar.

@@ -7,7 +7,7 @@ import PIL
 import tensorflow as tf
 
 from train.data.transforms.preprocessing import squash
-from zoo.photos.preparation import Preparation
+from zoo.network.preparation import Preparation
 
 # Pillow's kernels reach so far, in pixels of the smaller of both images.
 _REACH = {"box": 0.5, "bilinear": 1.0, "hamming": 1.0, "bicubic": 2.0, "lanczos": 3.0}

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from zoo.common.limits import check_image_size
 from zoo.network.head import ONE_CLASS
-from zoo.photos.preparation import check_bits
+from zoo.network.preparation import check_bits
 
 # A TFLite file, a zip archive as well, has these files. A SavedModel has the facts in
 # `assets.extra`, an ONNX file in its metadata.

@@ -20,7 +20,7 @@ from zoo.common.regular_files import expand_home, missing_remedy
 from zoo.common.safe_text import named
 from zoo.containers.opening import EXPORTS, SAVED_MODEL, two_kinds
 from zoo.network.head import PROBLEM_TYPES
-from zoo.photos.preparation import is_preparation
+from zoo.network.preparation import is_preparation
 from zoo.store import digest
 
 # By ending of a file, "" for folders: the module beside this one that loads it, and the
