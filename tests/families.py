@@ -21,7 +21,7 @@ from zoo.containers import safetensors
 TESTS = pathlib.Path(__file__).parent
 FOLDER = TESTS / "goldens" / "peers"
 SHARED = TESTS.parents[1] / "shared" / "goldens_families"
-# Of the largest value.
+# Tolerance, relative to the largest value.
 TOLERANCE = 2e-5
 TOKENS = {"include_top": False, "pooling": None}
 OUTPUTS = {"tokens": TOKENS, "features": {"include_top": False}, "logits": {}}

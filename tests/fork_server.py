@@ -116,7 +116,7 @@ def perform(output, errors, argv, cwd, environment, until="the end"):
     os.chdir(cwd)
     os.environ.update(environment)
     tempfile.tempdir = None  # of the server's TMPDIR
-    # That of `write_scripts`, if there is one: what a command starts is a fork too.
+    # Commands that a command starts are forks too, where `write_scripts` was called.
     sys.executable = os.environ.get("FORKED_PYTHON", sys.executable)
     small_variants.shrink_if_asked()
     leave_out_the_drawing()

@@ -90,22 +90,22 @@ def rows(
     name = None if model is None else _paper_name(model)
     columns = ("name", "ds", "adapt_ds", "adapt_resolution")
     wanted = zip(columns, (name, pretrain, finetune, image_size), strict=True)
-    chosen_rows, _ = index_file.read()
+    remaining, _ = index_file.read()
     so_far = ""
     for column, value in wanted:
         if value is None:
             continue
-        chosen = [row for row in chosen_rows if getattr(row, column) == value]
+        chosen = [row for row in remaining if getattr(row, column) == value]
         if not chosen:
-            there = sorted({getattr(row, column) for row in chosen_rows})
+            there = sorted({getattr(row, column) for row in remaining})
             there = [f"{v:g}" if isinstance(v, float) else v for v in there]
             raise CatalogError(
                 f"No AugReg model{so_far} has {column} {value!r}: choose "
                 f"{either(there)}."
             )
-        chosen_rows = chosen
+        remaining = chosen
         so_far += f" of {column} {value}"
-    return list(chosen_rows)
+    return list(remaining)
 
 
 def file_names() -> list[str]:

@@ -55,7 +55,7 @@ class Shrunk(keras.layers.Layer):
         return ops.image.resize(images, (32, 48), data_format="channels_last")
 
 
-# What stands in front, the size of what it is given and the pixels between patches.
+# Each row: layers in front, the size of their images, the pixels between patches.
 IN_FRONT = {
     "operation": (
         lambda images: ops.image.resize(images, (32, 48), data_format="channels_last"),

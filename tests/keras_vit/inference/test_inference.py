@@ -175,7 +175,7 @@ def test_answers_are_those_of_the_model(kind, arrays):
 
 
 def test_a_file_that_was_moved_knows_its_classes(model, arrays, tmp_path):
-    # What was compiled beside the model is not saved with it.
+    # The function compiled beside the model is not saved with it.
     classify(model, arrays[0])
     model.save(tmp_path / "a.keras")
     (tmp_path / "elsewhere").mkdir()

@@ -26,7 +26,7 @@ from keras_vit.layers import (
 
 TOKENS = np.ones((1, 7, 24), "float32")
 EIGHT = np.ones((1, 8, 24), "float32")
-# Of any number, as of images of any size.
+# Their number is unknown, as that of images of any size.
 MANY = keras.Input((None, 24))
 GRID = keras.Input(batch_shape=(None, None))
 GRID_OF_TOKENS = np.zeros((2, 3), "int32")

@@ -132,7 +132,7 @@ LAYERS = {
         (2, 9, 6, 16), (2, 5, 6, 32), 10, {},
     ),
 }  # fmt: skip
-# Of these the configuration alone: they give grids, or are given to attention.
+# Only their configuration is checked: they give grids, or are given to attention.
 CONFIGURED = {
     "PatchGrid": {"patch_size": (4, 2)},
     "PatchMap": {"num_prefix_tokens": 2},

@@ -209,7 +209,7 @@ CLASSIFIER = "augreg-imagenet21k+imagenet2012"
         (keras_vit.ViT_H14, {"classes": 1000}, BODY),
         (keras_vit.ViT_H14, {"classes": 10}, BODY),
         (keras_vit.ViT_H14, {"representation_size": 1280}, BODY),
-        # What needs a new head.
+        # These need a new head.
         *(
             (keras_vit.ViT_B16, {**option, **head}, BODY)
             for option in (
