@@ -2,7 +2,6 @@
 
 import gzip
 import io
-import json
 import re
 import ssl
 import subprocess
@@ -33,7 +32,6 @@ from servers import (
 
 import zoo
 from zoo import store
-from zoo.catalog import registry
 from zoo.common import limits
 from zoo.store import transport
 
@@ -44,8 +42,6 @@ UNSIZED = head()
 PACKED = gzip.compress(CONTENT[:1000]) + gzip.compress(CONTENT[1000:])
 DAMAGED = PACKED[:1000] + b"\0\0" + PACKED[1002:]
 LONG, ZEROS = "a" * 60_000, "0" * 64
-
-
 BROKEN = sent(more=1, ranges="none")
 BOMB = gzip.compress(bytes(10**7))
 
@@ -71,16 +67,7 @@ FAULTS = {
     "another size": ([sent()], "300000 bytes|about 500000", {"file_size": 500_000}),
     "another SHA-256": ([sent()], f"sha256 {SHA256}|{ZEROS}", {"sha256": ZEROS}),
     "endless": ([endless(UNSIZED)], "306000 bytes", {"file_size": 300_000}),
-    "endless, in chunks": (
-        [endless(CHUNKED, CHUNK)],
-        "has more than 306000 bytes",
-        {"file_size": 300_000},
-    ),
-    "endless, promised": (
-        [endless(head(Content_Length=10**12))],
-        "has more than 306000 bytes",
-        {"file_size": 300_000},
-    ),
+    "chunks": ([endless(CHUNKED, CHUNK)], "than 306000 bytes", {"file_size": 300_000}),
     "larger than any": ([sent(b"a", more=21 * 10**9)], "more than 20000000000 bytes"),
     "too large": ([endless(UNSIZED)], "more than 1000 bytes", {"most_bytes": 1000}),
     "swells": ([packed(BOMB)], "more than 102000 bytes", {"file_size": 100_000}),
@@ -96,12 +83,9 @@ FAULTS = {
     "packed, damaged": ([packed(DAMAGED)] * 6, "CRC check failed"),
     "packed otherwise": ([packed(CONTENT, "br\x1b[2J")], r"(br\x1b[2j)"),
     "leads to FTP": ([moved("ftp://127.0.0.1/a")], "not an http(s) URL"),
-    "leads to a file": ([moved("file:///etc/passwd")], "not an http(s) URL"),
-    "leads to data": ([moved("data:,")], "not an http(s) URL"),
     "leads far away": ([moved("file:///\x1b[2J" + LONG)], "not an http(s) URL"),
     "leads to itself": ([moved("/a.npz")] * 11, "one URL to the next"),
-    "a reason": ([refused("404 \x1b[2J\x9b" + LONG)], "status 404"),
-    "a title": ([refused("418 \x1b]0;a\x07")], "status 418"),
+    "a reason": ([refused("404 \x1b[2J\x9b\x1b]0;a\x07" + LONG)], "status 404"),
     "an endless refusal": ([endless(head("404 None"))], "404"),
     "busy without end": ([endless(head("503 Busy"))] * 5, "503"),
 }
@@ -128,6 +112,10 @@ def test_a_fault_is_named_and_leaves_nothing(fault, server, offer, cache):
 
 CONTINUED = [None, "bytes=150000-"]
 DATE = "Sat, 21 Nov 2020 12:00:00 GMT"
+STORED_PACKED = {
+    "x_goog_stored_content_encoding": "gzip",
+    "x_goog_hash": f"md5={md5(b'the packed file')}",
+}
 # Replies, the file, and the ranges that are asked for until it is whole.
 MENDED = {
     "cut, with an ETag": ([CUT], {"md5": CONTENT, "etag": '"x"'}, CONTINUED),
@@ -135,39 +123,17 @@ MENDED = {
     "cut, with neither": ([CUT], {"etag": None}, [None, None]),
     "cut, with a weak ETag": ([CUT], {"etag": 'W/"weak"'}, [None, None]),
     "cut, without ranges": ([CUT, sent(ranges="none")], {}, CONTINUED),
-    "cut, goes on elsewhere": (
-        [CUT, sent(ranges="shifted")],
-        {},
-        [*CONTINUED, None],
-    ),
+    "cut, goes on": ([CUT, sent(ranges="shifted")], {}, [*CONTINUED, None]),
     "cut, no such range": ([CUT, 416], {}, [*CONTINUED, None]),
     "no length": ([sent(more=None)], {}, [None]),
-    "busy once": ([503], {}, [None] * 2),
     "busy twice": ([429, 500], {}, [None] * 3),
-    "busy thrice": ([502, 504, 408], {}, [None] * 4),
+    "busy four times": ([502, 504, 408, 503], {}, [None] * 5),
     "hung up": ([hung_up], {}, [None] * 2),
-    "unpacked by the server": (
-        [],
-        {
-            "headers": {
-                "x_goog_stored_content_encoding": "gzip",
-                "x_goog_hash": f"md5={md5(b'the packed file')}",
-            }
-        },
-        [None],
-    ),
+    "unpacked by the server": ([], {"headers": STORED_PACKED}, [None]),
     "packed": ([packed(PACKED)], {}, [None]),
     "packed, as it was once called": ([packed(PACKED, "X-GZIP")], {}, [None]),
-    "moved": (
-        [moved("/b/../c.npz", x_goog_hash=f"md5={md5(b'the redirect')}")],
-        {},
-        [None] * 2,
-    ),
-    "moved, in an endless page": (
-        [endless(head("302 Found", Location="/c.npz"))],
-        {},
-        [None] * 2,
-    ),
+    "moved": ([moved("/b/../c.npz", x_goog_hash=f"md5={md5(b'b')}")], {}, [None] * 2),
+    "a page that moved": ([endless(head("302 A", Location="/c"))], {}, [None] * 2),
 }
 
 
@@ -219,29 +185,12 @@ def test_a_compressed_body_comes_in_any_pieces(piece):
 # Small files that are fetched anew each time
 
 
-@pytest.mark.parametrize(
-    ("replies", "message"),
-    [
-        ([endless(UNSIZED)], "has more than 1000000 bytes"),
-        ([packed(PACKED[:5])] * 6, "ended before the end"),
-        ([404], "404"),
-        ([WEB_PAGE], "web page"),
-    ],
-)
-def test_an_index_has_the_same_faults(server, offer, cache, replies, message):
-    with pytest.raises(zoo.StoreError, match=message):
-        store.latest(offer(*replies), 10**6)
+def test_an_index_is_bounded_too(server, offer, cache):
+    with pytest.raises(zoo.StoreError, match="has more than 1000000 bytes"):
+        store.latest(offer(endless(UNSIZED)), 10**6)
     assert server.sent < 10**8
     assert left(cache) == []
-
-
-def test_an_index_has_a_few_megabytes(offer, server, monkeypatch):
-    assert limits.REGISTRY_BYTES <= 5_000_000
-    text = json.dumps({"format": 1, "models": [], "more": "a" * 3 * 10**6}).encode()
-    offer(name="registry.json", content=text)
-    monkeypatch.setattr(transport, "_BLOCK_BYTES", 1000)
-    monkeypatch.setenv("KERAS_VIT_REGISTRY", server.url)
-    assert registry.models() == {}
+    assert 3_000_000 < limits.REGISTRY_BYTES <= 5_000_000
 
 
 # Safe connections
@@ -282,12 +231,9 @@ def test_https_leads_to_nothing_less(safe, server, cache, status):
     assert left(cache) == []
 
 
-def test_https_leads_to_https(safe):
-    safe.files["/a"] = File(replies=[moved("/c")])
-    assert zoo.fetch(f"{safe.url}/a", sha256=SHA256).read_bytes() == CONTENT
-
-
 def test_no_link_of_a_chain_is_weak(safe, server):
+    safe.files["/https"] = File(replies=[moved("/e")])
+    assert zoo.fetch(f"{safe.url}/https", sha256=SHA256).read_bytes() == CONTENT
     # From https over http back to https, which itself is right.
     safe.files |= {"/a": File(replies=[moved("/b")] * 2)}
     safe.files |= {"/b": File(replies=[moved(f"{server.url}/c")] * 2)}
@@ -320,17 +266,13 @@ def test_no_network(cache, capsys, host):
     assert not re.search("object|Pool|Retries|0x", cause) and len(cause) < 80
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:9/a.npz", "https://{server}/a.npz"])
-def test_what_the_caller_was_handling_is_not_the_networks_reason(server, url):
-    url = url.format(server=server.url.removeprefix("http://"))
-    with pytest.raises(zoo.StoreError) as alone:
-        zoo.fetch(url)
+def test_what_the_caller_was_handling_is_not_the_networks_reason():
     try:
         raise ValueError("of the caller")
     except ValueError:
-        with pytest.raises(zoo.StoreError) as handling:
-            zoo.fetch(url)
-    assert str(handling.value) == str(alone.value)
+        with pytest.raises(zoo.StoreError, match="refused") as handling:
+            zoo.fetch("http://127.0.0.1:9/a.npz")
+    assert "of the caller" not in str(handling.value)
 
 
 def test_proxies(server, cache, monkeypatch):

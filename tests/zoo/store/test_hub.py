@@ -48,11 +48,11 @@ def connect(monkeypatch, url):
 
 
 @pytest.fixture(params=["KERAS_VIT_OFFLINE", "HF_HUB_OFFLINE"])
-def go_offline(request, monkeypatch):
+def go_offline(request):
     """Sets one of the two variables; the library reads its own when it is imported."""
     if request.param.startswith("HF"):
-        return lambda: monkeypatch.setattr(constants, request.param, True)
-    return lambda: monkeypatch.setenv(request.param, "1")
+        return lambda patch: patch.setattr(constants, request.param, True)
+    return lambda patch: patch.setenv(request.param, "1")
 
 
 @pytest.fixture
@@ -118,13 +118,6 @@ def test_only_what_is_read_comes_and_only_once(server, serve, model):
     assert not any("/resolve/" in path for path in server.requests)
 
 
-def test_what_we_publish_comes_as_an_npz_and_its_card(serve):
-    card = {"model.json": b"{}"}
-    serve({"model.npz": NPZ["token"], "model.keras": b"not read", **card})
-    assert names(hub.fetch(HANDLE)) == ["model.json", "model.npz"]
-    assert_golden(hub.fetch(HANDLE))
-
-
 def test_shards_come_with_their_index(serve, model):
     content = model.pop("model.safetensors")
     shard = "model-00001-of-00001.safetensors"
@@ -139,12 +132,15 @@ def test_shards_come_with_their_index(serve, model):
 
 def test_a_revision_is_a_branch_or_a_commit_and_branches_move(serve, model):
     repository = serve(model)
-    repository.revisions["v2.0"] = {"model.npz": NPZ["gap"]}
+    # What we publish is an npz and its card.
+    published = {"model.npz": NPZ["gap"], "model.json": b"{}"}
+    repository.revisions["v2.0"] = published | {"model.keras": b"never read"}
     assert_golden(hub.fetch(HANDLE))
     for revision in ("v2.0", repository.commit("v2.0")):
         assert_golden(hub.fetch(f"{HANDLE}@{revision}"), "gap")
     repository.revisions["main"] = repository.revisions["v2.0"]
     assert_golden(hub.fetch(HANDLE), "gap")
+    assert names(hub.fetch(HANDLE)) == sorted(published)
     with pytest.raises(zoo.StoreError, match=r"hf://somebody/vit@v3: it has no suc"):
         hub.fetch(f"{HANDLE}@v3")
 
@@ -161,6 +157,11 @@ def test_offline_the_last_download_is_taken(
     server, serve, model, home, go_offline, monkeypatch
 ):
     serve(model)
+    with monkeypatch.context() as patch:
+        go_offline(patch)
+        with pytest.raises(zoo.StoreError, match="OFFLINE is set: unset it"):
+            hub.fetch(HANDLE)
+    assert server.requests == []
     assert hub.cached(HANDLE) is None
     folder = hub.fetch(HANDLE)
     assert hub.cached(HANDLE) == folder
@@ -168,16 +169,8 @@ def test_offline_the_last_download_is_taken(
     moved = home.rename(home.with_name("moved"))
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(moved))
     server.requests.clear()
-    go_offline()
+    go_offline(monkeypatch)
     assert hub.fetch(HANDLE) == moved / folder.relative_to(home)
-    assert server.requests == []
-
-
-def test_offline_and_never_downloaded(server, serve, model, go_offline):
-    serve(model)
-    go_offline()
-    with pytest.raises(zoo.StoreError, match="OFFLINE is set: unset it"):
-        hub.fetch(HANDLE)
     assert server.requests == []
 
 
@@ -207,7 +200,6 @@ def test_without_a_network_the_last_download_is_taken(serve, model, monkeypatch)
     [
         (["pytorch_model.bin", "config.json"], "only pytorch_model.bin, and a pick"),
         (["model.pt", "a.ckpt"], "has only a.ckpt, model.pt.*save_pretrained"),
-        (["README.md"], "has none of model.safetensors, .*: it has README.md"),
         ([], "it has no files"),
         (["sub/model.safetensors"], "has none of .*: it has sub/model.safetensors"),
     ],
@@ -219,21 +211,15 @@ def test_nothing_that_is_read(files, message, server, serve):
     assert not any(".bin" in path for path in server.requests)
 
 
-def test_refusals_of_the_hub_and_of_the_disk(server, serve, model, home):
-    def assert_refused(handle, message):
-        with pytest.raises(zoo.StoreError, match=message):
-            hub.fetch(handle)
-
-    assert_refused("hf://a/b", "hf://a/b: there is no http.*/a/b, or")
+def test_refusals_of_the_hub(server, serve, model):
+    with pytest.raises(zoo.StoreError, match="hf://a/b: there is no http.*/a/b, or"):
+        hub.fetch("hf://a/b")
     serve(model, gated=True)
-    assert_refused(HANDLE, "gated: ask for access at http.*/vit")
+    with pytest.raises(zoo.StoreError, match="gated: ask for access at http.*/vit"):
+        hub.fetch(HANDLE)
     server.broken = 500
-    assert_refused(HANDLE, "refused it .*500.*try again later")
-    server.broken = None
-    serve(model)
-    home.rename(home.with_name("other"))
-    home.write_text("not a folder")
-    assert_refused(HANDLE, "set HF_HOME to a folder that can be")
+    with pytest.raises(zoo.StoreError, match="refused it .*500.*try again later"):
+        hub.fetch(HANDLE)
 
 
 @pytest.mark.parametrize(
@@ -317,8 +303,7 @@ def test_a_push_that_is_refused(server, push, settings, message):
     "name",
     [
         *("", "vit", "/vit", "google/", "google//vit", "google/vit/file", "../vit"),
-        *("google/..", "google/a..b", ".hidden/vit", "google/vit.", "goo gle/vit"),
-        *("google\\vit", "google/vit?x=1", "google/vit\n", "google/ViT-é"),
+        *("google/a..b", ".hidden/vit", "google/vit.", "google/vit\n", "google/ViT-é"),
     ],
 )
 def test_names_that_are_none(name):
@@ -335,7 +320,6 @@ def test_revisions_that_are_none(revision):
 
 
 def test_handles():
-    assert hub.is_handle("hf://google/vit")
-    assert hub.is_handle("hf://")
+    assert hub.is_handle("hf://google/vit") and hub.is_handle("hf://")
     for source in ("google/vit", "https://huggingface.co/google/vit", GOLDENS):
         assert not hub.is_handle(source)

@@ -1,6 +1,6 @@
 """Downloads that a later call, another process or thread goes on with."""
 
-import contextlib
+import concurrent.futures
 import errno
 import os
 import pathlib
@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 import filelock
@@ -51,18 +50,6 @@ def broken(offer):
     return put
 
 
-def test_a_later_fetch_goes_on_and_the_bar_with_it(
-    server, broken, cache, capsys, monkeypatch
-):
-    monkeypatch.setattr("zoo.store.progress._LOG_SECONDS", 0)
-    url = broken()
-    assert any(name.endswith("a.npz.part") for name in left(cache))
-    capsys.readouterr()
-    assert_right(cache, url, zoo.fetch(url))
-    assert ranges(server)[2] == CONTINUED
-    assert re.search(r"a.npz: +50%.*150k/300k", capsys.readouterr().err)
-
-
 @pytest.mark.parametrize("ranges_are", ["right", "blind"])
 def test_two_versions_are_never_mixed(server, broken, offer, cache, ranges_are):
     url = broken()
@@ -84,17 +71,21 @@ def test_a_mirror_does_not_go_on_with_the_bytes_of_another(
     assert_right(cache, url, zoo.fetch(url), OTHER)
 
 
-def test_a_page_or_silence_instead_of_the_rest_costs_nothing(
-    server, broken, offer, cache
+def test_a_later_fetch_goes_on_even_after_a_page_or_silence_and_the_bar_with_it(
+    server, broken, offer, cache, capsys, monkeypatch
 ):
+    monkeypatch.setattr("zoo.store.progress._LOG_SECONDS", 0)
     url = broken()
+    assert any(name.endswith("a.npz.part") for name in left(cache))
     for reply, message in ((WEB_PAGE, "web page"), (hung_up, "failed, 5 times")):
         offer(*[reply] * 5)
         with pytest.raises(zoo.StoreError, match=message):
             zoo.fetch(url)
     offer()
+    capsys.readouterr()
     assert_right(cache, url, zoo.fetch(url))
     assert ranges(server)[-1] == CONTINUED
+    assert re.search(r"a.npz: +50%.*150k/300k", capsys.readouterr().err)
 
 
 def test_the_bytes_of_an_earlier_transfer_count(server, broken, offer, cache):
@@ -197,66 +188,31 @@ def test_an_index_in_a_cache_that_can_only_be_read(offer, monkeypatch):
         store.latest(offer(name="b.npz"), 10**6)
 
 
-# Processes
+# Processes and threads
 
 
-@contextlib.contextmanager
-def fetching(url, count=1):
-    """Processes that download, each of which has said that it is ready."""
-    code = "import sys, zoo, zoo.store.transport; print('ready', flush=True)\n"
-    code += "print(zoo.fetch(sys.argv[1]))"
-    with contextlib.ExitStack() as stack:
-        processes = [
-            stack.enter_context(
-                subprocess.Popen(
-                    [sys.executable, "-c", code, url],
-                    cwd=ROOT,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    text=True,
-                )
-            )
-            for _ in range(count)
-        ]
-        assert [one.stdout.readline() for one in processes] == ["ready\n"] * count
-        yield processes
-
-
-def wait_until(happened, processes):
-    """Waits until something is so, as long as processes run."""
-    while not happened():
-        for one in processes:
-            assert one.poll() is None, one.communicate()
-        time.sleep(0.01)
-
-
-def test_killed_in_the_middle(server, offer, cache):
+def test_a_process_that_downloads_is_waited_for_and_when_killed_gone_on_with(
+    server, offer, cache, monkeypatch, capsys
+):
+    monkeypatch.setattr(store, "_NOTICE_SECONDS", 0.01)
+    monkeypatch.setattr(store, "_STALL_SECONDS", 0.1)
     url = offer(WAITING)
-
-    def has_begun():
-        return any(path.stat().st_size for path in cache.glob(".transfers/*.part"))
-
-    with fetching(url) as [process]:
-        wait_until(has_begun, [process])
+    code = "import sys, zoo; zoo.fetch(sys.argv[1])"
+    with subprocess.Popen([sys.executable, "-c", code, url], cwd=ROOT) as process:
+        while not any(p.stat().st_size for p in cache.glob(".transfers/*.part")):
+            assert process.poll() is None
+            time.sleep(0.01)
+        gives_up = r"holds .*\.lock and .* nothing .* 0\.1 sec.*end that process"
+        with pytest.raises(zoo.StoreError, match=gives_up):
+            zoo.fetch(url)
         process.kill()
-        assert process.wait() == -signal.SIGKILL
+    assert process.returncode == -signal.SIGKILL
+    assert "Waiting for another process to download" in capsys.readouterr().err
     server.go_on.set()
     assert store.cached() == []
     assert_right(cache, url, zoo.fetch(url))
     assert len(server.log) == 2
     assert int(re.fullmatch(r"bytes=(\d+)-", ranges(server)[1])[1]) > 0
-
-
-def test_processes_download_once(server, offer, cache):
-    url = offer(WAITING)
-    with fetching(url, 2) as processes:
-        wait_until(server.reached.is_set, processes)
-        server.go_on.set()
-        outputs = [one.communicate(timeout=600) for one in processes]
-    assert [one.returncode for one in processes] == [0] * 2, outputs
-    [path] = {pathlib.Path(out.strip()) for out, _ in outputs}
-    assert_right(cache, url, path)
-    assert ranges(server) == [None]
 
 
 def interrupt(*_):
@@ -275,42 +231,9 @@ def test_killed_before_the_last_steps(server, offer, cache, monkeypatch, step):
     assert len(server.log) == 1  # all bytes were there
 
 
-def in_threads(function, count):
-    """Calls a function in threads; returns their results and errors."""
-    results = []
-
-    def call():
-        try:
-            results.append(function())
-        except zoo.StoreError as error:
-            results.append(error)
-
-    threads = [threading.Thread(target=call) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return results
-
-
 def test_threads_download_once(server, offer, cache):
     url = offer(SLOW)
-    paths = in_threads(lambda: zoo.fetch(url), 4)
-    assert len(paths) == 4
-    [path] = set(paths)
-    assert_right(cache, url, path)
+    with concurrent.futures.ThreadPoolExecutor(4) as threads:
+        paths = list(threads.map(zoo.fetch, [url] * 4))
+    assert_right(cache, url, *set(paths))
     assert len(server.log) == 1
-
-
-def test_who_waits_says_so_and_gives_up(server, offer, cache, monkeypatch, capsys):
-    monkeypatch.setattr(store, "_NOTICE_SECONDS", 0.01)
-    monkeypatch.setattr(store, "_STALL_SECONDS", 0.1)
-    url = offer()
-    folder = cache / ".transfers"
-    folder.mkdir(parents=True)
-    with filelock.FileLock(folder / f"{store._cached_path(url).name}.lock"):
-        [error] = in_threads(lambda: zoo.fetch(url), 1)
-    assert "Waiting for another process to download" in capsys.readouterr().err
-    assert re.search(r"holds .*\.lock and .* nothing .* 0\.1 sec.*end t", str(error))
-    assert server.log == []
-    assert_right(cache, url, zoo.fetch(url))

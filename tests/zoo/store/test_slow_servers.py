@@ -3,7 +3,6 @@
 import contextlib
 import itertools
 import queue
-import threading
 import types
 
 import pytest
@@ -11,7 +10,6 @@ import requests
 from servers import (
     CHUNK,
     CHUNKED,
-    CONTENT,
     CUT,
     DRIPPING,
     SLOW,
@@ -42,7 +40,6 @@ def impatient(cache, monkeypatch):
     "said",
     [
         b"HTTP/1.1 ",
-        b"HTTP/1.1 200 OK\r\nServer: ",
         b"HTTP/1.1 302 Found\r\nLocation: /",
         CHUNKED + b"1;a=",
         b"HTTP/1.1 100 Continue\r\nServer: ",
@@ -60,7 +57,9 @@ def test_one_deadline_until_the_first_byte(server, offer, cache, said):
 
 
 @pytest.mark.usefixtures("impatient")
-def test_redirects_share_the_deadline(server, offer, monkeypatch):
+def test_redirects_attempts_and_the_name_server_share_the_deadline(
+    server, offer, monkeypatch
+):
     monkeypatch.setattr(transport, "_MOST_REDIRECTS", 10**6)
 
     def slowly(request, file):
@@ -70,25 +69,15 @@ def test_redirects_share_the_deadline(server, offer, monkeypatch):
 
     with pytest.raises(zoo.StoreError, match="did not begin to send"):
         zoo.fetch(offer(slowly))
-
-
-@pytest.mark.usefixtures("impatient")
-def test_a_name_server_that_is_silent(monkeypatch):
-    over = threading.Event()
-    monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: over.wait() and [])
-    try:
-        with pytest.raises(zoo.StoreError, match="did not begin to send"):
-            zoo.fetch("http://host.invalid/a.npz")
-    finally:
-        over.set()
-
-
-@pytest.mark.usefixtures("impatient")
-def test_attempts_share_the_deadline(server, offer, monkeypatch):
+    server.log.clear()
     monkeypatch.setattr(transport, "TIMEOUTS", (600, 0.1))
     with pytest.raises(zoo.StoreError, match="failed|did not begin"):
-        zoo.fetch(offer(*[mute] * 9))
-    assert len(server.log) <= 3
+        zoo.fetch(offer(*[mute] * 9, name="b.npz"))
+    assert len([path for path, _ in server.log if path == "/b.npz"]) <= 3
+    silent = server.go_on.wait
+    monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: silent() and [])
+    with pytest.raises(zoo.StoreError, match="did not begin to send"):
+        zoo.fetch("http://host.invalid/a.npz")
 
 
 def patient(monkeypatch, waits):
@@ -179,16 +168,6 @@ def test_a_server_that_drips(server, offer, cache, monkeypatch, clock, etag):
     assert_right(cache, url, zoo.fetch(url))
     starts = [span for span in ranges(server) if span]
     assert len(starts) == (6 if etag else 0)
-
-
-def test_a_small_file_that_drips(offer, monkeypatch, clock):
-    monkeypatch.setattr(transport, "SPEED_SECONDS", 0.05)
-    monkeypatch.setattr(transport, "LOWEST_SPEED", 100_000)
-    url = offer(*[DRIPPING] * 9)
-    with pytest.raises(zoo.StoreError, match=r"broke off .*bytes came in \d+ se"):
-        store.latest(url, 10**6)
-    offer(DRIPPING)
-    assert store.latest(url, 10**6) == CONTENT
 
 
 def test_a_slow_server(server, offer, cache, monkeypatch):

@@ -15,7 +15,9 @@ pytestmark = pytest.mark.usefixtures("cache")
 BUCKETS = "https://storage.googleapis.com"
 
 
-def test_a_download_is_cached_with_its_record(server, offer, cache, capsys):
+def test_a_download_is_recorded_and_needs_no_network_again(
+    server, offer, cache, capsys, monkeypatch
+):
     url = offer(CUT, name="b/good.npz")
     path = zoo.fetch(url, file_size=300_900, sha256=SHA256.upper())
     assert path.parent == cache
@@ -26,18 +28,12 @@ def test_a_download_is_cached_with_its_record(server, offer, cache, capsys):
     assert record == {"url": url, "bytes": len(CONTENT), "sha256": SHA256}
     captured = capsys.readouterr()
     assert captured.out == "" and "good.npz: 100%" in captured.err
-    assert zoo.fetch(url, file_size=300_900, sha256=SHA256) == path
-    assert len(server.log) == 2
-
-
-def test_a_cached_file_needs_no_network(server, offer, monkeypatch):
-    url = offer()
-    path = zoo.fetch(url)
     server.shutdown()
     server.server_close()
-    assert zoo.fetch(url) == path
+    assert zoo.fetch(url, file_size=300_900, sha256=SHA256) == path
     monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
     assert zoo.fetch(url, sha256=SHA256) == path
+    assert len(server.log) == 2
 
 
 def test_offline(server, offer, cache, monkeypatch):
