@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import pathlib
 import shutil
 
 import in_process
@@ -10,9 +9,7 @@ import keras
 import numpy as np
 import pytest
 import same_runs
-import tensorflow as tf
 import yaml
-from serving import serving_files
 
 import keras_vit
 import zoo
@@ -37,26 +34,6 @@ def registry(short_run, tmp_path_factory):
     return folder
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("KERAS_VIT_REGISTRY", raising=False)
-
-
-@pytest.fixture
-def served(registry):
-    """The registry's URL on a server that can do nothing but hand out files."""
-    with serving_files(registry) as server:
-        yield server.url
-
-
-@pytest.fixture
-def no_saved_model(monkeypatch):
-    """Leaves out the SavedModel, which takes longest to write."""
-    for name in ("write_saved_model", "_check_saved_model"):
-        monkeypatch.setattr(publishing, name, lambda *args, **options: None)
-
-
 @pytest.fixture(scope="module")
 def trained(short_run):
     return keras.saving.load_model(short_run / "model.keras")
@@ -68,18 +45,25 @@ def other(short_run, tmp_path):
     return shutil.copytree(short_run, tmp_path / "other")
 
 
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("KERAS_VIT_REGISTRY", raising=False)
+
+
 @pytest.fixture
-def copy(registry, tmp_path):
-    """A copy of the registry, to change."""
-    return shutil.copytree(registry, tmp_path / "registry")
+def no_saved_model(monkeypatch):
+    """Leaves out the SavedModel, which takes longest to write."""
+    for name in ("write_saved_model", "_check_saved_model"):
+        monkeypatch.setattr(publishing, name, lambda *args, **options: None)
 
 
-IMAGES = np.random.default_rng(0).random((3, 32, 48, 3), "float32")
+IMAGES = np.random.default_rng(0).uniform(-1, 1, (3, 32, 48, 3))
 
 
 def assert_same(model, trained):
-    found, expected = (m(2 * IMAGES - 1).numpy() for m in (model, trained))
-    np.testing.assert_array_equal(found, expected)
+    expected = np.asarray(trained(IMAGES))
+    np.testing.assert_array_equal(model(IMAGES), expected)
     assert np.ptp(expected) > 0
 
 
@@ -92,6 +76,8 @@ def test_what_is_in_the_folder(registry, short_run):
     for name in ("model.keras", "class_names.txt"):
         published = (registry / "digits" / name).read_bytes()
         assert published == (short_run / name).read_bytes()
+    names = (registry / "digits/saved_model/assets/class_names.txt").read_text()
+    assert names.split() == list("0123456789")
     report = same_runs.report(short_run)
     assert report.pop("command") == "keras-vit finetune ..."
     assert same_runs.report(registry / "digits") == report
@@ -166,31 +152,8 @@ def test_loads_by_path_and_by_handle(registry, trained, monkeypatch):
         assert model.output_shape == (None, settings.get("classes", 10))
 
 
-def test_loads_from_a_server(served, trained, short_recipe, monkeypatch):
-    monkeypatch.setenv("KERAS_VIT_REGISTRY", f"{served}/")
-    assert zoo.list_models("dig*") == ["digits"]
-    assert_same(keras_vit.load_model("digits"), trained)
-    assert_same(keras_vit.VisionTransformer(short_recipe.model, "digits"), trained)
-    monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
-    assert_same(keras_vit.load_model("digits"), trained)
-
-
-def test_the_saved_model_classifies_images_of_any_size(registry, trained):
-    loaded = tf.saved_model.load(str(registry / "digits" / "saved_model"))
-    np.testing.assert_allclose(
-        loaded(IMAGES), trained(2 * IMAGES - 1), rtol=0, atol=1e-5
-    )
-    served = loaded.signatures["serving_default"](images=tf.constant(2 * IMAGES - 1))
-    np.testing.assert_allclose(served["logits"], loaded(IMAGES), rtol=0, atol=1e-5)
-    [features] = loaded.signatures["image_feature_vector"](
-        tf.zeros((1, 100, 60, 3))
-    ).values()
-    assert features.shape == (1, 16)
-    names = pathlib.Path(loaded.class_names_file.asset_path.numpy().decode())
-    assert names.read_bytes() == (registry / "digits/class_names.txt").read_bytes()
-
-
-def test_a_name_is_taken_once(no_saved_model, copy, short_run):
+def test_a_name_is_taken_once(no_saved_model, registry, short_run, tmp_path):
+    copy = shutil.copytree(registry, tmp_path / "registry")
     with pytest.raises(RunError, match="'digits' already.*--name.*--replace"):
         publishing.publish(short_run, copy)
     publishing.publish(short_run, copy, name="other")
@@ -198,9 +161,17 @@ def test_a_name_is_taken_once(no_saved_model, copy, short_run):
     index = json.loads((copy / "registry.json").read_text())
     assert [model["name"] for model in index["models"]] == ["digits", "other"]
     assert zoo.get(str(copy / "digits")).licence == "mit"
+    (copy / "digits" / "mine.txt").write_text("kept")
+    for told in ("and mine.txt besides", "in the way"):
+        with pytest.raises(RunError, match=told):
+            publishing.publish(short_run, copy, replace=True)
+        assert (copy / "digits" / "mine.txt").read_text() == "kept"
+        (copy / "digits" / "model.json").unlink(missing_ok=True)
 
 
-def test_a_failure_leaves_what_was_there(copy, short_run, monkeypatch):
+def test_a_failure_leaves_what_was_there(registry, short_run, tmp_path, monkeypatch):
+    copy = shutil.copytree(registry, tmp_path / "registry")
+
     def content():
         return {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
 
@@ -215,52 +186,39 @@ def test_a_failure_leaves_what_was_there(copy, short_run, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "told"),
+    ("files", "settings", "told"),
     [
-        ("report.json", "{", "other"),
-        ("model.keras", "PK", "other"),
-        ("class_names.txt", "one\n", "other"),
+        ({"report.json": "{"}, {}, "other"),
+        ({"model.keras": "PK"}, {}, "other"),
+        ({"class_names.txt": "one\n"}, {}, "names 1 classes and .* has 10"),
         (
-            "class_names.txt",
-            "\n".join("0123456") + "\nsev\u202een\n8\n9\n",
+            {"class_names.txt": "\n".join("0123456") + "\nsev\u202een\n8\n9\n"},
+            {},
             r"class 'sev\\u202een' cannot .* in .*other/class_names",
         ),
+        ({}, {"to": "http://host"}, "http://host.*pass a folder"),
+        ({}, {"name": "index.html"}, "not a model name"),
+        ({}, {"name": "../digits"}, "not a model name.*--name"),
+        ({}, {"licence": "m\ait"}, r"cannot be published: 'm\\x07it' has control"),
     ],
 )
-def test_damaged_runs_cannot_be_published(
-    no_saved_model, other, tmp_path, file, text, told
+def test_what_cannot_be_published(
+    no_saved_model, other, tmp_path, monkeypatch, files, settings, told
 ):
-    (other / file).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    for name, text in files.items():
+        (other / name).write_text(text)
     with pytest.raises(RunError, match=told):
-        publishing.publish(other, tmp_path / "registry")
-    assert not list(tmp_path.glob("registry/*"))
+        publishing.publish(other, **{"to": "new", **settings})
+    assert not [path for path in tmp_path.glob("new/*") if path.name != ".lock"]
 
 
-def test_what_has_other_names_cannot_be_published(no_saved_model, other, tmp_path):
+def test_what_has_other_names_cannot_be_published(other, tmp_path):
     model = BiTResNet(BiTConfig((1, 1)), image_size=(32, 48), classes=10)
     model.save(other / "model.keras")
     told = "'bit_resnet' is a BiT ResNet .*keep it with Model.save"
     with pytest.raises(RunError, match=told):
         publishing.publish(other, tmp_path / "registry")
-
-
-@pytest.mark.parametrize(
-    ("to", "settings", "told"),
-    [
-        ("http://host", {}, "http://host.*pass a folder"),
-        ("new", {"name": "registry.json"}, "not a model name"),
-        ("new", {"name": "index.html"}, "not a model name"),
-        ("new", {"name": "../digits"}, "not a model name.*--name"),
-        ("new", {"licence": "m\ait"}, r"cannot be published: 'm\\x07it' has control"),
-    ],
-)
-def test_names_and_places_that_cannot_be(
-    no_saved_model, short_run, tmp_path, monkeypatch, to, settings, told
-):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(RunError, match=told):
-        publishing.publish(short_run, to, **settings)
-    assert not (tmp_path / "new" / "digits").exists()
 
 
 def test_what_npz_cannot_say_goes_into_safetensors(
@@ -294,14 +252,6 @@ def test_bfloat16_runs_are_published_in_float32(
     assert loaded.get_layer("embedding").compute_dtype == "float32"
     kernel = model.get_layer("embedding").kernel.numpy()
     assert (loaded.get_layer("embedding").kernel.numpy() == kernel).all()
-
-
-def test_something_else_in_the_way(short_run, tmp_path):
-    (tmp_path / "digits").mkdir()
-    (tmp_path / "digits" / "mine.txt").write_text("kept")
-    with pytest.raises(RunError, match="in the way"):
-        publishing.publish(short_run, tmp_path, replace=True)
-    assert (tmp_path / "digits" / "mine.txt").read_text() == "kept"
 
 
 def test_what_a_data_set_is_called():
