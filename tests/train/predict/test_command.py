@@ -8,11 +8,9 @@ import subprocess
 import sys
 import time
 
-import numpy as np
 import pytest
 from in_process import function_of, run_command
 from photo_folder import NAMES, paths
-from PIL import Image
 
 import keras_vit_start
 from train.predict.prediction import Predictions
@@ -111,23 +109,15 @@ def test_a_file_without_an_answer_says_so(capsys):
 def test_a_foreign_saved_model_is_run_with_trust_alone(folder, capsys):
     tf = pytest.importorskip("tensorflow")
 
-    class Foreign(tf.Module):
-        @tf.function(input_signature=[tf.TensorSpec((None, 20, 30, 3))])
-        def answer(self, images):
-            means = tf.reduce_mean(images, (1, 2))
-            return {"logits": tf.atan(means)}
+    @tf.function(input_signature=[tf.TensorSpec((None, 20, 30, 3))])
+    def answer(images):
+        return {"logits": tf.atan([[0.0, 0.0, 1.0]]) + tf.zeros((len(images), 1))}
 
-    foreign = Foreign()
-    tf.saved_model.save(foreign, "foreign", foreign.answer)
+    tf.saved_model.save(tf.Module(), "foreign", answer)
     told = "which may do anything: Atan. If you trust .*made it, pass .*trust=.rue"
     with pytest.raises(SystemExit, match=told):
         run_command("predict", "foreign", *paths(3))
     with pytest.raises(SystemExit) as done:
         run_command("predict", "foreign", *paths(3), "--trust")
     assert done.value.code == 0
-    pixels = np.asarray(Image.open(paths(3)[0]), "float32") / 127.5 - 1
-    logits = np.arctan(pixels.mean((0, 1)))
-    file, name, probability = capsys.readouterr().out.strip().split("\t")
-    assert (file, name) == (paths(3)[0], f"class {logits.argmax()}")
-    expected = np.exp(logits.max()) / np.exp(logits).sum()
-    assert abs(float(probability.strip("%")) / 100 - expected) < 6e-4
+    assert capsys.readouterr().out.startswith(f"{paths(3)[0]}\tclass 2\t")

@@ -1,16 +1,14 @@
-"""The photos that a command line names, and threads that read ahead."""
+"""The photos that a command line names."""
 
 import glob
 import io
 import os
-import threading
 import types
 
 import pytest
 
 from train.common.errors import RunError
 from train.predict.photo_list import Photos
-from zoo.photos import read_ahead
 
 
 @pytest.fixture
@@ -47,23 +45,15 @@ def test_folders_and_files(folder):
     assert found.note() == "left out 2 files with the endings of no photo (.db, .txt)"
 
 
-CATS = ["photos/cat/1.webp", "photos/cat/deep/2.bmp"]
-
-
 @pytest.mark.parametrize(
     ("pattern", "found"),
     [
-        ("photos/*.jpg", ["photos/b.jpg"]),
-        ("photos/c[1].png", ["photos/c[1].png"]),
-        (
-            "photos/c*",
-            ["photos/c[1].png", "photos/cat/1.webp", "photos/cat/deep/2.bmp"],
-        ),
-        ("photos/**/*.bmp", ["photos/cat/deep/2.bmp"]),
-        ("photos/cat/**", CATS),
+        ("photos/ca*", ["photos/cat/1.webp", "photos/cat/deep/2.bmp"]),
+        ("photos/cat/**", ["photos/cat/1.webp", "photos/cat/deep/2.bmp"]),
         # Brackets of a name.
         ("trip [2024]/*.jpg", ["trip 2/b.jpg", "trip [2024]/a.jpg"]),
         ("trip [2024]/**/c.*", ["trip [2024]/sub/c.jpg"]),
+        ("photos/c[1].png", ["photos/c[1].png"]),
         ("photos/c[1]*", ["photos/c[1].png"]),
         ("photos/[bc].jpg", ["photos/b.jpg"]),
         *((missing, None) for missing in ("no.jpg", "photos/no", "photos/*.tif", "")),
@@ -81,9 +71,8 @@ def test_patterns_that_the_shell_has_left(folder, pattern, found):
 
 @pytest.mark.parametrize(
     "pattern",
-    ["**", "**/*.jpg", "ph*/**/*.*", "photos/**/b.jpg", "photos/**/cat/**",
-     "**/d*/**/*.bmp", "./**/1.webp"],
-)  # fmt: skip
+    ["**", "ph*/**/*.*", "photos/**/cat/**", "**/d*/**/*.bmp", "./**/1.webp"],
+)
 def test_two_stars_are_as_glob_has_them(folder, pattern):
     files = filter(os.path.isfile, glob.glob(pattern, recursive=True))
     assert list(Photos([pattern])) == sorted(set(files)) != []
@@ -147,30 +136,3 @@ def test_photos_of_iphones_have_a_remedy(folder, monkeypatch):
     assert found.note().endswith(
         "(.db, .heic, .txt); pip install pillow-heif reads HEIC photos"
     )
-
-
-def test_reading_ahead_keeps_the_order_and_the_bound(monkeypatch):
-    monkeypatch.setattr("os.cpu_count", lambda: 3)
-    taken, most = [], []
-
-    def items():
-        for number in range(100):
-            taken.append(number)
-            yield number
-
-    found = []
-    for number, square in read_ahead(items(), lambda n: n * n, 2):
-        found.append((number, square))
-        most.append(len(taken) - len(found))
-    assert found == [(n, n * n) for n in range(100)]
-    assert max(most) == 5
-
-
-def test_reading_ahead_ends_with_its_reader(monkeypatch):
-    monkeypatch.setattr("os.cpu_count", lambda: 2)
-    threads = threading.active_count()
-    started = []
-    reading = read_ahead(range(1000), started.append, 8)
-    next(reading)
-    reading.close()
-    assert len(started) <= 12 and threading.active_count() == threads

@@ -4,7 +4,6 @@ import collections
 import csv
 import dataclasses
 import filecmp
-import inspect
 import os
 import pathlib
 import warnings
@@ -21,7 +20,7 @@ from photo_folder import (
 )
 
 from train.common.errors import RunError
-from train.predict import classifiers, prediction
+from train.predict import classifiers
 from train.predict.prediction import predict
 from zoo.network.head import Answers
 from zoo.photos import prepare
@@ -30,11 +29,6 @@ from zoo.photos import prepare
 def rows_of(path):
     with open(path, newline="") as file:
         return list(csv.DictReader(file))
-
-
-def test_each_argument_is_described():
-    for name in inspect.signature(predict).parameters:
-        assert f"\n        {name}: " in predict.__doc__
 
 
 def test_all_that_comes_out(folder, stub):
@@ -101,17 +95,11 @@ def test_bits_reach_photos_and_settings(folder, stub, goldens):
     stub(compute)
     predict("stub", [path], out="bits.csv", bits=12)
     np.testing.assert_array_equal(seen[0][0], prepare(path, 8, bits=12))
-    with pytest.raises(RunError, match=r"other settings: bits 12 \(now None\)"):
+    # Bits that a file says come before those of a model, and after those given.
+    stub(compute, bits=12, answers=dataclasses.replace(PROBABILITIES, names=("a",) * 3))
+    told = r"settings: bits 12 \(now '12 of the model'\), other class names\. "
+    with pytest.raises(RunError, match=told):
         predict("stub", [path], out="bits.csv", resume=True)
-
-
-def test_bits_that_are_given_do_not_go_on_with_those_of_a_model(folder, stub):
-    """Bits that a file says come before the model's, and after those given."""
-    stub(bits=12)
-    predict("stub", paths()[:1], out="bits.csv")
-    assert predict("stub", paths(), out="bits.csv", resume=True).earlier == 1
-    with pytest.raises(RunError, match=r"bits '12 of the model' .now 12"):
-        predict("stub", paths(), out="bits.csv", resume=True, bits=12)
 
 
 def test_a_warning_names_each_dark_photo(stub, goldens, tmp_path):
@@ -164,50 +152,22 @@ def test_an_interruption_is_gone_on_with(after, folder, stub):
     assert len([*pathlib.Path("later").glob("*/*")]) == 10
 
 
-def test_a_file_with_its_header_alone_is_gone_on_with(folder, stub):
-    stub(interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        predict("stub", ["photos"], out="out.csv")
-    assert text_of("out.csv").count("\n") == 1
-    stub()
-    found = predict("stub", ["photos"], out="out.csv", resume=True)
-    assert (found.answered, found.earlier) == (10, 0)
-
-
-@pytest.mark.parametrize("here", [".", "photos"])
-def test_new_photos_are_added_from_any_directory(here, folder, stub, monkeypatch):
+def test_new_photos_are_added_from_another_directory(folder, stub, monkeypatch):
     stub()
     predict("stub", paths(1, 2), out="out.csv", features="x.npz")
-    monkeypatch.chdir(here)
-    given = {
-        flag: os.path.relpath(folder / name)
-        for flag, name in {
-            "out": "out.csv",
-            "features": "x.npz",
-            "gallery": "page.html",
-        }.items()
-    }
-    # Photos of both starts are found.
+    monkeypatch.chdir("photos")
     seen = set()
     monkeypatch.setattr("train.predict.gallery._thumbnail", lambda p, bits: seen.add(p))
-    place = os.path.relpath(folder / "photos")
-    found = predict("stub", [place], resume=True, **given)
+    files = {"out": "../out.csv", "features": "../x.npz", "gallery": "../page.html"}
+    found = predict("stub", ["."], resume=True, **files)
     assert (found.answered, found.earlier) == (8, 2)
+    # Photos of both starts are shown, and spelled as from the first directory.
     photos = {str(folder / path) for path in paths()}
     assert {os.path.realpath(path) for path in seen} == photos
-    assert sorted(row["file"] for row in rows_of(given["out"])) == paths()
-    with np.load(given["features"]) as arrays:
+    assert sorted(row["file"] for row in rows_of("../out.csv")) == paths()
+    with np.load("../x.npz") as arrays:
         assert sorted(arrays["files"]) == paths()
         assert arrays["files"][:2].tolist() == paths(1, 2)
-
-
-def test_other_class_names_are_refused(folder, stub):
-    stub()
-    predict("stub", paths(1), out="out.csv")
-    others = dataclasses.replace(PROBABILITIES, names=("red", "green", "violet"))
-    stub(answers=others)
-    with pytest.raises(RunError, match="answers of other settings: other class names"):
-        predict("stub", ["photos"], out="out.csv", resume=True)
 
 
 @pytest.mark.parametrize(("flag", "path"), [("out", "o/x.csv"), ("features", "x.npz")])
@@ -232,28 +192,6 @@ def test_nothing_is_left_of_features_without_out(folder, stub):
     with pytest.raises(KeyboardInterrupt):
         predict("stub", ["photos"], features="x.npz")
     assert os.listdir(folder) == ["photos"]
-
-
-# Many photos.
-
-
-def test_memory_does_not_grow_with_the_photos(folder, stub, monkeypatch):
-    """At most a batch and one photo per thread are read ahead."""
-    read, answered = [], []
-
-    def counted(*arguments):
-        read.append(arguments[0])
-        return prepare(*arguments)
-
-    def compute(images):
-        answered.extend(images)
-        assert len(read) - len(answered) <= 4 + 2 + 1
-        return by_mean(images)
-
-    monkeypatch.setattr(prediction, "prepare", counted)
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    stub(compute)
-    assert predict("stub", paths() * 20).answered == 200
 
 
 def test_many_unreadable_photos(folder, stub):
@@ -301,38 +239,26 @@ def test_names_are_checked_before_the_model_is_loaded(given, told, folder, monke
         predict(**{"model": "stub", "photos": ["photos"], **given})
 
 
+SHAPE = r"stub gives outputs of shape .* \(4, 3\)"
+
+
 @pytest.mark.parametrize(
-    ("outputs", "told"),
+    ("outputs", "features", "told"),
     [
-        ([np.nan, 1, 1], "photos/0.png are not finite"),
-        ([0.2, 0.2, 0.2], "every class the same probability"),
+        ([[np.nan, 1, 1]] * 4, None, "photos/0.png are not finite"),
+        ([[0.2, 0.2, 0.2]] * 4, None, "every class the same probability"),
+        (np.ones((4, 1)), None, SHAPE),
+        (np.ones((1, 3)), None, SHAPE),
+        (np.eye(4, 3), np.ones((4, 3, 2)), SHAPE),
+        # A sigmoid may give a photo no class at all.
+        ([[1, 0, 0], [0, 0, 0], [0, 1, 0], [0, 0, 1]], None, None),
     ],
 )
-def test_answers_that_mean_nothing(outputs, told, folder, stub):
-    stub(lambda images: (np.float32([outputs] * len(images)), None))
+def test_answers_that_mean_nothing_are_refused(outputs, features, told, folder, stub):
+    stub(lambda images: (np.float32(outputs), features))
+    given = {} if features is None else {"features": "x.npz"}
+    if told is None:
+        assert predict("stub", paths(0, 1, 2, 3)).answered == 4
+        return
     with pytest.raises(RunError, match=told):
-        predict("stub", ["photos"])
-
-
-@pytest.mark.parametrize("shape", [(4, 1), (4,), (4, 3, 2), (1, 3), (4, 4)])
-def test_outputs_of_another_shape(shape, folder, stub):
-    random = np.random.default_rng(0)
-    for shapes, given in (
-        ((shape, (4, 3)), {}),
-        (((4, 3), shape), {"features": "x.npz"}),
-    ):
-        stub(lambda _, shapes=shapes: [random.random(one) for one in shapes])
-        with pytest.raises(RunError, match=r"stub gives outputs of shape .* \(4, 3\)"):
-            predict("stub", ["photos"], **given)
-
-
-def test_one_flat_answer_of_many_is_an_answer(folder, stub):
-    """A sigmoid may give a photo no class at all."""
-
-    def compute(images):
-        probabilities = images.mean(axis=(1, 2)) + 1
-        probabilities[1] = 0
-        return probabilities, None
-
-    stub(compute)
-    assert predict("stub", ["photos"]).answered == 10
+        predict("stub", ["photos"], **given)
