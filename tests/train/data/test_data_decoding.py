@@ -14,9 +14,8 @@ from PIL import Image, ImageOps
 
 import zoo.photos
 from train.data.sources import load
-from train.data.sources.folder_source import file_split
 from train.data.sources.splits import in_memory, pick
-from train.data.transforms import exif, preprocessing
+from train.data.transforms import exif
 from train.data.transforms.decoding import (
     _decode_jpeg_window,
     _is_usual_png,
@@ -83,13 +82,8 @@ JPEGS = {
 EVERY = {
     **{f"jpeg, {name}": {"file_format": "JPEG", **JPEGS[name]} for name in JPEGS},
     "png": {"file_format": "PNG"},
-    "png with alpha": {"file_format": "PNG", "mode": "RGBA"},
-    "palette": {"file_format": "PNG", "mode": "P"},
-    "bmp": {"file_format": "BMP"},
-    "gif": {"file_format": "GIF"},
     "webp": {"file_format": "WEBP"},
 }
-FORMATS = pytest.mark.parametrize("options", EVERY.values(), ids=EVERY)
 
 
 def windows(file_format):
@@ -111,7 +105,7 @@ def windows(file_format):
         yield top, random.randint(0, WIDTH - width + 1), height, width
 
 
-@FORMATS
+@pytest.mark.parametrize("options", EVERY.values(), ids=EVERY)
 def test_a_window_has_the_very_pixels_of_the_whole_image(options, part, fast):
     encoded = encode(**options)
     whole = decode_image(encoded, fast=fast).numpy()
@@ -122,7 +116,7 @@ def test_a_window_has_the_very_pixels_of_the_whole_image(options, part, fast):
         np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize("width", [1, 2, 3, 4, 16, 17, 18, 19, 34])
+@pytest.mark.parametrize("width", [1, 2, 3, 4, 17, 18])
 @pytest.mark.parametrize("subsampling", ["4:2:2", "4:2:0"])
 def test_narrow_windows_of_a_jpeg_at_its_edges(width, subsampling, part, fast):
     encoded = encode("JPEG", width=width, subsampling=subsampling)
@@ -133,22 +127,6 @@ def test_narrow_windows_of_a_jpeg_at_its_edges(width, subsampling, part, fast):
             np.testing.assert_array_equal(found, whole[5:14, left:end])
 
 
-@FORMATS
-def test_windows_are_chosen_by_the_shape(options):
-    encoded, seen = encode(**options), []
-
-    def choose_window(shape):
-        seen.append(shape.numpy().tolist()[:2])
-        return tf.constant([1, 2, 3, 4])
-
-    image = decode_image(encoded, choose_window)
-    assert image.shape == (3, 4, 3) and image.dtype == tf.uint8
-    assert seen == [[HEIGHT, WIDTH]]
-    # Of JPEG the whole was up to 14 levels off.
-    whole = zoo.photos.decode(encoded.numpy())
-    np.testing.assert_array_equal(decode_image(encoded), whole)
-
-
 def test_graphs_know_that_there_are_three_channels():
     images = tf.data.Dataset.from_tensors(encode("PNG"))
     for choose_window in (None, window_of(0, 0, 2, 2)):
@@ -156,10 +134,9 @@ def test_graphs_know_that_there_are_three_channels():
         assert images.map(decode).element_spec.shape.as_list() == [None, None, 3]
 
 
-@pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA"])
-def test_small_pngs_decode_without_python(mode, monkeypatch):
+def test_small_pngs_decode_without_python(monkeypatch):
     """A data set of icons took twice the time to decode."""
-    encoded = encode("PNG", mode=mode)
+    encoded = encode("PNG", "P")
     expected = zoo.photos.decode(encoded.numpy())
     monkeypatch.delattr(zoo.photos, "plain_orientation")
     np.testing.assert_array_equal(decode_image(encoded), expected)
@@ -210,13 +187,6 @@ def test_a_usual_png_is_within_the_bound_in_bytes(side):
     is_usual = bool(_is_usual_png(tf.constant(bytes(png))))
     assert is_usual <= limits.is_photo_small(side, side, bits=32)
     assert is_usual or side > 11_500
-
-
-@pytest.mark.parametrize("content", [b"", b"\xff\xd8\xff", b"no image"])
-@pytest.mark.parametrize("choose_window", [None, window_of(0, 0, 1, 1)])
-def test_what_is_no_image_is_refused(content, choose_window):
-    with pytest.raises(tf.errors.InvalidArgumentError):
-        decode_image(tf.constant(content), choose_window)
 
 
 # Photos that their EXIF turns
@@ -298,20 +268,22 @@ HEADS = {
 
 
 def test_where_exif_may_be_and_what_may_be_wrong_with_it():
-    signature = [tf.TensorSpec((), tf.string)]
-    decode = tf.function(decode_image, input_signature=signature, autograph=False)
+    settings = {"input_signature": [tf.TensorSpec((), tf.string)], "autograph": False}
+    decode, orientation = (
+        tf.function(function, **settings)
+        for function in (decode_image, exif.orientation)
+    )
     plain = encode("JPEG").numpy()
     assert plain[2:20] == JFIF
-    stored = decode(tf.constant(plain)).numpy()
+    stored = decode(plain).numpy()
     turns = {1: 0, 3: 2, 6: -1, 8: 1}
     for name, (head, turn) in HEADS.items():
-        found = decode(tf.constant(plain[:2] + head + plain[20:]))
+        found = decode(plain[:2] + head + plain[20:])
         expected = np.rot90(stored, turns[turn])
         np.testing.assert_array_equal(found, expected, err_msg=name)
-    orientation = tf.function(exif.orientation, autograph=False)
+        assert int(orientation(plain[:2] + head + plain[20:])) == turn, name
     for cut in range(0, len(EXIF), 3):
-        content = b"\xff\xd8" + JFIF + EXIF[:cut]
-        assert int(orientation(tf.constant(content))) in (1, 6), cut
+        assert int(orientation(plain[:20] + EXIF[:cut])) in (1, 6), cut
 
 
 def test_exif_may_follow_the_pixels_of_a_png():
@@ -322,36 +294,6 @@ def test_exif_may_follow_the_pixels_of_a_png():
     upright = by_pillow(encoded)
     assert upright.shape == (WIDTH, HEIGHT, 3)
     np.testing.assert_array_equal(decode_image(encoded), upright)
-
-
-def test_heic_is_turned_once():
-    pytest.importorskip("pillow_heif").register_heif_opener()
-    options = {"quality": -1, "chroma": 444}
-    encoded = encode("HEIF", turn=6, **options)
-    upright = decode_image(encoded).numpy()
-    assert upright.shape == (WIDTH, HEIGHT, 3)
-    np.testing.assert_array_equal(upright, by_pillow(encoded))
-    # Lossless but for the conversion of colours.
-    turned = np.rot90(photo(smooth=True), -1).astype(int)
-    assert np.abs(upright - turned).mean() < 2
-
-
-def test_training_and_evaluation_see_a_turned_photo_as_the_upright_one(tmp_path):
-    """To the last bit where the photo is stored without loss."""
-    image = photo(smooth=True)
-    stored = image.transpose(Image.Transpose.ROTATE_90)
-    turned = Image.Exif()
-    turned[0x0112] = 6
-    image.save(tmp_path / "upright.png")
-    stored.save(tmp_path / "turned.png", exif=turned)
-    paths = [str(tmp_path / name) for name in ("upright.png", "turned.png")]
-    both = file_split("photos", np.array(paths, object), np.zeros(2, int))
-    for crop in (preprocessing.inception_crop, preprocessing.random_shift):
-        expected, found = (
-            crop(functools.partial(both.decode, content), (24, 24), (3, 1))
-            for content, _ in both.records()
-        )
-        np.testing.assert_array_equal(found, expected)
 
 
 def shapes_of(split):
