@@ -19,16 +19,14 @@ from families import (
     each,
     needs_larger,
 )
-from harness import normal
+from harness import normal, randomize
 
 import keras_vit
 import zoo
-from keras_vit.explain import one_pass
 from zoo.containers import safetensors
 from zoo.network.released_names import BLOCK, RELATIVE_BIAS
 
 TRANSFORMERS = [name for name in FAMILIES if FAMILIES[name].library == "transformers"]
-TIMM = [name for name in FAMILIES if FAMILIES[name].library == "timm"]
 # Offsets of a grid belong to one size.
 ONE_SIZE = ("data2vec", "beit_", "beitv2")
 ANY_SIZE = [
@@ -36,11 +34,6 @@ ANY_SIZE = [
     for name, case in peer_goldens.CASES.items()
     if "resized" in case.parts and not name.startswith(ONE_SIZE)
 ]
-# Networks with parts that others do not have.
-OFTEN = [
-    "deit_distilled_timm", "so150m2_reg1_gap_timm", "eva02_base_timm", "pe_core_timm",
-    "dinov2_reg4_classifier_transformers", "dinov3_theta", "clip_timm",
-]  # fmt: skip
 # What is left out of a file: masks, decoders and the towers of texts.
 LEFT_OUT = ("mask_token", "decoder.", "text_", "logit_", "temperature")
 # Classifiers read the mean of the tokens, and a pooling or a norm lies beside it.
@@ -76,18 +69,7 @@ def test_one_model_for_images_of_all_sizes(family):
     assert_close(computed(any_size, photos), answer)
 
 
-@each(OFTEN)
-def test_a_model_for_all_sizes_is_that_of_each_size(family):
-    for options, photos, _ in family.checks()[:2]:
-        any_size = family.load(**options | {"image_size": (None, None)})
-        resized = keras_vit.at_image_size(any_size, photos.shape[1:3])
-        wanted = computed(family.load(**options), photos)
-        np.testing.assert_array_equal(computed(resized, photos), wanted)
-        for one in (any_size, keras_vit.Predictor(any_size)):
-            assert_close(computed(one, photos), wanted, 2e-6)
-
-
-@each(larger=LARGER)
+@each(larger=[name for name in LARGER if LARGER[name].library == "big_vision"])
 def test_files_are_written_back_to_the_bit(family, tmp_path):
     checkpoint, path = zoo.read(family.path), tmp_path / "model.safetensors"
     if family.library == "big_vision":
@@ -168,23 +150,6 @@ def test_the_library_computes_with_what_is_written(
         )
 
 
-@each([*OFTEN, "beit_timm"])
-def test_a_model_keeps_what_it_computes_in_files(family, tmp_path):
-    path = tmp_path / "model.safetensors"
-    options, *_ = family.checks()[0]
-    model = family.load(**options)
-    keras_vit.save_released_weights(model, path)
-    model.save(tmp_path / "model.keras")
-    again = keras.saving.load_model(tmp_path / "model.keras")
-    for options, photos, answer in family.checks():
-        released = keras_vit.load_model(path, **options)
-        resized = keras_vit.at_image_size(again, photos.shape[1:3])
-        for one in (released, resized):
-            assert_close(computed(one, photos), answer)
-    with pytest.raises(zoo.CheckpointError, match="an .npz cannot say|would be read"):
-        keras_vit.save_released_weights(model, tmp_path / "model.npz")
-
-
 @needs_larger
 def test_what_explain_shows_is_without_registers():
     family = LARGER["dinov2_reg4_transformers"]
@@ -197,24 +162,9 @@ def test_what_explain_shows_is_without_registers():
     shown = keras_vit.explain.patch_map(maps, (4, 4), num_registers=4)
     wanted = expected["attention"][..., 0, 5:].reshape(2, 2, 3, 4, 4)
     np.testing.assert_allclose(shown, wanted, atol=2e-5)
-    with pytest.raises(ValueError, match="num_registers where there are some"):
-        keras_vit.explain.patch_map(maps, (4, 4))
     features = keras_vit.explain.token_features(model, images)
-    tokens = expected["tokens"]
-    np.testing.assert_allclose(features.class_token, tokens[:, 0], atol=1e-4)
-    wanted = tokens[:, 5:].reshape(2, 4, 4, -1)
+    wanted = expected["tokens"][:, 5:].reshape(2, 4, 4, -1)
     np.testing.assert_allclose(features.patches, wanted, atol=1e-4)
-    assert one_pass.inspect(model, images).received.shape == (2, 2, 4, 4)
-
-
-@needs_larger
-def test_tokens_of_clip_before_its_last_norm_are_the_librarys():
-    family = LARGER["clip_transformers"]
-    model = family.load(include_top=False)
-    with np.load(f"{family.path}.expected.npz") as expected:
-        tokens = keras.Model(model.input, model.get_layer("encoder_norm").input)
-        found = computed(tokens, expected["images_uint8"])
-        assert_close(found, expected["tokens_before_norm"])
 
 
 def test_a_hybrids_first_kernel_is_adapted_to_other_channels():
@@ -227,6 +177,8 @@ def test_a_hybrids_first_kernel_is_adapted_to_other_channels():
 
 
 # Files that were changed
+
+TABLE = "attn.relative_position_bias_table"
 
 
 @pytest.fixture
@@ -260,45 +212,16 @@ def without(*parts):
 @pytest.mark.parametrize(
     ("name", "arrays", "message"),
     [
-        (
-            "deit3_timm",
-            without(".ls1.", ".ls2."),
-            "deit3_base_patch16_224, with layer_scale True .the arrays have False",
-        ),
+        ("deit3_timm", without(".ls1.", ".ls2."), "224, with layer_scale True .the ar"),
         ("deit3_timm", without(".0.ls2."), r"missing blocks\.0\.ls2\.gamma"),
-        (
-            "dinov2_transformers",
-            without("layer_scale"),
-            "'dinov2', with layer_scale True .the arrays have False",
-        ),
-        (
-            "dinov2_transformers",
-            renamed(lambda key: key.replace("layernorm.weight", "norm.weight")),
-            r"unknown norm\.weight",
-        ),
+        ("dinov2_transformers", without("layer_scale"), "'dinov2', with layer_scale"),
         ("dinov3_plus_timm", without("0.mlp.fc1_x.bias"), "0.mlp.fc1_g.bias"),
         ("eva02_base_timm", without("0.attn.k_proj"), "unknown blocks.0.attn.q_"),
-        (
-            "beit_timm",
-            without("0.attn.relative_position_bias_table"),
-            r"missing blocks\.0\.attn\.relative_position_bias_table",
-        ),
-        (
-            "beit_timm",
-            without("relative_position_bias_table"),
-            "biases .those of each block. .the arrays have .none",
-        ),
+        ("beit_timm", without(f"0.{TABLE}"), rf"missing blocks\.0\.{TABLE}"),
+        ("beit_timm", without(TABLE), "biases .those of each block. .the arrays have"),
         ("beit_timm", without(".gamma_"), "layer_scale True .the arrays have F"),
-        (
-            "beit_timm",
-            without(".q_bias", ".v_bias"),
-            "qkv_bias 'query and value' .the arrays have False",
-        ),
-        (
-            "miil",
-            renamed("a.vision.{}".format),
-            "every key begins with .*a.vision",
-        ),
+        ("beit_timm", without(".q_bias", ".v_bias"), "qkv_bias 'query and value' .the"),
+        ("miil", renamed("a.vision.{}".format), "every key begins with .*a.vision"),
     ],
 )
 def test_another_network_is_refused_by_name(name, arrays, message, changed):
@@ -309,15 +232,14 @@ def test_another_network_is_refused_by_name(name, arrays, message, changed):
 @pytest.mark.parametrize("own", [False, True])
 def test_biases_that_all_blocks_share_are_in_each(own, changed):
     """As BEiT's fine-tuning has them; with those of a block they add up."""
-    name = "attn.relative_position_bias_table"
     tables = arrays_of(FAMILIES["beit_timm"].path / "model.safetensors")
-    tables = [tables[f"blocks.{block}.{name}"] for block in range(2)]
+    tables = [tables[f"blocks.{block}.{TABLE}"] for block in range(2)]
     shared = normal(tables[0].shape)
 
     def arrays(rows=None):
         return lambda found: {
             "rel_pos_bias.relative_position_bias_table": shared[:rows],
-            **(found if own else without(name)(found)),
+            **(found if own else without(TABLE)(found)),
         }
 
     def said(settings):
@@ -388,19 +310,19 @@ def test_a_wrapped_model_of_timm_has_the_arguments_of_its_name(changed):
 
 
 @pytest.mark.parametrize(
-    "prefix",
+    "key",
     [
-        "module.", "_orig_mod.", "model.", "state_dict.", "module._orig_mod.", "net.",
-        "_fsdp_wrapped_module.", "model.module.", "teacher.backbone.",
+        "module.{}", "_orig_mod.{}", "model.{}", "state_dict.{}", "net.{}",
+        "module._orig_mod.{}", "_fsdp_wrapped_module.{}", "teacher.backbone.{}",
     ],
 )  # fmt: skip
-def test_what_trainers_put_before_every_key_is_left_out_with_one_line(prefix, changed):
-    folder = changed("vit_msn", arrays=renamed((prefix + "{}").format))
+def test_what_trainers_put_before_every_key_is_left_out_with_one_line(key, changed):
+    folder = changed("vit_msn", arrays=renamed(key.format))
     with pytest.warns(UserWarning, match="in its keys, which a trainer put") as seen:
         found = zoo.read(folder)
     (message,) = (str(one.message) for one in seen)
     assert "\n" not in message
-    for part in prefix.rstrip(".").split("."):
+    for part in key.split(".")[:-1]:
         assert f"'{part}.'" in message
     expected = zoo.read(FAMILIES["vit_msn"].path)
     assert (found.shapes, found.config) == (expected.shapes, expected.config)
@@ -408,9 +330,8 @@ def test_what_trainers_put_before_every_key_is_left_out_with_one_line(prefix, ch
 
 def test_a_compiled_part_is_read_as_the_part(changed):
     compiled = renamed(lambda key: key.replace("layer.1.", "layer.1._orig_mod."))
-    folder = changed("vit_msn", arrays=compiled)
     with pytest.warns(UserWarning, match="'_orig_mod.' in its keys"):
-        found = zoo.read(folder)
+        found = zoo.read(changed("vit_msn", arrays=compiled))
     assert found.shapes == zoo.read(FAMILIES["vit_msn"].path).shapes
 
 
@@ -421,19 +342,12 @@ def test_without_a_trainers_prefix_nothing_is_said():
             zoo.read(FAMILIES[name].path)
 
 
-@pytest.mark.parametrize("suffix", ["npz", "safetensors"])
 @pytest.mark.parametrize(
     ("name", "epsilon"), [("deit_timm", 1e-6), ("dino_transformers", 1e-12)]
 )
-def test_arrays_alone_are_the_plain_network_of_the_library(
-    name, epsilon, suffix, tmp_path
-):
-    arrays = arrays_of(FAMILIES[name].path / "model.safetensors")
-    path = tmp_path / f"state.{suffix}"
-    if suffix == "npz":
-        np.savez(path, **arrays)
-    else:
-        safetensors.write(path, arrays)
+def test_arrays_alone_are_the_plain_network_of_the_library(name, epsilon, tmp_path):
+    path = tmp_path / "state.npz"
+    np.savez(path, **arrays_of(FAMILIES[name].path / "model.safetensors"))
     with pytest.raises(zoo.CheckpointError, match="heads: pass num_heads=N"):
         zoo.read(path)
     found = zoo.read(path, num_heads=2)
@@ -463,22 +377,19 @@ def test_arrays_alone_do_not_tell_other_networks(name, reason, tmp_path):
 # Networks without a final norm
 
 
-@pytest.fixture(params=[False, True])
-def without_norm(request, tmp_path):
+@pytest.fixture
+def without_norm(tmp_path):
     """A small Perception Encoder without a final norm, and its file as timm writes."""
     config = zoo.ViTConfig(
         **{"hidden_size": 24, "num_layers": 2, "num_heads": 2, "mlp_dim": 48},
         **{"patch_size": 8, "activation": "gelu", "layer_norm_epsilon": 1e-5},
         **{"norm_before_blocks": True, "rotary": "perception", "rotary_grid": (2, 2)},
-        **{"final_norm": False, "layer_scale": request.param},
-        position_resizing="bicubic",
+        **{"final_norm": False, "layer_scale": 0.5, "position_resizing": "bicubic"},
     )
     model = keras_vit.VisionTransformer(
         config, image_size=16, include_top=False, pooling="gap"
     )
-    rng = np.random.default_rng(0)
-    for weight in model.weights:
-        weight.assign(rng.normal(size=weight.shape))
+    randomize(model)
     # Perception Encoder's patches have no bias.
     model.get_layer("embedding").bias.assign(np.zeros(24))
     path = tmp_path / "model.safetensors"
@@ -492,37 +403,38 @@ def test_networks_without_a_final_norm(without_norm, tmp_path):
     assert settings["architecture"] == "vit_pe_spatial_gigantic_patch14_448"
     arrays = arrays_of(path)
     assert not {"norm.weight", "fc_norm.weight"} & arrays.keys()
-    assert ("blocks.0.gamma_1" in arrays) == bool(model.config.layer_scale)
-    assert "blocks.0.attn.qkv.bias" in arrays
-    images = np.random.default_rng(1).uniform(-1, 1, (1, 16, 16, 3))
+    assert {"blocks.0.gamma_1", "blocks.0.attn.qkv.bias"} <= arrays.keys()
+    images = normal((1, 16, 16, 3))
     released = tmp_path / "released.safetensors"
     keras_vit.save_released_weights(model, released)
     safetensors.write(path, arrays)  # without the header that is ours
     for source in (released, path):
         again = keras_vit.load_model(source, include_top=False)
-        np.testing.assert_allclose(again(images), model(images), rtol=1e-5)
+        np.testing.assert_allclose(again(images), model(images), rtol=1e-5, atol=1e-6)
     with pytest.raises(zoo.CheckpointError, match="cannot say .*final_norm=False"):
         keras_vit.save_released_weights(model, tmp_path / "model.npz")
 
 
-@pytest.mark.parametrize("without_norm", [False], indirect=True)
-def test_a_final_norm_is_there_or_not_as_the_settings_say(without_norm, tmp_path):
+WITH_NORM = {"use_post_transformer_norm": True}
+
+
+@pytest.mark.parametrize(
+    ("parts", "said", "message"),
+    [
+        (("weight", "bias"), {}, "final_norm False .the arrays have True"),
+        (("weight",), {}, "missing norm.bias"),
+        ((), WITH_NORM, "missing norm.weight"),
+        ((), WITH_NORM | {"use_fc_norm": True}, "use_fc_norm beside"),
+    ],
+)
+def test_a_final_norm_is_there_or_not_as_the_settings_say(
+    parts, said, message, without_norm, tmp_path
+):
     _, path = without_norm
-    arrays = arrays_of(path)
-    norm = {f"norm.{part}": np.ones(24) for part in ("weight", "bias")}
+    norm = {f"norm.{part}": np.ones(24) for part in parts}
+    safetensors.write(path, arrays_of(path) | norm)
     settings = json.loads((tmp_path / "config.json").read_text())
-    for more, said, message in (
-        (norm, {}, "final_norm False .the arrays have True"),
-        ({"norm.weight": np.ones(24)}, {}, "missing norm.bias"),
-        ({}, {"use_post_transformer_norm": True}, "missing norm.weight"),
-        (
-            {},
-            {"use_post_transformer_norm": True, "use_fc_norm": True},
-            "use_fc_norm beside",
-        ),
-    ):
-        safetensors.write(path, arrays | more)
-        asked = settings | {"model_args": settings["model_args"] | said}
-        (tmp_path / "config.json").write_text(json.dumps(asked))
-        with pytest.raises(zoo.CheckpointError, match=message):
-            zoo.read(path)
+    settings["model_args"] |= said
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(zoo.CheckpointError, match=message):
+        zoo.read(path)
