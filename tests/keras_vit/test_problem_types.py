@@ -24,13 +24,10 @@ ANSWERS = {
 }
 
 
-def case(name):
-    return keras_vit.load_model(CASES / name), np.load(CASES / name / "expected.npz")
-
-
 @pytest.mark.parametrize("name", ANSWERS)
 def test_answers_are_those_of_the_settings(name):
-    model, expected = case(name)
+    model = keras_vit.load_model(CASES / name)
+    expected = np.load(CASES / name / "expected.npz")
     names, kind = ANSWERS[name]
     logits = numpy(model(keras_vit.preprocess_input(expected["photos"])))
     np.testing.assert_allclose(logits, expected["logits"], atol=2e-5)
@@ -42,6 +39,11 @@ def test_answers_are_those_of_the_settings(name):
         assert [one[2] for one in found] == pytest.approx(row[best], abs=2e-5)
     own = None if name == "one_number" else names
     assert model.get_layer("head").class_names == own
+    # What others answer a new head forgets.
+    for options in ({"classes": 5}, {"new_head": True}):
+        head = keras_vit.load_model(CASES / name, **options).get_layer("head")
+        assert head.class_names is None
+        assert head.problem_type == "single_label_classification"
 
 
 def test_features_of_a_processor_config():
@@ -53,76 +55,52 @@ def test_features_of_a_processor_config():
     )
 
 
-def test_a_model_of_two_numbers_has_both_in_their_order():
-    model = VisionTransformer(PLAIN, image_size=16, class_names=["age", "weight"])
-    randomize(model)
-    head = model.get_layer("head")
-    head.problem_type = "regression"
+def test_one_class_is_itself_or_not_and_numbers_have_their_order():
     image = np.zeros((16, 16, 3), "uint8")
-    expected = numpy(model(keras_vit.preprocess_input(image)[None]))[0]
-    [found] = classify(model, image, top=1)
-    assert found == [
-        (0, "age", pytest.approx(expected[0], abs=1e-5)),
-        (1, "weight", pytest.approx(expected[1], abs=1e-5)),
-    ]
-
-
-def test_one_class_of_several_is_itself_or_not():
     model = VisionTransformer(PLAIN, image_size=16, class_names=["cat"])
     randomize(model)
-    image = np.zeros((16, 16, 3), "uint8")
     with pytest.raises(ValueError, match="has one class.*problem_type"):
         classify(model, image)
-    model.get_layer("head").problem_type = "multi_label_classification"
-    expected = sigmoid(numpy(model(keras_vit.preprocess_input(image)[None])))
-    assert classify(model, image) == [
-        [(0, "cat", pytest.approx(expected[0, 0], abs=1e-5))]
-    ]
+    numbers = model.rebuild(class_names=["age", "weight"])
+    randomize(numbers)
+    for one, problem_type, activated, top in (
+        (model, "multi_label_classification", sigmoid, 5),
+        (numbers, "regression", np.array, 1),
+    ):
+        head = one.get_layer("head")
+        head.problem_type = problem_type
+        expected = activated(numpy(one(keras_vit.preprocess_input(image)[None])))[0]
+        assert classify(one, image, top=top) == [
+            [
+                (at, head.class_names[at], pytest.approx(value, abs=1e-5))
+                for at, value in enumerate(expected)
+            ]
+        ]
 
 
-def test_heads_keep_their_problem_type_in_files(tmp_path):
-    model, _ = case("one_number")
-    model.save(tmp_path / "model.keras")
-    again = keras.saving.load_model(tmp_path / "model.keras")
-    assert again.get_layer("head").problem_type == "regression"
-    for naming in ("released", "transformers"):
-        folder = tmp_path / naming
-        folder.mkdir()
-        keras_vit.save_released_weights(model, folder / "model.safetensors", naming)
-        head = keras_vit.load_model(folder / "model.safetensors").get_layer("head")
-        assert head.problem_type == "regression"
-    plain = VisionTransformer(PLAIN, image_size=16, classes=1)
-    plain.get_layer("head").problem_type = "regression"
-    with pytest.raises(zoo.CheckpointError, match="an .npz cannot say problem_type"):
-        keras_vit.save_released_weights(plain, tmp_path / "x.npz")
-
-
-def test_new_heads_forget_what_others_answer():
-    for name in ("several_labels", "own_names_of_3"):
-        for options in ({"classes": 5}, {"new_head": True}):
-            model = keras_vit.load_model(CASES / name, **options)
-            head = model.get_layer("head")
-            assert head.class_names is None
-            assert head.problem_type == "single_label_classification"
+@pytest.mark.parametrize("naming", ["released", "transformers"])
+def test_heads_keep_their_problem_type_in_files(naming, tmp_path):
+    model = keras_vit.load_model(CASES / "one_number")
+    path = tmp_path / "model.safetensors"
+    keras_vit.save_released_weights(model, path, naming)
+    head = keras_vit.load_model(path).get_layer("head")
+    assert head.problem_type == "regression"
 
 
 @pytest.mark.parametrize("include_top", [True, False])
 def test_preparations_of_settings_are_those_of_the_model(tmp_path, include_top):
-    checkpoint = zoo.read(CASES / "own_names_of_3")
-    options = {} if include_top else {"include_top": False}
-    model = keras_vit.load_model(checkpoint, **options)
+    model = keras_vit.load_model(CASES / "own_names_of_3", include_top=include_top)
     photo = np.random.default_rng(0).integers(0, 256, (50, 70, 3), dtype="uint8")
-    image = zoo.photos.prepare(photo, 32, "transformers squash bilinear")
+    preparation = "transformers squash bilinear"
+    image = zoo.photos.prepare(photo, 32, preparation)
     expected = numpy(model(image[None]))
-    if include_top:
-        [[best]] = classify(model, photo, top=1)
-        assert best[2] == pytest.approx(softmax(expected).max(), abs=1e-5)
-    else:
-        np.testing.assert_allclose(embed(model, photo), expected, atol=1e-5)
-        model.save(tmp_path / "model.keras")
-        model = keras.saving.load_model(tmp_path / "model.keras")
-        np.testing.assert_allclose(embed(model, photo), expected, atol=1e-5)
-    # The files of a model keep it as well.
+    model.save(tmp_path / "model.keras")
+    for one in (model, keras.saving.load_model(tmp_path / "model.keras")):
+        if include_top:
+            [[best]] = classify(one, photo, top=1)
+            assert best[2] == pytest.approx(softmax(expected).max(), abs=1e-5)
+        else:
+            np.testing.assert_allclose(embed(one, photo), expected, atol=1e-5)
     keras_vit.save_released_weights(model, tmp_path / "model.safetensors")
     found = zoo.read(tmp_path / "model.safetensors").head.preparation
-    assert found == "transformers squash bilinear"
+    assert found == preparation

@@ -42,14 +42,19 @@ def files(tmp_path_factory):
     return paths
 
 
-@pytest.mark.parametrize("make", [vit, bit])
-@pytest.mark.parametrize("classes", [None, 5])
-def test_a_new_head_of_as_many_classes_is_on_the_same_body(make, classes, files):
+@pytest.mark.parametrize(
+    ("make", "options"),
+    [
+        *((make, options) for make in (vit, bit) for options in ({}, {"classes": 5})),
+        (vit, {"class_names": list("aeiou")}),
+    ],
+)
+def test_a_new_head_of_as_many_classes_is_on_the_same_body(make, options, files):
     path = files[make]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = make(weights=path, classes=classes, new_head=True)
-    kept = make(weights=path, classes=classes)
+        model = make(weights=path, new_head=True, **options)
+    kept = make(weights=path, **options)
     assert model.output_shape == kept.output_shape == (None, 5)
     assert not numpy(model.get_layer("head").kernel).any()
     assert numpy(kept.get_layer("head").kernel).any()
@@ -57,15 +62,9 @@ def test_a_new_head_of_as_many_classes_is_on_the_same_body(make, classes, files)
         np.testing.assert_array_equal(numpy(first), numpy(second))
 
 
-def test_a_new_head_goes_without_pre_logits(goldens):
-    for new_head in (True, False):
-        model = keras_vit.load_model(goldens / "pre_logits.npz", new_head=new_head)
-        assert model.output_shape == (None, 21)
-        names = [layer.name for layer in model.layers]
-        assert ("pre_logits" in names) != new_head
-
-
-@pytest.mark.parametrize("options", [{"classes": 3}, {"new_head": True}])
+@pytest.mark.parametrize(
+    "options", [{"classes": 3}, {"class_names": ["a", "b"]}, {"new_head": True}]
+)
 def test_a_bias_is_that_of_a_new_head(options, files):
     model = vit(weights=files[vit], head_bias_init=-6.9, **options)
     assert (numpy(model.get_layer("head").bias) == np.float32(-6.9)).all()
@@ -193,6 +192,7 @@ CLASSIFIER = "augreg-imagenet21k+imagenet2012"
         (keras_vit.ViT_L32, {}, "imagenet21k+imagenet2012"),
         (keras_vit.ViT_H14, {"classes": 1000}, BODY),
         (keras_vit.ViT_H14, {"classes": 10}, BODY),
+        (keras_vit.ViT_B16, {"class_names": ["a", "b"]}, BODY),
         (keras_vit.ViT_H14, {"representation_size": 1280}, BODY),
         # These need a new head.
         *(
