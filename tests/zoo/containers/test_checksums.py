@@ -6,6 +6,7 @@ import zlib
 
 import pytest
 from hostile import model
+from safetensors_files import joined
 
 import zoo
 
@@ -39,15 +40,14 @@ def flips(path, count, region=slice(None)):
     return seen, count - seen
 
 
-def written(folder, name, naming="released", semantics=None):
-    path = folder / name
-    zoo.write(path, model(), naming=naming, semantics=semantics)
-    return path
+@pytest.fixture
+def path(tmp_path):
+    """A file of ours."""
+    zoo.write(tmp_path / "model.safetensors", model())
+    return tmp_path / "model.safetensors"
 
 
-@pytest.mark.parametrize("naming", ["released", "timm", "transformers"])
-def test_flipped_bits_in_safetensors_are_seen(naming, tmp_path):
-    path = written(tmp_path, "model.safetensors", naming)
+def test_flipped_bits_in_safetensors_are_seen(path):
     data = 32 * sum(array.size for array in model().values())
     # In the arrays each one is, in the header each that means anything.
     assert flips(path, 50, slice(-data, None)) == (50, 0)
@@ -56,15 +56,9 @@ def test_flipped_bits_in_safetensors_are_seen(naming, tmp_path):
 
 
 def test_flipped_bits_in_an_npz_are_seen(tmp_path):
-    path = written(tmp_path, "model.npz")
-    seen, unseen = flips(path, 60)
+    zoo.write(tmp_path / "model.npz", model())
+    seen, unseen = flips(tmp_path / "model.npz", 60)
     assert seen > unseen
-
-
-@pytest.mark.soak
-def test_9000_flipped_bits_are_seen(tmp_path):
-    for name in ("model.safetensors", "model.npz"):
-        assert sum(flips(written(tmp_path, name), 4500)) == 4500
 
 
 def header(path):
@@ -74,12 +68,10 @@ def header(path):
 
 
 def with_header(path, table, data):
-    text = json.dumps(table).encode()
-    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+    path.write_bytes(joined(json.dumps(table), data))
 
 
-def test_the_metadata_are_text_and_the_checksums_those_of_the_bytes(tmp_path):
-    path = written(tmp_path, "model.safetensors")
+def test_the_metadata_are_text_and_the_checksums_those_of_the_bytes(path):
     table, data = header(path)
     metadata = table.pop("__metadata__")
     assert all(isinstance(value, str) for value in metadata.values())
@@ -96,28 +88,27 @@ OURS, HEADER, CONFIG = "keras_vit_crc32", "keras_vit_header_crc32", "keras_vit"
 # Changes to the metadata, and what is said of the file; None: it is read as before.
 METADATA = {
     "without checksums": ({OURS: None, HEADER: None}, None),
-    "as other programs write it": ({OURS: None, HEADER: None, CONFIG: None}, None),
+    "as other programs write it": (
+        {OURS: None, HEADER: None, CONFIG: None, "format": None},
+        None,
+    ),
     "with a note": ({"note": "x"}, None),
-    "without a format": ({"format": None}, None),
     "with other settings": ({CONFIG: "{}"}, "its header has another CRC-32"),
     **{
         f"with {text[:20]!r} for checksums": ({HEADER: None, OURS: text}, "damaged")
-        for text in ("{}", "[]", "7", "", "[" * 10**5, '{"cls": 0}', "\ud800")
+        for text in ("{}", "7", "", "[" * 10**5, '{"cls": "00000000"}')
     },
-    "with one checksum": ({HEADER: None, OURS: '{"cls": "00000000"}'}, "damaged"),
 }
 
 
 @pytest.mark.parametrize("case", METADATA)
-def test_metadata_of_others_are_theirs_and_ours_are_checked(case, tmp_path):
+def test_metadata_of_others_are_theirs_and_ours_are_checked(case, path):
     changes, message = METADATA[case]
-    path = written(tmp_path, "model.safetensors")
     before = described(path)
     table, data = header(path)
-    metadata = table["__metadata__"] | changes
-    table["__metadata__"] = {
-        key: text for key, text in metadata.items() if text is not None
-    }
+    metadata = table.pop("__metadata__") | changes
+    if kept := {key: text for key, text in metadata.items() if text is not None}:
+        table["__metadata__"] = kept
     with_header(path, table, data)
     if message is None:
         assert described(path) == before
@@ -126,17 +117,7 @@ def test_metadata_of_others_are_theirs_and_ours_are_checked(case, tmp_path):
         zoo.read(path)
 
 
-def test_a_file_without_metadata_is_read_as_before(tmp_path):
-    path = written(tmp_path, "model.safetensors")
-    before = described(path)
-    table, data = header(path)
-    del table["__metadata__"]
-    with_header(path, table, data)
-    assert described(path) == before
-
-
-def test_a_program_that_changes_arrays_and_keeps_the_metadata(tmp_path):
-    path = written(tmp_path, "model.safetensors")
+def test_a_program_that_changes_arrays_and_keeps_the_metadata(path):
     table, data = header(path)
     with_header(path, table, data[:-4] + bytes(4))
     with pytest.raises(zoo.CheckpointError, match="CRC-32 .*leave the metadata out"):
@@ -163,8 +144,7 @@ def split(path, folder):
     return index
 
 
-def test_shards_that_keep_the_metadata_of_the_whole(tmp_path):
-    path = written(tmp_path, "model.safetensors", "timm")
+def test_shards_that_keep_the_metadata_of_the_whole(tmp_path, path):
     before = described(path)
     index = split(path, tmp_path)
     path.unlink()

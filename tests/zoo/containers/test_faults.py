@@ -40,10 +40,8 @@ def path(tmp_path_factory):
     [(suffix, name) for suffix, kind in FORMATS.items() for name in kind.FAULTS],
 )
 def test_a_fault_is_refused_and_does_no_harm(suffix, name, tmp_path, monkeypatch):
-    kind = FORMATS[suffix]
-    content = kind.FAULTS[name]()
-    message = check_refused(content, f"a{suffix}", tmp_path, monkeypatch)
-    assert kind.TOLD.get(name, "") in message
+    make, told = FORMATS[suffix].FAULTS[name]
+    assert told in check_refused(make(), f"a{suffix}", tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
@@ -79,20 +77,16 @@ def test_damage_anywhere_is_refused_or_reads_well(suffix, name, path):
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "10,001 arrays",
-        "more members than are counted",
-        "a few more members than are counted",
-    ],
+    "name", ["a directory of 2^21 bytes", "10,001 members, one counted"]
 )
 def test_members_that_would_fill_the_memory_are_not_read(name, path, monkeypatch):
     def read_directory(self):
         raise AssertionError("members are read")
 
-    file = path(npz_files.FAULTS[name](), ".npz")
+    make, told = npz_files.FAULTS[name]
+    file = path(make(), ".npz")
     monkeypatch.setattr(zipfile.ZipInfo, "_decodeExtra", read_directory, False)
-    assert npz_files.TOLD[name] in read_in_little_memory(file)
+    assert told in read_in_little_memory(file)
 
 
 def test_the_most_that_a_file_may_hold(path):
@@ -137,31 +131,38 @@ def test_damaged_arrays_under_a_right_checksum(path, name, edits, compression):
     read_in_little_memory(path(npz_files.archive(contents, compression), ".npz"))
 
 
-WORDS = ["descr", "shape", "fortran_order", "<f4", "<f2", "|V2", "|O", "|V0", "f8"]
-LEAVES = st.one_of(
-    st.sampled_from(WORDS), st.integers(-2, 2**70), st.booleans(), st.none()
-)
-LITERALS = st.recursive(
-    LEAVES,
+VALUES = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(-2, 2**70),
+        st.floats(),
+        st.sampled_from(["<f4", "|V2", "|O", "F32", "BF16", "", "cls", "\ud800"]),
+    ),
     lambda inner: st.one_of(
         st.lists(inner, max_size=3),
-        st.lists(inner, max_size=3).map(tuple),
-        st.dictionaries(LEAVES, inner, max_size=3),
+        st.dictionaries(
+            st.sampled_from(
+                ["descr", "shape", "dtype", "data_offsets", "__metadata__", "x"]
+            ),
+            inner,
+            max_size=3,
+        ),
     ),
     max_leaves=6,
 )
 HEADERS = st.fixed_dictionaries(
     {
-        "descr": st.one_of(st.sampled_from(["<f4", "|V2"]), LITERALS),
-        "fortran_order": st.one_of(st.booleans(), LITERALS),
-        "shape": st.one_of(st.lists(st.integers(-1, 2**40)).map(tuple), LITERALS),
+        "descr": st.one_of(st.sampled_from(["<f4", "|V2"]), VALUES),
+        "fortran_order": st.one_of(st.booleans(), VALUES),
+        "shape": st.one_of(st.lists(st.integers(-1, 2**40)).map(tuple), VALUES),
     },
-    optional={"more": LITERALS},
+    optional={"more": VALUES},
 )
 
 
 @fuzz
-@hypothesis.given(st.one_of(HEADERS, LITERALS))
+@hypothesis.given(st.one_of(HEADERS, VALUES))
 def test_invented_headers_of_npz(path, content):
     header = npz_files.literal(repr(content), 192)
     read_in_little_memory(path(npz_files.cls(header), ".npz"))
@@ -189,33 +190,15 @@ def test_invented_names_and_shapes_of_npz(path, shapes):
     read_in_little_memory(path(npz_files.archive(npz_files.members() | arrays), ".npz"))
 
 
-JSON = st.recursive(
-    st.one_of(
-        st.none(),
-        st.booleans(),
-        st.integers(-2, 2**70),
-        st.floats(),
-        st.sampled_from(["F32", "BF16", "F64", "F8_E4M3", "", "cls", "\ud800"]),
-    ),
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3),
-        st.dictionaries(
-            st.sampled_from(["dtype", "shape", "data_offsets", "__metadata__", "x"]),
-            inner,
-            max_size=3,
-        ),
-    ),
-    max_leaves=6,
-)
 SIDES = st.one_of(st.integers(-1, 50), st.sampled_from([2**31, 2**63, 2**64, 10**30]))
 DTYPES = st.sampled_from(["F64", "F32", "F16", "BF16", "I64", "U8", "BOOL", "O"])
 ENTRIES = st.fixed_dictionaries(
     {},
     optional={
-        "dtype": st.one_of(DTYPES, JSON),
-        "shape": st.one_of(st.lists(SIDES, max_size=5), JSON),
-        "data_offsets": st.one_of(st.lists(SIDES, min_size=1, max_size=3), JSON),
-        "more": JSON,
+        "dtype": st.one_of(DTYPES, VALUES),
+        "shape": st.one_of(st.lists(SIDES, max_size=5), VALUES),
+        "data_offsets": st.one_of(st.lists(SIDES, min_size=1, max_size=3), VALUES),
+        "more": VALUES,
     },
 )
 KEYS = st.one_of(
@@ -227,7 +210,7 @@ KEYS = st.one_of(
 
 @fuzz
 @hypothesis.given(
-    st.dictionaries(KEYS, st.one_of(ENTRIES, JSON), max_size=4), st.booleans()
+    st.dictionaries(KEYS, st.one_of(ENTRIES, VALUES), max_size=4), st.booleans()
 )
 def test_invented_entries_of_safetensors(path, entries, twice):
     table, data = safetensors_files.parts()
@@ -240,13 +223,6 @@ def test_invented_entries_of_safetensors(path, entries, twice):
     if twice:
         text = text[:-1] + "," + text[1:]
     read_in_little_memory(path(safetensors_files.joined(text, data), ".safetensors"))
-
-
-@fuzz
-@hypothesis.given(JSON)
-def test_invented_headers_of_safetensors(path, header):
-    content = safetensors_files.joined(json.dumps(header) + " " * 8, bytes(192))
-    read_in_little_memory(path(content, ".safetensors"))
 
 
 DATASETS = st.fixed_dictionaries(

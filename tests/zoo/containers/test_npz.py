@@ -27,10 +27,18 @@ def path(tmp_path, arrays):
     return tmp_path / "a.npz"
 
 
-def test_an_array_is_read_each_time_it_is_asked_for(path, arrays):
-    found = zoo.read(path).arrays
+def test_an_array_is_read_each_time_and_shapes_are_known_before(
+    path, arrays, monkeypatch
+):
+    checkpoint = zoo.read(path)
+    with monkeypatch.context() as patch:
+        patch.setattr("zoo.containers.npz.Npz.read_into", None)
+        assert checkpoint.shapes == {key: array.shape for key, array in arrays.items()}
+        assert checkpoint.classes == 10
+        assert len(checkpoint.arrays) == len(arrays)
+        assert "cls" in checkpoint.arrays
+    found = checkpoint.arrays
     first = found["cls"]
-    np.testing.assert_array_equal(first, arrays["cls"])
     first += 1.0
     np.testing.assert_array_equal(found["cls"], arrays["cls"])
     with pytest.raises(KeyError):
@@ -39,38 +47,22 @@ def test_an_array_is_read_each_time_it_is_asked_for(path, arrays):
         found["cls"] = first
 
 
-def test_shapes_are_known_without_reading(path, arrays, monkeypatch):
-    checkpoint = zoo.read(path)
-    monkeypatch.setattr("zoo.containers.npz.Npz.read_into", None)
-    assert checkpoint.shapes == {key: array.shape for key, array in arrays.items()}
-    assert checkpoint.classes == 10
-    assert len(checkpoint.arrays) == len(arrays)
-    assert "cls" in checkpoint.arrays
-
-
 def test_compressed_files_and_those_in_fortrans_order(path, arrays):
     np.savez_compressed(path, **arrays)
     fortran = {key: np.asfortranarray(array) for key, array in arrays.items()}
     np.savez(path.with_name("fortran.npz"), **fortran)
     for file in (path, path.with_name("fortran.npz")):
-        found = zoo.read(file).arrays
-        assert found.keys() == arrays.keys()
-        for key, array in arrays.items():
-            np.testing.assert_array_equal(found[key], array)
+        np.testing.assert_equal(dict(zoo.read(file).arrays), arrays)
 
 
-def test_the_file_may_be_replaced_or_deleted(path, arrays):
+def test_the_file_may_be_written_over_or_deleted(path, arrays):
     before = zoo.read(path)
+    zoo.write(path, before.arrays)
     zoo.write(path, {key: array + 1.0 for key, array in arrays.items()})
     np.testing.assert_array_equal(before.arrays["cls"], arrays["cls"])
     np.testing.assert_array_equal(zoo.read(path).arrays["cls"], arrays["cls"] + 1.0)
     path.unlink()
     np.testing.assert_array_equal(before.arrays["cls"], arrays["cls"])
-
-
-def test_a_checkpoint_can_be_written_over_its_own_file(path, arrays):
-    zoo.write(path, zoo.read(path).arrays)
-    np.testing.assert_array_equal(zoo.read(path).arrays["cls"], arrays["cls"])
 
 
 @pytest.mark.parametrize("change", ["cut short", "same size"])
@@ -86,17 +78,14 @@ def test_a_file_changed_in_place_is_refused(path, change):
         checkpoint.arrays["head/kernel"]
 
 
-def test_damage_anywhere_is_found_before_an_array_is_used(path, arrays):
-    whole = path.read_bytes()
+def test_damage_of_the_last_byte_is_found_before_an_array_is_used(path):
+    damaged = bytearray(path.read_bytes())
     with zipfile.ZipFile(path) as archive:
-        ends = [info.header_offset for info in archive.infolist()][1:]
-    # The last byte of every array but one, which is the last before the next.
-    for end in ends:
-        damaged = bytearray(whole)
-        damaged[end - 1] ^= 1
-        path.write_bytes(damaged)
-        with pytest.raises(zoo.CheckpointError, match="damaged or cut short.*CRC"):
-            zoo.read(path)
+        second = archive.infolist()[1]
+    damaged[second.header_offset - 1] ^= 1
+    path.write_bytes(damaged)
+    with pytest.raises(zoo.CheckpointError, match="damaged or cut short.*CRC"):
+        zoo.read(path)
 
 
 def test_a_bug_is_not_called_damage(path, monkeypatch):
@@ -158,13 +147,8 @@ def test_memory_is_that_of_the_largest_array(tmp_path):
     blocks, block = 8, "Transformer/encoderblock"
     sizes = {"hidden_size": 512, "num_heads": 8, "head_size": 64, "mlp_dim": 2048}
     sizes |= {"patch_height": 16, "patch_width": 16, "channels": 3, "positions": 197}
-    sizes |= {"classes": 1000, "features": 512}
-    features = {
-        "class_token",
-        "head",
-        *zoo.network.released_names.required(True, "all"),
-    }
-    layout = zoo.network.released_names.layout(blocks, optional=features)
+    needed = zoo.network.released_names.required(True, "all")
+    layout = zoo.network.released_names.layout(blocks, optional=needed)
     arrays = {
         key: np.full([sizes.get(side, side) for side in shape], 0.5, "float32")
         for key, shape in layout.items()
@@ -183,13 +167,6 @@ def test_memory_is_that_of_the_largest_array(tmp_path):
         arrays[f"{block}/{rest}"] = np.stack(parts)
     np.savez(tmp_path / "stacked.npz", **arrays)
     files = [f"{tmp_path}/{name}.npz" for name in ("released", "bfloat16", "stacked")]
-    root = pathlib.Path(__file__).parents[3]
-    done = subprocess.run(
-        [sys.executable, "-c", MEMORY, *files],
-        capture_output=True,
-        text=True,
-        cwd=root,
-        check=True,
-    )
-    used = [int(line) for line in done.stdout.split()]
-    assert len(used) == 3 and max(used) < 0.25 * total
+    command, root = [sys.executable, "-c", MEMORY, *files], GOLDENS.parents[1]
+    lines = subprocess.check_output(command, text=True, cwd=root).split()
+    assert len(lines) == 3 and max(map(int, lines)) < 0.25 * total

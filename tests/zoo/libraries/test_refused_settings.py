@@ -29,11 +29,11 @@ def test_a_change_of_settings_is_refused_by_name(line, changed, refused):
 # {(file, table): {field: values that it never has}}
 VALUES = {
     ("config.json", "pretrained_cfg"): {
-        "crop_pct": ("x", 2, 0, -1, 1e-6, 1e-9, True, [1]),
-        "crop_mode": ("border", 5, ["center"]),
-        "interpolation": ("random", 5, ["bicubic"]),
-        "mean": ("x", ["a"] * 3, [], True, [1e9] * 3, {"a": 1}),
-        "std": ("x", [0.5, 0.5, 0], 1e297, [1e-300] * 3, [0.5]),
+        "crop_pct": ("x", 2),
+        "crop_mode": ("border", 5),
+        "interpolation": ("random", 5),
+        "mean": ("x", [1e9] * 3),
+        "std": ("x", [0.5, 0.5, 0]),
         "input_size": (32, [32, 32], [3, 32, 0], "x"),
         "notes": (5, [5], {"a": 1}),
         "label_names": (5, "cat", True),
@@ -47,23 +47,19 @@ VALUES = {
     },
     (PROCESSOR, None): {
         "size": (
-            *("x", -1, 0, True, 10**30, 2.0, [], [1, 2, 3], [224, "x"], {}),
+            *("x", 0, True, 10**30, 2.0, [], [1, 2, 3], [224, "x"], {}),
             *({"height": 0, "width": 0}, {"height": "a", "width": 1}, {"height": 8}),
             *({"height": 1e400, "width": 3}, {"side": 3}, {"shortest_edge": True}),
         ),
         "crop_size": ("x", 0, [1], {"height": 10}, {"shortest_edge": 8}, True, 10**30),
-        "crop_pct": ("x", 0, 2, -1, 1e-9, [1], True, float("nan")),
-        "resample": ("bicubic", 7, -1, 2.0, True, [2], {}),
+        "crop_pct": ("x", 2, -1, 1e-9, [1], True, float("nan")),
+        "resample": ("bicubic", 6, -1, 2.0, True, [2]),
         "rescale_factor": ("1/255", 0, -1, 1e-300, 1e400, True, [1], 10**400),
         "image_mean": ("x", ["a"] * 3, [None] * 3, [], {"a": 1}, True, [1e9] * 3),
         "image_std": ("x", 0, [0.5, 0.5, 0.0], [True] * 3, 1e297, [1e-300] * 3, -1),
         "do_resize": ("no", 1, []),
-        "default_to_square": ("no", 0),
-        "image_processor_type": (
-            *(5, ["ViTImageProcessor"], True, "MyImageProcessor"),
-            "LlavaImageProcessor",
-        ),
-        "gamma": (0, 0.0, 2.2, "", []),
+        "image_processor_type": (5, ["ViT"], "MyImageProcessor", "LlavaImageProcessor"),
+        "gamma": (0, "", []),
         "antialias": (True, False),
     },
 }
@@ -89,72 +85,68 @@ def test_values_that_a_field_never_has_are_refused(
 # Sound files of networks that are not read
 
 
-def saved(folder, config, *keys):
+def save(folder, *keys, **config):
+    """Writes arrays of these names; returns their folder."""
     arrays = {key: np.ones((4, 4), "float32") for key in keys}
     safetensors.write(folder / "model.safetensors", arrays)
-    (folder / "config.json").write_text(json.dumps(config))
+    if config:
+        (folder / "config.json").write_text(json.dumps(config))
     return folder
 
 
 @pytest.mark.parametrize(
-    ("config", "key", "named"),
+    ("field", "name", "key"),
     [
-        *(
-            ({"model_type": kind}, key, f"of type {kind!r}")
-            for kind, key in {
-                "vitdet": "encoder.layer.0.attention.qkv.weight",
-                "aimv2_vision_model": "encoder.layers.0.ffn.gate_proj.weight",
-                "sam": "vision_encoder.layers.0.attn.rel_pos_h",
-                "segformer": "segformer.encoder.patch_embeddings.0.proj.weight",
-                "swin": "swin.encoder.layers.0.blocks.0.attention.self.query.weight",
-                "a_later_one": "embeddings.patch_embeddings.projection.weight",
-            }.items()
-        ),
-        *(
-            ({"architecture": name}, key, f"timm's {name}")
-            for name, key in {
-                "aimv2_large_patch14_224": "blocks.0.mlp.fc1_g.weight",
-                "samvit_base_patch16": "blocks.0.attn.rel_pos_h",
-                "resnet50": "layer1.0.conv1.weight",
-                "vit_relpos_base_patch16_224": "blocks.0.attn.rel_pos.mlp.fc1.weight",
-                "vit_base_patch16_rope_mixed_224": "rope.freqs",
-            }.items()
-        ),
-        (
-            {"architecture": "resnet18", "model_type": "timm_wrapper"},
-            "timm_model.layer1.0.conv1.weight",
-            "timm's resnet18",
-        ),
+        ("model_type", "sam", "vision_encoder.layers.0.attn.rel_pos_h"),
+        ("model_type", "a_later_one", "embeddings.patch_embeddings.projection.weight"),
+        ("architecture", "samvit_base_patch16", "blocks.0.attn.rel_pos_h"),
+        ("architecture", "resnet50", "layer1.0.conv1.weight"),
+        ("architecture", "resnet18", "timm_model.layer1.0.conv1.weight"),
     ],
 )
-def test_a_network_that_is_not_read_is_named(config, key, named, tmp_path, refused):
-    refused(saved(tmp_path, config, key, "norm.bias"), f"{named}, which is not read")
+def test_a_network_that_is_not_read_is_named(field, name, key, tmp_path, refused):
+    wrapped = {"model_type": "timm_wrapper"} if key.startswith("timm_model") else {}
+    folder = save(tmp_path, key, "norm.bias", **{field: name}, **wrapped)
+    told = f"of type {name!r}" if field == "model_type" else f"timm's {name}"
+    refused(folder, f"{told}, which is not read")
+
+
+PROJECTION = "embeddings.patch_embeddings.projection.weight"
 
 
 @pytest.mark.parametrize(
-    ("library", "key", "reason"),
+    ("library", "known", "key", "reason"),
     [
-        ("timm", "blocks.0.attn.q_norm.weight", "normalises queries and keys"),
-        ("timm", "blocks.0.attn.rel_pos.bias", "positions are not learned"),
-        ("transformers", "decode_head.classifier.weight", "segments images"),
+        (
+            "timm",
+            "patch_embed.proj.weight",
+            "blocks.0.attn.q_norm.weight",
+            "normalises",
+        ),
+        (
+            "timm",
+            "patch_embed.proj.weight",
+            "blocks.0.attn.rel_pos.bias",
+            "not learned",
+        ),
+        (
+            "transformers",
+            PROJECTION,
+            "decode_head.classifier.weight",
+            "segments images",
+        ),
     ],
 )
-def test_arrays_that_others_have_tell_their_network(library, key, reason, tmp_path):
-    known = {
-        "timm": "patch_embed.proj.weight",
-        "transformers": "embeddings.patch_embeddings.projection.weight",
-    }
-    array = np.zeros(3, "float32")
-    np.savez(tmp_path / "a.npz", **{known[library]: array, key: array})
-    with pytest.raises(zoo.CheckpointError, match=reason) as error:
-        zoo.read(tmp_path / "a.npz")
-    assert f"the names of {library}" in str(error.value)
+def test_arrays_that_others_have_tell_their_network(
+    library, known, key, reason, tmp_path, refused
+):
+    message = refused(save(tmp_path, known, key), reason, f"the names of {library}")
     # What follows from it would only hide it.
-    assert "missing" not in str(error.value)
+    assert "missing" not in message
 
 
 def test_an_empty_array_is_refused(tmp_path):
-    arrays = {"embeddings.patch_embeddings.projection.weight": np.ones((0, 3, 4, 4))}
+    arrays = {PROJECTION: np.ones((0, 3, 4, 4))}
     safetensors.write(tmp_path / "model.safetensors", arrays)
     with pytest.raises(zoo.CheckpointError, match="patch_embeddings.projection"):
         zoo.read(tmp_path)

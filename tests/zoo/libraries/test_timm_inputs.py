@@ -3,6 +3,7 @@
 import json
 import pathlib
 import shutil
+import typing
 
 import numpy as np
 import peer_models
@@ -15,49 +16,47 @@ CASES = pathlib.Path(__file__).parents[2] / "cases"
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 OWN = {"mean": [0.1, 0.2, 0.3], "std": [0.4, 0.5, 0.6]}
 NAME = "vit_tiny_patch16_224"
-# Settings, and what timm 1.0.31 makes of them: mean, deviation and preparation, which
-# `test_timm_does_the_same` compares with itself. None: they say nothing of how photos
-# come to the size, where timm crops 0.875.
+
+
+class Case(typing.NamedTuple):
+    """Settings, and what timm 1.0.31 makes of them.
+
+    Attributes:
+        preparation: None where they say nothing of how photos come to the size, of
+            which timm crops 0.875.
+        inputs: mean and deviation.
+        inside: whether the settings are in timm's table of them, or at the top.
+    """
+
+    settings: dict | None
+    preparation: str | None = None
+    inputs: tuple = IMAGENET
+    inside: bool = True
+
+    @property
+    def written(self):
+        return {"pretrained_cfg": self.settings} if self.inside else self.settings
+
+
+TOP = {"crop_pct": 0.9, "interpolation": "lanczos", **OWN}
+SOME_NULL = dict.fromkeys(("crop_pct", "crop_mode", "interpolation"))
+# `test_timm_does_the_same` compares these with timm.
 AS_TIMM = {
-    "a name alone": ({}, *IMAGENET, None),
-    "nothing inside": ({"pretrained_cfg": {}}, *IMAGENET, None),
-    "null for the table": ({"pretrained_cfg": None}, *IMAGENET, None),
-    "at the top": (
-        {"crop_pct": 0.9, "interpolation": "lanczos", **OWN},
-        *(OWN["mean"], OWN["std"], "crop lanczos 0.9"),
+    "a name alone": Case({}, inside=False),
+    "nothing inside": Case({}),
+    "null for the table": Case(None),
+    "at the top": Case(TOP, "crop lanczos 0.9", (OWN["mean"], OWN["std"]), False),
+    "null": Case(SOME_NULL),
+    "an empty text": Case(
+        {"crop_mode": "center", "interpolation": ""}, "crop bicubic 0.875"
     ),
-    **{
-        name: ({"pretrained_cfg": inside}, mean, std, preparation)
-        for name, (inside, mean, std, preparation) in {
-            "null": (
-                dict.fromkeys(("crop_pct", "crop_mode", "interpolation")),
-                *(*IMAGENET, None),
-            ),
-            "an empty text": (
-                {"crop_mode": "center", "interpolation": ""},
-                *(*IMAGENET, "crop bicubic 0.875"),
-            ),
-            "inputs": (OWN, OWN["mean"], OWN["std"], None),
-            "a mean": ({"mean": [0.5] * 3}, [0.5] * 3, IMAGENET[1], None),
-            "interpolation": (
-                {"interpolation": "bilinear"},
-                *(*IMAGENET, "crop bilinear 0.875"),
-            ),
-            "a part": ({"crop_pct": 0.9}, *IMAGENET, "crop bicubic 0.9"),
-            "all": (
-                {"crop_pct": 1.0, "interpolation": "bilinear"},
-                *(*IMAGENET, "crop bilinear"),
-            ),
-            "squash": (
-                {"crop_mode": "squash", "crop_pct": 1},
-                *(*IMAGENET, "squash bicubic"),
-            ),
-            "a squash of a part": (
-                {"crop_mode": "squash"},
-                *(*IMAGENET, "squash bicubic 0.875"),
-            ),
-        }.items()
-    },
+    "inputs": Case(OWN, inputs=(OWN["mean"], OWN["std"])),
+    "a mean": Case({"mean": [0.5] * 3}, inputs=([0.5] * 3, IMAGENET[1])),
+    "interpolation": Case({"interpolation": "bilinear"}, "crop bilinear 0.875"),
+    "a part": Case({"crop_pct": 0.9}, "crop bicubic 0.9"),
+    "all": Case({"crop_pct": 1.0, "interpolation": "bilinear"}, "crop bilinear"),
+    "squash": Case({"crop_mode": "squash", "crop_pct": 1}, "squash bicubic"),
+    "a squash of a part": Case({"crop_mode": "squash"}, "squash bicubic 0.875"),
 }
 
 
@@ -79,44 +78,40 @@ def folder(tmp_path):
 
 @pytest.mark.parametrize("name", AS_TIMM)
 def test_what_settings_do_not_say_is_timms_default(folder, name, tmp_path):
-    settings, mean, std, preparation = AS_TIMM[name]
-    found = zoo.read(folder(settings))
+    case = AS_TIMM[name]
+    found = zoo.read(folder(case.written))
     inputs = (found.semantics.input_mean, found.semantics.input_std)
-    assert inputs == (tuple(mean), tuple(std))
-    assert found.head.preparation == (preparation and f"timm {preparation}")
+    assert inputs == tuple(map(tuple, case.inputs))
+    assert found.head.preparation == (case.preparation and f"timm {case.preparation}")
     target = tmp_path / "written"
     target.mkdir()
     zoo.write(target / "model.safetensors", found, naming="timm")
     assert zoo.read(target).head == found.head
-    if preparation is None:
+    if case.preparation is None:
         # What says nothing is squashed, which timm would not do by default.
         written = json.loads((target / "config.json").read_text())["pretrained_cfg"]
         squash = {"crop_pct": 1, "crop_mode": "squash", "interpolation": "bilinear"}
         assert squash.items() <= written.items()
 
 
-def test_timm_does_the_same(folder, request):
-    run = request.getfixturevalue("timm")
+def test_timm_does_the_same(folder, timm):
     photo = np.random.default_rng(7).integers(0, 256, (90, 130, 3), "uint8")
     folders = {}
-    for name, (settings, *_) in AS_TIMM.items():
-        if settings == {"pretrained_cfg": None}:
+    for name, case in AS_TIMM.items():
+        if case.settings is None:
             continue  # which timm cannot read
-        folders[name] = folder(settings)
-        if "pretrained_cfg" not in settings:
+        folders[name] = folder(case.written)
+        if not case.inside:
             # At the top timm knows its inputs alone.
             file = folders[name] / "config.json"
             config = json.loads(file.read_text())
             del config["model_args"]
             file.write_text(json.dumps(config))
-    for name, (mean, std, values) in zip(
-        folders,
-        run(peer_models.inputs_of_timm, [*folders.values()], photo),
-        strict=True,
-    ):
-        _, ours_mean, ours_std, preparation = AS_TIMM[name]
-        assert (tuple(mean), tuple(std)) == (tuple(ours_mean), tuple(ours_std)), name
-        preparation = f"timm {preparation or 'crop bicubic 0.875'}"
+    read = timm(peer_models.inputs_of_timm, [*folders.values()], photo)
+    for name, (mean, std, values) in zip(folders, read, strict=True):
+        case = AS_TIMM[name]
+        assert (tuple(mean), tuple(std)) == tuple(map(tuple, case.inputs)), name
+        preparation = f"timm {case.preparation or 'crop bicubic 0.875'}"
         image = fitted(photo, values.shape[:2], preparation) / 255
         image = (image - np.array(mean)) / np.array(std)
         np.testing.assert_allclose(values, image, atol=1e-5, err_msg=name)

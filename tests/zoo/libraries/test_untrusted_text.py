@@ -17,14 +17,15 @@ from zoo import store
 from zoo.__main__ import main
 from zoo.catalog import registry
 from zoo.common import safe_text
-from zoo.libraries import description
+from zoo.containers import safetensors
+from zoo.libraries import description, reading
 from zoo.store import transport
 
 GOLDENS = pathlib.Path(__file__).parents[2] / "goldens"
 # A cleared screen, a title, a line like ours, text in reverse, half a character.
 NASTY = "a\x1b[2J\x9b1m\x1b]0;b\x07\r\n\u2028ok\u202etxt.exe\ud800\0"
 WRONG = [
-    *(10**400, -(10**400), 1e999, -1, 0, True, None, NASTY, [], [[]], ["a"], {}),
+    *(10**400, 1e999, -1, 0, True, None, NASTY, [], [[]], ["a"], {}),
     *({"a": [NASTY]}, [10**400] * 3, "a" * 10**6, list(range(10**5))),
 ]
 
@@ -86,15 +87,6 @@ def test_errors_are_printable_and_short(error):
 # Cards
 
 
-def clean_command(capsys, *words):
-    """Runs a command of zoo, whose output is clean; returns its code and errors."""
-    code = main(words)
-    out, err = capsys.readouterr()
-    assert out.replace("\n", "").isprintable() and len(out) < 100_000
-    assert is_clean(err)
-    return code, err
-
-
 @pytest.mark.parametrize("field", CARD)
 def test_cards_of_other_kinds_are_refused(field, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -102,30 +94,24 @@ def test_cards_of_other_kinds_are_refused(field, tmp_path, capsys, monkeypatch):
     card.parent.mkdir()
     for value in WRONG:
         card.write_text(json.dumps({**CARD, field: value}))
-        code, err = clean_command(capsys, "info", "./flowers")
+        code = main(["info", "./flowers"])
+        out, err = capsys.readouterr()
+        assert out.replace("\n", "").isprintable() and len(out) < 100_000
+        assert is_clean(err)
         assert code == (0 if err == "" else 1)
-        monkeypatch.setenv("KERAS_VIT_REGISTRY", str(tmp_path))
-        # Without the released models, which take most of the time.
-        clean_command(capsys, "list", "[!rv]*")
-        clean_command(capsys, "verify")
-        monkeypatch.delenv("KERAS_VIT_REGISTRY")
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("changes", "told"),
     [
-        (
-            json.dumps({**CARD, "class_names": ["daisy", NASTY]}),
-            "damaged card.*control characters",
-        ),
-        (json.dumps({**CARD, "metrics": {NASTY: 0.5}}), "control characters"),
-        (json.dumps({**CARD, "architecture": {NASTY: 1}}), "control characters"),
-        (" " * 5 * 10**6, "more than 4,000,000 bytes"),
+        ({"class_names": ["daisy", NASTY]}, "damaged card.*control characters"),
+        ({"metrics": {NASTY: 0.5}}, "control characters"),
+        ({"architecture": {NASTY: 1}}, "control characters"),
+        ({"data_set": " " * 5 * 10**6}, "more than 4,000,000 bytes"),
     ],
-    ids=["names", "metrics", "architecture", "megabytes"],
 )
-def test_a_card_with_control_characters_or_without_end(content, told, tmp_path):
-    (tmp_path / "model.json").write_text(content)
+def test_a_card_with_control_characters_or_without_end(changes, told, tmp_path):
+    (tmp_path / "model.json").write_text(json.dumps(CARD | changes))
     with pytest.raises(zoo.CatalogError, match=told):
         registry.read(tmp_path)
 
@@ -161,20 +147,11 @@ def test_names_of_files(tmp_path, capsys):
     source.write_bytes((GOLDENS / "token.npz").read_bytes())
     assert main(["convert", str(source), str(folder / "b.npz")]) == 0
     assert main(["convert", str(folder / "none.npz"), str(folder / "b.npz")]) == 1
+    zoo_command._complain(f"a\n{NASTY}" + "b" * 10**6)
     out, err = capsys.readouterr()
     assert is_clean(out)
-    assert is_clean(err)
-    source.write_bytes(b"PK" + bytes(100))
-    with pytest.raises(zoo.CheckpointError) as error:
-        zoo.read(source)
-    assert "\x1b" not in str(error.value)
-
-
-def test_complaints_are_one_line(capsys):
-    zoo_command._complain(f"a\n{NASTY}" + "b" * 10**6)
-    err = capsys.readouterr().err
-    assert err.count("\n") == 1
-    assert is_clean(err)
+    assert err.count("\n") == 2
+    assert all(map(is_clean, err.splitlines()))
 
 
 # Pages
@@ -192,20 +169,24 @@ def test_text_stays_in_its_cell_and_its_block():
     assert block.replace("\n", "").isprintable()
 
 
-# Settings beside files, and the entry of ours in a header
+# Settings beside files, the entry of ours in a header, and notes of our own
 
 
-INPUTS = {"mean": [0.5] * 3, "std": [0.5] * 3}
 SETTINGS = {
     "timm": {
-        **{"architecture": "vit_tiny_patch16_224", "num_features": 48},
-        **{"global_pool": "token", "pretrained_cfg": INPUTS},
+        "architecture": "vit_tiny_patch16_224",
+        "global_pool": "token",
+        "pretrained_cfg": {"mean": [0.5] * 3},
         "model_args": {"img_size": 32, "num_heads": 3, "act_layer": "gelu"},
     },
     "transformers": {
-        **{"model_type": "vit", "num_attention_heads": 3, "hidden_size": 48},
-        **{"hidden_act": "gelu", "layer_norm_eps": 1e-6},
-        **{"image_size": 32, "patch_size": 8},
+        "model_type": "vit",
+        "num_attention_heads": 3,
+        "hidden_size": 48,
+        "hidden_act": "gelu",
+        "layer_norm_eps": 1e-6,
+        "image_size": 32,
+        "patch_size": 8,
     },
 }
 
@@ -224,24 +205,24 @@ def check_refused(read, table):
     for one in variations(table):
         try:
             read(one)
-        except zoo.CheckpointError as error:
+        except (zoo.CheckpointError, zoo.StoreError) as error:
             assert is_clean(str(error))
             refused += 1
-    assert refused > 50
+    assert refused > len(WRONG)
 
 
 @pytest.mark.parametrize("naming", SETTINGS)
 def test_settings_of_other_kinds(naming, tmp_path):
     path = tmp_path / "model.safetensors"
     golden = zoo.read(GOLDENS / "token.npz")
-    library = zoo.libraries.reading.LIBRARIES[naming]
+    library = reading.LIBRARIES[naming]
     # Without an entry of ours.
-    zoo.containers.safetensors.write(path, library.written(golden)[0])
-    file = zoo.containers.opening.open_file(path)
+    safetensors.write(path, library.written(golden)[0])
+    file = safetensors.Safetensors(path)
 
     def read(settings):
         (tmp_path / "config.json").write_text(json.dumps(settings))
-        zoo.libraries.reading.read(file, library)
+        reading.read(file, library)
 
     check_refused(read, SETTINGS[naming])
 
@@ -259,11 +240,7 @@ def test_entries_of_ours_of_other_kinds():
     check_refused(read, said)
 
 
-# Notes of our own
-
-
-@pytest.mark.parametrize("note", [*WRONG, "{", "[" * 10**5, "\0" * 100])
-def test_damaged_records_are_named(note, tmp_path):
+def test_damaged_records_are_named():
     url = "http://host/a.npz"
     path = store._cached_path(url)
     path.parent.mkdir(parents=True)
@@ -272,20 +249,16 @@ def test_damaged_records_are_named(note, tmp_path):
     record = pathlib.Path(f"{path}.json")
     record.write_text(json.dumps(right))
     assert zoo.fetch(url) == path
-    damaged = [{**right, field: note} for field in right] + [note]
-    for document in damaged:
-        is_text = isinstance(document, str)
-        record.write_text(
-            document if is_text and document.isascii() else json.dumps(document)
-        )
-        try:
-            zoo.fetch(url)
-        except zoo.StoreError as error:
-            assert is_clean(str(error))
-            assert "delete" in str(error)
-    record.write_text(json.dumps({**right, "bytes": 1e999}))
-    with pytest.raises(zoo.StoreError, match="record .* is unreadable.*delete"):
-        store.cached()
+
+    def read(table):
+        record.write_text(json.dumps(table))
+        zoo.fetch(url)
+
+    check_refused(read, right)
+    for text in ("{", "[" * 10**5, "\0" * 100, json.dumps(right | {"bytes": 1e999})):
+        record.write_text(text)
+        with pytest.raises(zoo.StoreError, match="record .* is unreadable.*delete"):
+            store.cached()
 
 
 @pytest.mark.parametrize("headers", [[], "a", {"etag": 7}, {"etag": []}, None, 10**400])

@@ -8,7 +8,7 @@ from zoo.network import position_embedding
 GOLDENS = pathlib.Path(__file__).parents[2] / "goldens"
 # float32 round-off of values of order 1; the released code works in float32 too.
 TOLERANCE = {"rtol": 0, "atol": 1e-6}
-GRIDS = [1, 2, 3, 7, 8, 12, 14, 16, 24, 27, 28, 30, 32, 48]
+GRIDS = [(1, 1), (2, 2), (3, 3), (4, 7), (14, 14), (27, 27), (48, 48), (9, 5)]
 
 
 def table(height, width, tokens=1, hidden_size=3, seed=0):
@@ -30,11 +30,11 @@ def test_released_resize_equals_the_released_code(name):
     np.testing.assert_array_equal(got[:, 0], before[:, 0])
 
 
-@pytest.mark.parametrize("old", [(side, side) for side in GRIDS] + [(4, 7)])
+@pytest.mark.parametrize("old", GRIDS)
 def test_released_resize_equals_scipy_on_many_grids(old):
     ndimage = pytest.importorskip("scipy.ndimage")
     before = table(*old, tokens=0)
-    for new in [(side, side) for side in GRIDS] + [(9, 5)]:
+    for new in GRIDS:
         got = position_embedding.resize(before, old, new)
         zoom = (new[0] / old[0], new[1] / old[1], 1)
         grid = before[0].reshape(*old, -1)
@@ -104,14 +104,10 @@ def test_rows_of_other_tokens_than_patches_are_kept():
 
 
 @pytest.mark.parametrize("method", position_embedding.METHODS)
-def test_equal_grids_return_the_argument(method):
-    before = table(3, 5)
+def test_equal_grids_return_the_argument_and_others_its_dtype(method):
+    before = table(3, 5).astype("float64")
     assert position_embedding.resize(before, [3, 5], (3, 5), method) is before
-
-
-def test_the_dtype_is_kept():
-    before = table(4, 4).astype("float64")
-    assert position_embedding.resize(before, (4, 4), (5, 5)).dtype == np.float64
+    assert position_embedding.resize(before, (3, 5), (5, 5)).dtype == np.float64
 
 
 T44 = table(4, 4)
