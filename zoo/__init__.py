@@ -18,9 +18,10 @@ from zoo.network import VARIANTS, ViTConfig
 from zoo.network.position_embedding import resize
 from zoo.store import StoreError, fetch, verify
 
-from zoo.catalog.locate import (  # isort: skip
-    default_classifier, default_release, find, get, list_models, locate, releases,
+from zoo.catalog.handles import (  # isort: skip
+    default_classifier, default_release, find, get, list_models, releases,
 )  # fmt: skip
+from zoo.catalog.locate import locate  # isort: skip
 from zoo.catalog.model_card import (  # isort: skip
     Accuracy, CatalogError, Citation, Inference, ModelCard,
 )  # fmt: skip

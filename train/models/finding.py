@@ -6,7 +6,8 @@ from typing import NamedTuple
 from train.common.errors import RunError
 from train.models.exports import exported_model
 from train.models.run_directory import RunDirectory
-from zoo.catalog.locate import check, named
+from zoo.catalog.handles import named
+from zoo.catalog.locate import check
 from zoo.common import regular_files
 from zoo.common.regular_files import expand_home, missing_remedy
 from zoo.common.safe_text import PrintableError

@@ -12,7 +12,8 @@ from train.data.registry import augmentations, kind_of
 from train.engine.choices import OPTIMIZERS
 from train.recipes.fields import OUTPUT, TrainingSettings
 from zoo import VARIANTS, ViTConfig
-from zoo.catalog.locate import check, named
+from zoo.catalog.handles import named
+from zoo.catalog.locate import check
 from zoo.catalog.similar import similar_variants
 from zoo.common.limits import BATCH_SIZE, FLOAT
 from zoo.containers.opening import EXTENSIONS

@@ -1,60 +1,30 @@
-"""Finds the model or file that a name, a path or a URL means.
+"""Finds the model or file that a name, a path or a URL means."""
 
-A handle is ``<variant>/<release>``, for example ``vit-b16/imagenet21k`` or
-``r50-vit-l32/augreg-imagenet21k``. Where a model was fine-tuned at two resolutions, the
-recommended one, 384, has the bare name and the other one ends in ``-224``.
-
-The releases are those of `released.csv`, their papers those of `citations.csv`. Of an
-``augreg-`` release the catalogue has the one file per variant that its authors
-recommend. Models of other families, such as ``dinov2-s14/lvd142m``, are those of
-`families.csv`.
-"""
-
-import contextlib
 import dataclasses
-import difflib
-import fnmatch
 import os
 import pathlib
 import warnings
-from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 from zoo import store
-from zoo.catalog import augreg, families, no_model, registry
-from zoo.catalog.cards import CARDS
+from zoo.catalog import augreg, no_model, registry
 from zoo.catalog.families import HubModel
+from zoo.catalog.handles import (
+    RELEASES,
+    Card,
+    augreg_card,
+    named,
+    no_handle,
+    no_release,
+    similar_handles,
+)
 from zoo.catalog.labels import texts_of
-from zoo.catalog.model_card import GAP_SUFFIX, CatalogError, ModelCard, either
+from zoo.catalog.model_card import CatalogError
 from zoo.catalog.registry import PublishedModel
-from zoo.catalog.similar import similar_releases, similar_variants
 from zoo.common.regular_files import expand_home, missing_remedy, similar_path
 from zoo.containers.opening import EXTENSIONS, models_in, open_file
 from zoo.libraries.checkpoint import Checkpoint, read
 from zoo.store import hub
-
-Card = ModelCard | HubModel | PublishedModel
-_VARIANTS = tuple(dict.fromkeys(card.variant for card in CARDS.values()))
-# The cards by variant and release, of equal ones the first, and by handle; releases
-# with and without their image size.
-_BY_RELEASE: dict[tuple[str, str], ModelCard] = {}
-for _card in CARDS.values():
-    for _release in (_card.release, f"{_card.release}-{_card.image_size}"):
-        _BY_RELEASE.setdefault((_card.variant, _release), _card)
-
-
-def _slugs(card):
-    """Returns the short names of a card's variant, which begin its handles."""
-    slug = card.handle.partition("/")[0]
-    return [slug, slug.removesuffix(GAP_SUFFIX)]
-
-
-_BY_HANDLE = {
-    f"{slug}/{release}": card
-    for (_, release), card in _BY_RELEASE.items()
-    for slug in _slugs(card)
-} | families.MODELS
 
 
 def locate(source: str | os.PathLike, variant: str | None = None) -> pathlib.Path:
@@ -93,15 +63,31 @@ class Place(NamedTuple):
     """What a name, a path or a URL means, before anything is downloaded.
 
     Args:
-        fetch: function that downloads the model once, and returns its path and its
-            card, None without one.
+        source: the name, path or URL.
+        variant: that a name means a file of, None of any.
         path: that of a model on this machine which no card names, else None.
         card: that of a name, else None.
     """
 
-    fetch: Callable[[], tuple[pathlib.Path, Card | None]]
+    source: str
+    variant: str | None = None
     path: pathlib.Path | None = None
     card: Card | None = None
+
+    def fetch(self) -> tuple[pathlib.Path, Card | None]:
+        """Downloads the model once, and returns its path and its card, if it has one.
+
+        A `UserWarning` says what a licence does not allow, before the download.
+        """
+        path, card = self.path, self.card
+        if path is None and card is None and augreg.is_file_name(self.source):
+            card = augreg_card(self.source, self.variant)
+        if card is not None:
+            return fetch_card(card), card
+        if path is None:
+            fetch = hub.fetch if hub.is_handle(self.source) else store.fetch
+            path = fetch(self.source)
+        return path, registry.of_folder(path)
 
 
 def resolve(source: str | os.PathLike, variant: str | None = None) -> Place:
@@ -115,26 +101,23 @@ def resolve(source: str | os.PathLike, variant: str | None = None) -> Place:
         True
     """
     path = expand_home(source, "source")
-    if not isinstance(source, str):
-        return _on_disk(path)
-    if (card := named(source, variant)) is not None:
-        if isinstance(card, PublishedModel):
-            models_in(card.folder)
-        return Place(lambda: (fetch_card(card), card), card=card)
-    # The release of another variant is a mistake, even where a folder has its name.
-    names = {release for _, release in _BY_RELEASE} if variant is not None else ()
-    if source and path.exists() and source not in names:
-        return _on_disk(path)
-    if hub.is_handle(source):
-        return Place(partial(_from_hub, source))
-    if augreg.is_file_name(source):
-        # Only their index, which is downloaded, says whether there is such a file.
-        return Place(partial(_from_augreg, source, variant))
-    if "://" in source:
-        return Place(lambda: (store.fetch(source), None))
-    if source.endswith(EXTENSIONS):
-        return _on_disk(path)
-    raise _unknown(source, path, variant)
+    if isinstance(source, str):
+        if (card := named(source, variant)) is not None:
+            if isinstance(card, PublishedModel):
+                models_in(card.folder)
+            return Place(source, card=card)
+        # The release of another variant is a mistake, even where a folder is called so.
+        is_release = variant is not None and source in RELEASES
+        if not source or is_release or not path.exists():
+            # Only the index of AugReg, which is downloaded, says what files it has.
+            if "://" in source or augreg.is_file_name(source):
+                return Place(source, variant)
+            if not source.endswith(EXTENSIONS):
+                raise _unknown(source, path, variant)
+    if not path.exists():
+        store.fetch(path)  # raises the error
+    models_in(path)
+    return Place(str(source), path=path)
 
 
 def check(source: str | os.PathLike, variant: str | None = None) -> None:
@@ -154,64 +137,20 @@ def check(source: str | os.PathLike, variant: str | None = None) -> None:
         no_model.refuse_url(str(source))
 
 
-def _on_disk(path):
-    """Returns the place of a path, which must exist."""
-    if not path.exists():
-        store.fetch(path)  # raises the error
-    models_in(path)
-    return Place(lambda: (path, _card_in(path)), path)
-
-
-def _card_in(folder):
-    """Returns the card of the published model in a folder, None without one."""
-    with contextlib.suppress(CatalogError):
-        return registry.read(folder) if (folder / registry.CARD).exists() else None
-
-
-def _from_hub(handle):
-    folder = hub.fetch(handle)
-    return folder, families.OF_HUB.get(handle) or _card_in(folder)
-
-
-def _from_augreg(name, variant):
-    card = augreg.card(name)
-    _check_variant(card, name, variant)
-    return fetch_card(card), card
-
-
-def _check_variant(card, name, variant):
-    if variant not in (None, card.variant):
-        raise CatalogError(f"{name} holds a {card.variant}, not a {variant}.")
-
-
 def _unknown(source, path, variant):
     """Returns the error of a text that means no model."""
     if variant is not None and "/" not in source and os.sep not in source:
         try:
-            problem = _no_release(variant, source, releases(variant))
+            problem = no_release(variant, source)
         except CatalogError as error:
             problem = str(error)
         return CatalogError(f"{problem} Or pass the path of a file.")
     text = f"There is no file or folder {source}: {missing_remedy(path)}"
-    near = _similar_handles(source)
+    near = similar_handles(source)
     # With a folder, and like a path that is there and like no name, it is a path.
     if near or "/" not in source or similar_path(path) is None:
-        text += f" {_no_handle(source, near)}"
+        text += f" {no_handle(source, near)}"
     return CatalogError(text)
-
-
-def _no_handle(handle, near):
-    hint = f" Did you mean {either(near)}?" if near else ""
-    return (
-        f"No model is called {handle!r}.{hint} zoo.list_models() lists every handle, "
-        f"those in {registry.VARIABLE} too."
-    )
-
-
-def _no_release(variant, release, names):
-    near = similar_releases(release, names)
-    hint = f" Did you mean {either(near)}?" if near else ""
-    return f"{variant} was not released as {release!r}.{hint} Choose {either(names)}."
 
 
 def read_located(
@@ -253,76 +192,6 @@ def with_names(checkpoint: Checkpoint) -> Checkpoint:
     return dataclasses.replace(checkpoint, head=head)
 
 
-def named(text: str, variant: str | None = None) -> Card | None:
-    """Returns the card that a text names, None for paths, URLs and AugReg files.
-
-    Registries are read only where the text cannot be the path of a file.
-    """
-    if augreg.is_file_name(text):
-        return None
-    if variant is not None and (card := _BY_RELEASE.get((variant, text))):
-        return card
-    if (card := _BY_HANDLE.get(text)) is not None:
-        return card
-    is_file = text.endswith((*EXTENSIONS, ".keras")) or os.path.isfile(text)
-    if is_file or not registry.is_name(text):
-        return None
-    return registry.models().get(text)
-
-
-def get(handle: str) -> Card:
-    """Returns the card of a handle.
-
-    Args:
-        handle: str, ``"<variant>/<release>"`` as `list_models` gives it; the release
-            may end in its resolution (``"vit-b16/imagenet21k+imagenet2012-384"``).
-            Or the name of an AugReg file, whose index is downloaded once; the name of
-            a published model, the path of its folder, or its place on the Hugging Face
-            hub, ``"hf://org/name"``, with which it is downloaded.
-
-    Raises:
-        CatalogError: there is no such handle; the message offers near misses.
-        StoreError: the index of the AugReg files, or a registry, is needed and not
-            available.
-
-    Example:
-        >>> zoo.get("r50-vit-l32/augreg-imagenet21k").variant
-        'R50+ViT-L_32'
-    """
-    if augreg.is_file_name(handle):
-        return augreg.card(handle)
-    if (card := _BY_HANDLE.get(handle)) is not None:
-        return card
-    if hub.is_handle(handle):
-        return registry.read(hub.fetch(handle))
-    if (card := registry.models().get(handle)) is not None:
-        return card
-    folder = expand_home(handle, "handle")
-    if (folder / registry.CARD).exists():
-        return registry.read(folder)
-    raise CatalogError(_no_handle(handle, _similar_handles(handle)))
-
-
-def _similar_handles(handle):
-    slug = handle.partition("/")[0]
-    if near := families.similar(handle):
-        return near
-    if near := [name for name in CARDS if slug in _slugs(CARDS[name])]:
-        return near
-    if near := [name for name in CARDS if CARDS[name].release == handle]:
-        return near[:3]
-    if variants := similar_variants(handle, _VARIANTS)[:1]:
-        of_variant = [name for name in CARDS if CARDS[name].variant in variants]
-        releases_of = {CARDS[name].release: name for name in reversed(of_variant)}
-        same = similar_releases(handle, releases_of)
-        return [releases_of[release] for release in same] or of_variant
-    names = {
-        name.lower(): name for name in (*CARDS, *families.MODELS, *registry.models())
-    }
-    near = difflib.get_close_matches(handle.lower(), names, n=3, cutoff=0.5)
-    return [names[name] for name in near]
-
-
 def published(source: str | os.PathLike) -> PublishedModel | None:
     """Returns the card of a published model by what `locate` takes, None for others."""
     place = resolve(source)
@@ -330,133 +199,6 @@ def published(source: str | os.PathLike) -> PublishedModel | None:
     if card is None and (place.path is not None or hub.is_handle(source)):
         _, card = place.fetch()
     return card if isinstance(card, PublishedModel) else None
-
-
-def list_models(pattern: str = "*") -> list[str]:
-    """Lists the handles that match a shell pattern.
-
-    Args:
-        pattern: str, with ``*``, ``?`` and ``[...]`` as in a shell. One that begins
-            with ``augreg/`` lists files of the AugReg index, which is downloaded
-            once; others list handles of released files, then of other families and of
-            published models.
-
-    Raises:
-        CatalogError: a registry is damaged.
-        StoreError: as for `get`.
-
-    Example:
-        >>> zoo.list_models("vit-h14/*")
-        ['vit-h14/imagenet21k']
-    """
-    if pattern.startswith(augreg.FOLDER):
-        handles = [augreg.FOLDER + name for name in augreg.file_names()]
-    else:
-        handles = [*CARDS, *families.MODELS, *registry.models()]
-    return [handle for handle in handles if fnmatch.fnmatchcase(handle, pattern)]
-
-
-def find(variant: str, release: str) -> ModelCard:
-    """Returns the card of a variant in a release.
-
-    Args:
-        variant: str, e.g. ``"ViT-B_16"``.
-        release: str, a name that `releases` gives, which means the recommended
-            resolution, or that name followed by a resolution, as in ``"sam-224"``. Or
-            the name of an AugReg file of that variant.
-
-    Raises:
-        CatalogError: an unknown variant, or one that is not in that release; the
-            message lists what was released.
-        StoreError: the index of the AugReg files is needed and not available.
-
-    Example:
-        >>> zoo.find("ViT-B_16", "imagenet21k+imagenet2012").image_size
-        384
-    """
-    names = releases(variant)
-    if augreg.is_file_name(release):
-        card = augreg.card(release)
-        _check_variant(card, release, variant)
-        return card
-    card = _BY_RELEASE.get((variant, release))
-    if card is None:
-        raise CatalogError(_no_release(variant, release, names))
-    return card
-
-
-def releases(variant: str) -> tuple[str, ...]:
-    """Returns the names of the releases of a variant, in the catalogue's order.
-
-    Args:
-        variant: str, e.g. ``"ViT-B_16"``.
-
-    Returns:
-        tuple of str, of these (`zoo.get` has the paper, accuracies and more of each):
-
-        - ``imagenet21k``: the paper's, https://arxiv.org/abs/2010.11929;
-          ``imagenet21k+imagenet2012`` the same, fine-tuned on ImageNet;
-          ``imagenet21k+imagenet2012-224`` at 224 pixels.
-        - ``augreg-imagenet21k``, ``augreg-imagenet21k+imagenet2012``: the best of those
-          with augmentation and regularization, https://arxiv.org/abs/2106.10270.
-        - ``sam`` and ``gsam``: trained on ImageNet alone, from flat minima,
-          https://arxiv.org/abs/2106.01548 and https://arxiv.org/abs/2203.08065.
-
-    Raises:
-        CatalogError: nothing was released under that name.
-
-    Example:
-        >>> zoo.releases("ViT-H_14")
-        ('imagenet21k',)
-    """
-    if variant not in _VARIANTS:
-        near = similar_variants(variant, _VARIANTS)
-        raise CatalogError(
-            f"No released variant is called {variant!r}: choose "
-            f"{either(near or _VARIANTS)}."
-        )
-    return tuple(card.release for card in CARDS.values() if card.variant == variant)
-
-
-def default_classifier(variant: str) -> str:
-    """Returns the release of a variant with a head of ImageNet's classes.
-
-    It is ``"augreg-imagenet21k+imagenet2012"`` if the variant is in it, else
-    ``"imagenet21k+imagenet2012"``; that of `default_release` for the two variants
-    without such a head (H/14, R26+B/32). Argument and errors are those of `releases`.
-
-    Example:
-        >>> zoo.default_classifier("ViT-S_16")
-        'augreg-imagenet21k+imagenet2012'
-    """
-    wanted = ("augreg-imagenet21k+imagenet2012", "imagenet21k+imagenet2012")
-    return _first_of(wanted, variant) or default_release(variant)
-
-
-def default_release(variant: str) -> str:
-    """Returns the pre-trained release to fine-tune a variant from.
-
-    It is ``"imagenet21k"`` if the variant is in it, else ``"augreg-imagenet21k"``.
-
-    Argument and errors are those of `releases`; it is a `CatalogError` too where the
-    variant was not released pre-trained on ImageNet-21k.
-
-    Example:
-        >>> zoo.default_release("ViT-S_16")
-        'augreg-imagenet21k'
-    """
-    release = _first_of(("imagenet21k", "augreg-imagenet21k"), variant)
-    if release is None:
-        raise CatalogError(
-            f"{variant} was not pre-trained on ImageNet-21k: choose "
-            f"{either(releases(variant))}."
-        )
-    return release
-
-
-def _first_of(wanted, variant):
-    known = releases(variant)
-    return next((release for release in wanted if release in known), None)
 
 
 def fetch_card(card: Card) -> pathlib.Path:

@@ -16,6 +16,7 @@ Environment:
 `keras-vit publish` writes them.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -179,6 +180,13 @@ def read(folder: str | os.PathLike) -> PublishedModel:
             f"{folder} holds no published model: {card} cannot be read ({error})."
         ) from error
     return _model(document, folder, card)
+
+
+def of_folder(folder: pathlib.Path) -> PublishedModel | None:
+    """Returns the card of the published model in a folder, None without a whole one."""
+    with contextlib.suppress(CatalogError):
+        return read(folder) if (folder / CARD).exists() else None
+    return None
 
 
 def models() -> dict[str, PublishedModel]:

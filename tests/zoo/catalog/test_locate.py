@@ -8,7 +8,7 @@ import pytest
 
 import zoo
 from zoo import store
-from zoo.catalog import locate, registry
+from zoo.catalog import handles, registry
 from zoo.store import transport
 
 
@@ -72,7 +72,7 @@ def test_files_need_no_registry(here, goldens):
     for name in ("tiny.npz", "tiny.safetensors", "tiny"):
         shutil.copy(goldens / "token.npz", here / name)
         assert zoo.locate(name) == pathlib.Path(name)
-    assert not locate.named("tiny.keras")
+    assert not handles.named("tiny.keras")
     assert zoo.read(zoo.locate("tiny.npz")).classes == 10
     with pytest.raises(zoo.StoreError, match="registry of KERAS_VIT_REGISTRY cannot"):
         zoo.locate("published")
@@ -81,9 +81,9 @@ def test_files_need_no_registry(here, goldens):
 def test_a_file_goes_before_a_published_model_called_so(here, monkeypatch):
     published = dict.fromkeys(("best.npz", "best"), "its card")
     monkeypatch.setattr(registry, "models", lambda: published)
-    assert locate.named("best")
+    assert handles.named("best")
     (here / "best").mkdir()
-    assert locate.named("best")
+    assert handles.named("best")
     (here / "best").rmdir()
     for name in published:
         (here / name).touch()
@@ -119,6 +119,6 @@ def test_paths_that_are_not_there(tmp_path):
 
 
 def test_what_is_a_name():
-    assert locate.named("vit-b16/sam") and locate.named("vit-b16/gsam")
+    assert handles.named("vit-b16/sam") and handles.named("vit-b16/gsam")
     for text in ("sam", "./vit-b16/sam", "vit-b16/none", "", "/", "own.npz"):
-        assert not locate.named(text)
+        assert not handles.named(text)
