@@ -27,7 +27,6 @@ from train.models import finding
 from train.models.finding import FoundModel
 from train.models.keras_files import load_model
 from train.models.run_directory import RunDirectory
-from zoo.catalog.locate import published
 from zoo.common.regular_files import expand_home
 from zoo.network import pair
 
@@ -172,14 +171,11 @@ def _of_weights(source, image_size, features):
         options["include_top"] = False
         options["representation_size"] = checkpoint.representation_size
     model = keras_vit.load_model(checkpoint, **options)
-    place = str(source).rstrip("/")
-    file = expand_home(place)
-    if (card := published(source)) is not None:
-        return LoadedModel(card.name, model, card.class_names, source=source)
     class_names = _class_names(pathlib.Path(checkpoint.path), model, features)
-    if "://" in place or file.exists():
-        place = os.path.splitext(os.path.basename(place))[0]
-    return LoadedModel(_name(place), model, class_names, source=source)
+    name = checkpoint.name or str(source).rstrip("/")
+    if checkpoint.name is None and ("://" in name or expand_home(name).exists()):
+        name = os.path.splitext(os.path.basename(name))[0]
+    return LoadedModel(_name(name), model, class_names, source=source)
 
 
 def _name(text):

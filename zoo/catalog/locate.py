@@ -158,8 +158,8 @@ def read_located(
 ) -> Checkpoint:
     """Returns the checkpoint of what `locate` finds.
 
-    It computes what its card says where one repository serves two networks, and its
-    outputs have the names of the card.
+    It computes what its card says where one repository serves two networks, and it and
+    its outputs have the names of the card.
 
     Args:
         source: as of `locate`.
@@ -170,6 +170,8 @@ def read_located(
     no_model.refuse(path)
     semantics = card.semantics if isinstance(card, HubModel) else None
     checkpoint = read(path, semantics=semantics, num_heads=num_heads)
+    if isinstance(card, PublishedModel):
+        checkpoint = dataclasses.replace(checkpoint, name=card.name)
     names = getattr(card, "class_names", None)
     if names is None or checkpoint.classes != card.classes:
         return checkpoint
@@ -190,15 +192,6 @@ def with_names(checkpoint: Checkpoint) -> Checkpoint:
         names = None
     head = dataclasses.replace(checkpoint.head, class_names=names)
     return dataclasses.replace(checkpoint, head=head)
-
-
-def published(source: str | os.PathLike) -> PublishedModel | None:
-    """Returns the card of a published model by what `locate` takes, None for others."""
-    place = resolve(source)
-    card = place.card
-    if card is None and (place.path is not None or hub.is_handle(source)):
-        _, card = place.fetch()
-    return card if isinstance(card, PublishedModel) else None
 
 
 def fetch_card(card: Card) -> pathlib.Path:

@@ -47,6 +47,7 @@ class Checkpoint:
             class token if there is one, else the mean.
         head: `zoo.network.head.Head`, what its outputs are called and mean, and how
             photos come to its size, as far as the source says it.
+        name: str, that of a published model, None of others.
 
     Raises:
         CheckpointError: arrays missing, unknown or of inconsistent shapes.
@@ -63,6 +64,7 @@ class Checkpoint:
     semantics: ViTConfig = ViTConfig()
     pooling: str | None = None
     head: Head = Head()
+    name: str | None = None
 
     hidden_size = _size("hidden_size", "int, the size of a token.")
     num_heads = _size("num_heads", "int, the attention heads of each block.")
