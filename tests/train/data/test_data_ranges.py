@@ -1,14 +1,12 @@
 """Large data are mixed as a whole, and shared by workers, by ranges of their files."""
 
-import functools
-
 import numpy as np
 import pytest
 import tensorflow as tf
 from made_data import examples, lay_out, png, record, tiny_images, undecoded
 
 from train.data import pipeline
-from train.data.pipeline import evaluation_batches, training_batches
+from train.data.pipeline import training_batches
 from train.data.sources import DataError, load, record_ranges
 from train.data.sources.record_ranges import find_offsets
 from train.data.sources.splits import in_memory, pick
@@ -34,24 +32,6 @@ def examples_in_ranges(split):
     found = tf.data.Dataset.range(count).flat_map(read).map(decoded)
     rows = np.array(list(found.as_numpy_iterator()))
     return dict(zip(rows[:, 0].tolist(), map(tuple, rows[:, 1:].tolist()), strict=True))
-
-
-def epoch_of(split):
-    """Returns the sorted examples of one epoch of training."""
-    batches = training_batches(
-        split, batch_size=split.num_examples, flip=False, **SMALL
-    )
-    [(images, labels)] = batches.take(1).as_numpy_iterator()
-    values = np.rint((images[:, 0, 0, 0] + 1) * 127.5).astype(int)
-    return sorted(zip(values.tolist(), labels.tolist(), strict=True))
-
-
-def test_places_of_records(tmp_path):
-    records = [b"x" * length for length in (0, 1, 300, 7)]
-    path = lay_out(tmp_path, {"train.tfrecord": records}) / "train.tfrecord"
-    places = find_offsets(path, 4)
-    assert np.diff(places).tolist() == [16 + 0, 16 + 1, 16 + 300, 16 + 7]
-    assert places[0] == 0 and places[-1] == path.stat().st_size
 
 
 @pytest.mark.parametrize("is_in_order", [False, True])
@@ -85,25 +65,7 @@ def test_an_index_means_one_example_in_every_order(tmp_path, monkeypatch, is_in_
         found = examples(split)
         assert (found == sorted(found)) == is_in_order
         assert examples_in_ranges(split) == dict(enumerate(found))
-    assert len(found) == 90 and epoch_of(split) == sorted(found)
-    assert all(label == number % 2 for number, label in found)
-
-
-@pytest.mark.parametrize("is_in_order", [False, True])
-def test_corrupt_images_of_large_tfds_data_are_left_out(
-    tmp_path, monkeypatch, is_in_order
-):
-    labels = [0, 1] * 101
-    labels[60] = "corrupt"
-    settings = {"shards": {"train": SHARDS[True]}, "disableShuffling": is_in_order}
-    lay_out(tmp_path, tiny_images({"train": labels, "test": [0]}, **settings))
-    monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", 40)
-    source = load("tiny_images", tmp_path, skip_corrupt=True)
-    # The eleventh of the second file.
-    index = 60 if is_in_order else 16 + 10
-    assert source.skipped == (f"example {index} of tiny_images train",)
-    whole = [(number, number % 2) for number in range(202) if number != 60]
-    assert epoch_of(source.train) == whole
+    assert len(found) == 90 and all(label == number % 2 for number, label in found)
 
 
 # A byte of a record's length: up to 255 too long, 16 MB, beyond any file, and a file
@@ -137,9 +99,8 @@ def sorted_files(tmp_path, count, files=1, ending=""):
         f"train-{file}.tfrecord{ending}": [record(0, int(number)) for number in share]
         for file, share in enumerate(shares)
     }
-    lay_out(tmp_path, records | {"test.tfrecord": [record(0, i) for i in range(9)]})
-    source = load(str(tmp_path))
-    return undecoded(source.train), undecoded(source.test)
+    lay_out(tmp_path, records | {"test.tfrecord": [record(0, 0)]})
+    return undecoded(load(str(tmp_path)).train)
 
 
 def sorted_in_memory(count):
@@ -159,33 +120,30 @@ def test_ranges_of_records_have_the_images_of_their_labels(tmp_path):
     assert all(number == label for number, label in examples(split))
 
 
-def assert_mixed(split, steps):
-    """Batches of data sorted by 100 classes are like draws from all of them."""
-    for step in steps:
+@pytest.mark.parametrize(("kind", "count"), [("memory", 200_000), ("file", 4_000)])
+def test_data_sorted_by_class_are_mixed_as_a_whole(monkeypatch, tmp_path, kind, count):
+    """Of 200,000 examples of 100 classes, the first 512 had 26 of them."""
+    if kind == "memory":
+        split = sorted_in_memory(count)
+    else:
+        # 200,000 examples have as many buffers, and more ranges in one.
+        monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", 1_000)
+        monkeypatch.setattr(record_ranges, "RECORDS", 1)
+        split = sorted_files(tmp_path, count)
+    # Where an epoch begins, and where it ends.
+    for step in (0, count // 512 - 1):
         batches = training_batches(split, start_step=step, batch_size=512, **SMALL)
         [labels] = labels_of(batches, 1)
-        counts = np.bincount(labels * 100 // split.num_examples, minlength=100)
+        counts = np.bincount(labels * 100 // count, minlength=100)
         # Of a uniform draw 0.6 are missing, and hardly ever 5.
         assert (counts == 0).sum() < 5, step
         # Of a uniform draw 1, and hardly ever 1 + 4 * sqrt(2 / 99) = 1.57.
         assert ((counts - 5.12) ** 2 / 5.12).sum() / 99 < 1.57, step
 
 
-def test_a_list_in_memory_is_mixed_as_a_whole():
-    """Of 200,000 examples of 100 classes, the first 512 had 26 of them."""
-    assert_mixed(sorted_in_memory(200_000), [0, 389])
-
-
-def test_one_file_of_sorted_records_is_mixed_as_a_whole(monkeypatch, tmp_path):
-    # 200,000 examples have as many buffers, and more ranges in one.
-    monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", 1_000)
-    monkeypatch.setattr(record_ranges, "RECORDS", 1)
-    assert_mixed(sorted_files(tmp_path, 4_000)[0], [0, 10])
-
-
 def test_large_compressed_files_are_read_from_several_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", 8)
-    split, _ = sorted_files(tmp_path, 160, files=4, ending=".gz")
+    split = sorted_files(tmp_path, 160, files=4, ending=".gz")
     labels = np.stack(labels_of(training_batches(split, batch_size=40, **SMALL), 4))
     assert (np.sort(labels, axis=None) == np.arange(160)).all()
     assert len(set(labels[0] // 40)) == 4
@@ -198,7 +156,7 @@ def test_large_data_are_taken_once_and_resume_exactly(monkeypatch, tmp_path, kin
     if kind == "memory":
         split = sorted_in_memory(100)
     else:
-        split, _ = sorted_files(tmp_path, 100, files=3)
+        split = sorted_files(tmp_path, 100, files=3)
     if kind == "some of files":
         numbers = np.delete(numbers, [0, 17, 18, 40, 99])
         # Of a part a part.
@@ -217,28 +175,16 @@ def test_large_data_are_taken_once_and_resume_exactly(monkeypatch, tmp_path, kin
 @pytest.mark.parametrize(("hosts", "ending"), [(2, ""), (4, ".gz")])
 def test_workers_share_the_records(tmp_path, monkeypatch, hosts, ending):
     monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", 8)
-    train, test = sorted_files(tmp_path, 80, files=5, ending=ending)
+    split = sorted_files(tmp_path, 80, files=5, ending=ending)
 
-    def labels(batches, steps, **share):
-        share = pipeline.Share(devices=hosts, filled=True, **share)
-        return [one.tolist() for one in labels_of(batches(share=share), steps)]
+    def labels(steps, **share):
+        share = pipeline.Share(devices=hosts, **share)
+        batches = training_batches(split, batch_size=8, share=share, **SMALL)
+        return labels_of(batches, steps)
 
-    def joined(batches, steps):
-        """Returns what workers read, batch by batch; one alone reads the same."""
-        shares = [labels(batches, steps, host=i, hosts=hosts) for i in range(hosts)]
-        together = [part for step in zip(*shares, strict=True) for part in step]
-        assert together == labels(batches, steps * hosts)
-        return np.concatenate(together)
-
-    training = functools.partial(
-        training_batches, train, **{**SMALL, "batch_size": 8, "seed": 3}
-    )
-    two_epochs = joined(training, 20).reshape(2, 80)
-    assert (np.sort(two_epochs) == np.arange(80)).all()
-    assert (two_epochs[0] != two_epochs[1]).any()
-    later = joined(functools.partial(training, start_step=13), 7)
-    assert (later == two_epochs.ravel()[13 * 8 :]).all()
-    evaluation = functools.partial(
-        evaluation_batches, test, batch_size=8, image_size=(4, 4)
-    )
-    assert joined(evaluation, 99).tolist() == [*range(9), *[pipeline.NO_LABEL] * 7]
+    shares = [labels(20, host=host, hosts=hosts) for host in range(hosts)]
+    together = [part for step in zip(*shares, strict=True) for part in step]
+    np.testing.assert_array_equal(together, labels(20 * hosts))
+    epochs = np.reshape(together, (2, 80))
+    assert (np.sort(epochs) == np.arange(80)).all()
+    assert (epochs[0] != epochs[1]).any()
