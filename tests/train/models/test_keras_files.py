@@ -1,7 +1,6 @@
 """`.keras` files that are damaged, of another kind, or of another library."""
 
 import json
-import pathlib
 import random
 import re
 import shutil
@@ -57,15 +56,6 @@ def rewritten(whole, path, change, compression=zipfile.ZIP_STORED):
     return path
 
 
-def changed_config(whole, path, change):
-    def changed(members):
-        config = json.loads(members[_JSON])
-        change(config["config"]["layers"])
-        return members | {_JSON: json.dumps(config)}
-
-    return rewritten(whole, path, changed)
-
-
 def changed_weights(whole, path, change):
     """Copies a file whose array `NAME` is what a function of it makes."""
 
@@ -81,12 +71,11 @@ def changed_weights(whole, path, change):
     return rewritten(whole, path, changed)
 
 
-def check_flips(whole, path, bits):
-    """Each is refused, or was in what a zip archive says besides."""
+def test_flipped_bits(whole, path):
     data = whole.read_bytes()
     expected = keras.saving.load_model(whole).get_weights()
     seen = 0
-    for bit in bits:
+    for bit in random.Random(0).sample(range(8 * len(data)), 150):
         flipped = bytearray(data)
         flipped[bit // 8] ^= 1 << bit % 8
         path.write_bytes(flipped)
@@ -98,27 +87,14 @@ def check_flips(whole, path, bits):
         else:
             for found, right in zip(model.get_weights(), expected, strict=True):
                 np.testing.assert_array_equal(found, right)
-    return seen
-
-
-def test_flipped_bits(whole, path):
-    bits = random.Random(0).sample(range(8 * whole.stat().st_size), 150)
     # A few are in what a zip archive says besides, such as the time of day.
-    assert check_flips(whole, path, bits) > 145
-
-
-@pytest.mark.soak
-def test_every_byte_of_the_archive(whole, path):
-    data = whole.read_bytes()
-    places = [*range(120), *range(data.index(b"PK\x01\x02"), len(data))]
-    bits = [8 * place + place % 8 for place in places]
-    assert check_flips(whole, path, bits) > len(bits) / 2
+    assert seen > 145
 
 
 def test_cut_short(whole, path):
     data = whole.read_bytes()
     rng = random.Random(0)
-    for size in (0, 1, 2, 30, len(data) - 1, *rng.sample(range(len(data)), 100)):
+    for size in (0, 1, 2, 30, len(data) - 1, *rng.sample(range(len(data)), 30)):
         path.write_bytes(data[:size])
         refused(path, "copy, download or save it again")
 
@@ -154,31 +130,25 @@ def test_an_archive_that_was_compressed_again_is_read(whole, path):
     assert load_model(path).output_shape == (None, 3)
 
 
-def with_config(content):
-    return lambda members: members | {_JSON: content}
-
-
-NO_MODEL = "not of a model that Keras saved"
-ARCHIVES = {
-    "of NumPy": (lambda members: {"a.npy": b"x"}, NO_MODEL),
-    "without weights": (lambda members: {_JSON: members[_JSON]}, "no model.weights.h5"),
-    **{
-        f"with {config[:3]}": (with_config(config), "damaged")
+ARCHIVES = [
+    ({_JSON: None, _WEIGHTS: None}, "not of a model that Keras saved"),
+    ({_WEIGHTS: None}, "no model.weights.h5"),
+    *(
+        ({_JSON: config}, "damaged")
         for config in (b"{", b"[]", b"{}", b"[" * 100_000, b"\xff")
-    },
-    **{
-        f"with zeros in {name}": (
-            lambda members, name=name: members | {name: bytes(10_000_000)},
-            "bytes hold 10",
-        )
-        for name in ("assets/zeros", _WEIGHTS)
-    },
-}
+    ),
+    ({"assets/zeros": bytes(10_000_000)}, "bytes hold 10"),
+    ({_WEIGHTS: bytes(10_000_000)}, "bytes hold 10"),
+]
 
 
-@pytest.mark.parametrize(("change", "told"), ARCHIVES.values(), ids=ARCHIVES)
-def test_archives_of_something_else_or_that_fill_the_memory(change, told, whole, path):
-    refused(rewritten(whole, path, change, zipfile.ZIP_DEFLATED), told)
+@pytest.mark.parametrize(("others", "told"), ARCHIVES)
+def test_archives_of_something_else_or_that_fill_the_memory(others, told, whole, path):
+    def changed(members):
+        members |= others
+        return {name: content for name, content in members.items() if content}
+
+    refused(rewritten(whole, path, changed, zipfile.ZIP_DEFLATED), told)
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
@@ -193,18 +163,8 @@ def external(file, shape):
     file.create_dataset(NAME, shape, "f4", external=[("/etc/passwd", 0, 384)])
 
 
-def virtual(file, shape):
-    layout = h5py.VirtualLayout(shape, "f4")
-    layout[:] = h5py.VirtualSource("/etc/passwd", "0", shape)
-    file.create_virtual_dataset(NAME, layout)
-
-
 def link_to_a_file(file, shape):
     file[NAME] = h5py.ExternalLink("/etc/passwd", "/0")
-
-
-def link_within(file, shape):
-    file[NAME] = h5py.SoftLink("/other")
 
 
 def without_bytes(file, shape):
@@ -219,9 +179,7 @@ LINK = f"its model.weights.h5 holds {NAME!r}, a link to another place"
     ("change", "told"),
     [
         (external, ELSEWHERE),
-        (virtual, ELSEWHERE),
         (link_to_a_file, LINK),
-        (link_within, LINK),
         (without_bytes, "bytes of model.weights.h5 hold 4000000"),
     ],
 )
@@ -233,49 +191,39 @@ def test_weights_elsewhere_or_without_bytes_are_refused_before_keras(
     refused(path, told)
 
 
-def foreign(layers):
-    layers[1]["module"], layers[1]["class_name"] = "keras_hub.layers", "ViTPatching"
-    layers[1]["registered_name"] = "keras_hub>ViTPatching"
-
-
-def unknown(layers):
-    layers[0]["class_name"] = "LayerOfTomorrow"
-
-
-def larger(layers):
-    layers[1]["config"]["hidden_size"] = 48
-
-
-def of_size(*shape):
-    def change(layers):
-        layers[0]["config"]["batch_shape"] = shape
-
-    return change
-
-
-def of_many_classes(layers):
-    layers[-1]["config"]["units"] = 10**10
-
-
 VERSION = re.escape(keras.__version__)
+FOREIGN = {
+    "module": "keras_hub.layers",
+    "class_name": "ViTPatching",
+    "registered_name": "keras_hub>ViTPatching",
+}
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("layer", "entries", "config", "told"),
     [
-        (foreign, "its keras_hub.layers.ViTPatching is from neither Keras nor keras_vit"
-         ".*the library that it comes from"),
-        (unknown, f"Keras {VERSION} saved it, and Keras {VERSION} .*LayerOfTomorrow.*"
-         "install that Keras"),
-        (larger, "cannot load it"),
-        (of_size(None, 16_384, 16_384, 3), "where 8,192 per side"),
-        (of_size(1, 1, 100_000, 3), "where 8,192 per side"),
+        (1, FOREIGN, {}, "its keras_hub.layers.ViTPatching is from neither Keras nor "
+         "keras_vit.*the library that it comes from"),
+        (0, {"class_name": "LayerOfTomorrow"}, {}, f"Keras {VERSION} saved it, and "
+         f"Keras {VERSION} .*LayerOfTomorrow.*install that Keras"),
+        (1, {}, {"hidden_size": 48}, "cannot load it"),
+        (0, {}, {"batch_shape": (None, 16_384, 16_384, 3)}, "8,192 per side"),
+        (0, {}, {"batch_shape": (1, 1, 100_000, 3)}, "where 8,192 per side"),
         # No memory is taken for weights that the file does not hold.
-        (of_many_classes, "weights of shape .*10000000000"),
+        (-1, {}, {"units": 10**10}, "weights of shape .*10000000000"),
     ],
 )  # fmt: skip
-def test_what_keras_cannot_or_should_not_make(change, told, whole, path):
-    refused(changed_config(whole, path, change), told)
+def test_what_keras_cannot_or_should_not_make(
+    layer, entries, config, told, whole, path
+):
+    def changed(members):
+        content = json.loads(members[_JSON])
+        changed = content["config"]["layers"][layer]
+        changed.update(entries)
+        changed["config"].update(config)
+        return members | {_JSON: json.dumps(content)}
+
+    refused(rewritten(whole, path, changed), told)
     assert load_model(whole).output_shape == (None, 3)
 
 
@@ -306,13 +254,12 @@ def test_what_was_compiled_with_something_of_ones_own_is_loaded(whole, path):
 
 
 def test_a_run_says_how_its_model_is_written_again(whole, tmp_path):
-    run = tmp_path / "run"
-    (run / "checkpoints").mkdir(parents=True)
-    (run / "model.keras").write_bytes(whole.read_bytes()[:-100])
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "model.keras").write_bytes(whole.read_bytes()[:-100])
     with pytest.raises(RunError, match="model.keras .*command of its run again"):
-        loaded_model.load(str(run))
-    shutil.copyfile(whole, run / "model.keras")
-    (run / "config.json").write_text("{")
+        loaded_model.load(str(tmp_path))
+    shutil.copyfile(whole, tmp_path / "model.keras")
+    (tmp_path / "config.json").write_text("{")
     with pytest.raises(RunError, match="config.json is damaged .*--dataset"):
-        loaded_model.load(str(run))
-    assert loaded_model.load(str(pathlib.Path(run, "model.keras"))).config == {}
+        loaded_model.load(str(tmp_path))
+    assert loaded_model.load(str(tmp_path / "model.keras")).config == {}

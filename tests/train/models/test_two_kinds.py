@@ -22,23 +22,48 @@ CONTENTS = {
 }
 GOLDENS = pathlib.Path(__file__).parents[2] / "goldens"
 # What makes a folder's own model, the first of which messages name.
-FOLDERS = {
-    "a run": ["model.keras", "report.json", "class_names.txt", "config.json"],
-    "a run that has begun": ["checkpoints", "config.json"],
-    "a published model": ["model.json", "model.npz"],
-    "a timm folder": ["model.safetensors", "config.json"],
-    "shards": ["model.safetensors.index.json"],
-    "OpenCLIP's": ["open_clip_model.safetensors"],
-    "parts without an index": ["model-00001-of-00002.safetensors", "config.json"],
-    "a pickle": ["pytorch_model.bin", "config.json"],
-    "OpenCLIP's pickle": ["open_clip_pytorch_model.bin", "open_clip_config.json"],
-    "TensorFlow's weights": ["tf_model.h5", "config.json"],
-    "Flax's weights": ["flax_model.msgpack", "config.json"],
-    "keras-hub's": ["model.weights.h5", "config.json"],
-    "big_vision's": ["vit_b16.npz"],
-    "settings": ["config.json", "class_names.txt"],
-    "a Keras model of another name": ["best.keras"],
-}
+FOLDERS = [
+    ["model.keras", "report.json", "class_names.txt", "config.json"],
+    ["checkpoints", "config.json"],
+    ["model.json", "model.npz"],
+    ["model.safetensors", "config.json"],
+    ["model.safetensors.index.json"],
+    ["open_clip_model.safetensors"],
+    [SHARD, "config.json"],
+    ["pytorch_model.bin", "config.json"],
+    ["open_clip_pytorch_model.bin", "open_clip_config.json"],
+    ["tf_model.h5", "config.json"],
+    ["flax_model.msgpack", "config.json"],
+    ["model.weights.h5", "config.json"],
+    ["vit_b16.npz"],
+    ["config.json", "class_names.txt"],
+    ["best.keras"],
+]
+WEIGHTS = (
+    *("model.safetensors", "model.npz", "open_clip_model.safetensors", SHARD),
+    "open_clip_pytorch_model.bin",
+)
+EXPORTS = ("model.onnx", "vit.tflite", "saved_model.pb")
+COMMANDS = ("predict", "evaluate, explain, export, few_shot")
+
+
+def refused():
+    """Yields files of a folder, what is told of them, and which ways tell it."""
+    for own in FOLDERS:
+        kinds = f"{own[0]} and saved_model.pb, and which one is meant"
+        yield [*own, "saved_model.pb"], f"two kinds, {kinds}", None
+    yield ["model.keras", "model.safetensors"], "two kinds, model.s", None
+    for weights in WEIGHTS:
+        for export in EXPORTS:
+            told = f"own has models of two kinds, {weights} and {export}, .* the file"
+            yield [weights, export], told, COMMANDS
+    for pair, names in (
+        (EXPORTS[:2], "model.onnx, vit.tflite"),
+        (EXPORTS[1:], "saved_model.pb, vit.tflite"),
+        (("x.onnx", "model.onnx"), "model.onnx, x.onnx"),
+        (("model.onnx", "1/saved_model.pb"), "1, model.onnx"),
+    ):
+        yield pair, f"own has several exports, {names}: give one of them", COMMANDS
 
 
 @pytest.fixture
@@ -56,9 +81,10 @@ def made(tmp_path):
     return make
 
 
-def opened(folder):
-    """Returns what finds a model in a folder, as functions by name."""
-    return {
+@pytest.mark.parametrize(("names", "told", "ways"), refused())
+def test_a_folder_of_two_models_is_refused(names, told, ways, made):
+    folder = made(*names)
+    finders = {
         "predict": lambda: finding.find(str(folder), exports=True),
         "evaluate, explain, export, few_shot": lambda: finding.find(str(folder)),
         "publish, compare": lambda: RunDirectory(folder).require(),
@@ -66,63 +92,19 @@ def opened(folder):
         "load_model, --weights": lambda: zoo.locate(folder),
         "read": lambda: zoo.read(folder),
     }
+    for way in ways or finders:
+        with pytest.raises((RunError, zoo.CheckpointError), match=told):
+            pytest.fail(f"{way}: {finders[way]()}")
 
 
-def refused(folder, told, ways=None):
-    for way, find in opened(folder).items():
-        if ways is None or way in ways:
-            with pytest.raises((RunError, zoo.CheckpointError), match=told):
-                pytest.fail(f"{way}: {find()}")
-
-
-COMMANDS = ("predict", "evaluate, explain, export, few_shot")
-
-
-@pytest.mark.parametrize("kind", FOLDERS)
-def test_a_saved_model_in_the_folder_of_another_model_is_refused(kind, made):
-    own = FOLDERS[kind]
-    folder = made(*own, "saved_model.pb")
-    refused(folder, f"two kinds, {own[0]} and saved_model.pb, and which one is meant")
-
-
-def test_weights_of_a_library_beside_the_model_of_a_run_are_refused(made):
-    refused(made("model.keras", "model.safetensors"), "two kinds, model.s")
-
-
-EXPORTS = ("model.onnx", "vit.tflite", "saved_model.pb")
-
-
-@pytest.mark.parametrize("weights", ["model.safetensors", "model.npz", *(
-    names[0] for kind, names in FOLDERS.items() if kind.startswith(("Open", "parts"))
-)])  # fmt: skip
-@pytest.mark.parametrize("export", EXPORTS)
-def test_an_export_beside_weights_is_refused_where_either_could_be_meant(
-    weights, export, made
-):
-    folder = made(weights, export)
-    told = f"own has models of two kinds, {weights} and {export}, .* the file itself"
-    refused(folder, told, COMMANDS)
-    meant = exported_model.find(folder / export)
-    assert meant == (folder if export == "saved_model.pb" else folder / export)
-    assert exported_model.find(folder / weights) is None
-
-
-def test_weights_are_read_where_no_export_could_be_meant(made):
-    folder = made("model.onnx")
-    shutil.copy(GOLDENS / "token.npz", folder / "model.npz")
-    assert zoo.read(zoo.locate(folder)).classes == 10
-
-
-@pytest.mark.parametrize("first", EXPORTS)
-@pytest.mark.parametrize("second", [*EXPORTS, "x.onnx", "1/saved_model.pb"])
-def test_two_exports_in_a_folder_are_named(first, second, made):
-    folder = made(first, second)
-    if first == second:
-        assert exported_model.find(folder) is not None
-        return
-    names = sorted([first, second.removesuffix("/saved_model.pb")])
-    told = f"own has several exports, {', '.join(names)}: give one of them"
-    refused(folder, told, COMMANDS)
+def test_a_file_in_such_a_folder_is_meant_alone(made):
+    folder = made("model.onnx", "vit.tflite", "saved_model.pb", "model.npz")
+    for export in EXPORTS[:2]:
+        assert exported_model.find(folder / export) == folder / export
+    assert exported_model.find(folder / "saved_model.pb") == folder
+    assert exported_model.find(folder / "model.npz") is None
+    shutil.copy(GOLDENS / "token.npz", made("model.onnx", name="read") / "model.npz")
+    assert zoo.read(zoo.locate(folder.with_name("read"))).classes == 10
 
 
 @pytest.mark.parametrize(
@@ -153,9 +135,8 @@ def test_a_model_in_several_formats_is_one_model(names, made):
 @pytest.mark.parametrize(
     "names",
     [
-        ["model.onnx", "config.json", "preprocessor_config.json"],
-        ["model.onnx", "model.onnx.data", "weights.bin", "class_names.txt"],
-        ["model.tflite", "export.json", "export.md", "features.npz"],
+        ["model.onnx", "model.onnx.data", "weights.bin", "preprocessor_config.json"],
+        ["model.tflite", "export.json", "features.npz", "config.json"],
         ["model.onnx", "._model.onnx", ".model.tflite"],
     ],
 )
