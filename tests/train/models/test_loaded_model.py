@@ -96,11 +96,14 @@ def test_class_names_beside_a_model_of_ones_own(tmp_path):
 
 def test_models_that_scale_pixels_take_them_from_a_layer_before(tmp_path):
     images = keras.Input((32, 32, 3))
-    scaling = keras.layers.Rescaling(1 / 255, name="own")
-    layers = [scaling, keras.layers.Flatten(), keras.layers.Dense(10)]
-    model = keras.Sequential([images, *layers])
-    with pytest.raises(RunError, match="layer own of the model net takes .* 255"):
-        loaded_model.image_shape_of(loaded_model.LoadedModel("net", model))
+    for scaling in (
+        keras.layers.Normalization(mean=120.0, variance=3000.0, name="own"),
+        keras.layers.Rescaling(1 / 255, name="own"),
+    ):
+        layers = [scaling, keras.layers.Flatten(), keras.layers.Dense(10)]
+        model = keras.Sequential([images, *layers])
+        with pytest.raises(RunError, match="layer own of the model net takes .* 255"):
+            loaded_model.image_shape_of(loaded_model.LoadedModel("net", model))
     # As the message says, around the model or in it.
     to_pixels = keras.layers.Rescaling(127.5, 127.5)
     for rest in ([model], layers):

@@ -14,13 +14,12 @@ import numpy as np
 import PIL.Image
 import pytest
 import tensorflow as tf
-from harness import all_layers, global_policy, gradients, normal
+from harness import global_policy, gradients, normal
 from small_models import HYBRID, PLAIN, SIZE, made, of
 from tensorflow.core.protobuf import saved_model_pb2
 
 import zoo
 from keras_vit import preprocess_input
-from keras_vit.runtimes.precision import in_precision
 from train.data.transforms.preprocessing import squash, to_model_range
 from train.models.exports import operations
 from train.models.exports.saved_model import write_saved_model
@@ -86,6 +85,7 @@ def exported(tmp_path_factory):
         folder = tmp_path_factory.mktemp("saved_model") / "exported"
         names = NAMES if name == "plain" else None
         write_saved_model(written, folder, class_names=names)
+        operations.check(folder)
         return model, folder, tf.saved_model.load(folder)
 
     return export
@@ -170,36 +170,8 @@ def test_files_of_any_size(exported):
         loaded.trainable_variables[-1].assign(100.0 * np.eye(5)[index])
         assert served(loaded, files)["label"].numpy().tolist() == 4 * [name.encode()]
     assert served(loaded, np.zeros(0, "S1"))["logits"].shape == (0, 5)
-
-
-def test_files_in_gray(exported):
-    model, _, loaded = exported("gray, softmax")
-    gray, colour = photo(*SIZE)[..., :1], photo(*SIZE)
-    # A PNG in colour, but gray: by whatever weights, its gray value is that.
-    images = [gray[..., 0], np.repeat(gray, 3, axis=-1), colour]
-    of_colour = np.asarray(PIL.Image.fromarray(colour).convert("L"))[..., None]
-    wanted, _ = expected(model, np.stack([gray, gray, of_colour]))
-    found = served(loaded, [encoded(image) for image in images])["logits"]
-    close(found[:2], wanted[:2])
-    # Pillow's weights of colours are rounded, by a level or so.
-    close(found[2:], wanted[2:], atol=0.05)
-    assert np.abs(wanted[2] - wanted[0]).max() > 0.2 * np.abs(wanted).max()
-
-
-def test_files_that_exif_turns(exported):
-    turned = PIL.Image.Exif()
-    turned[0x0112] = 6
-    image = photo(40, 70)
-    files = [encoded(image), encoded(np.rot90(image), exif=turned)]
-    answers = served(exported()[2], files)["logits"]
-    close(answers[1:], answers[:1])
-
-
-def test_what_is_no_image_is_refused(exported):
-    whole = encoded(pixels(*SIZE, 3))
-    for broken in (b"GIF", b"", whole[: len(whole) // 2]):
-        with pytest.raises(tf.errors.InvalidArgumentError):
-            served(exported()[2], [whole, broken])
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        served(loaded, [files[0], files[0][: len(files[0]) // 2]])
 
 
 def test_images_of_another_size_are_refused(exported):
@@ -242,7 +214,7 @@ def test_as_tensorflow_serving_runs_it(exported):
             assert {len(rows) for rows in found.values()} == {2}
 
 
-@pytest.mark.parametrize("size", [(20, 30), (33, 47), (100, 75), (400, 300), (48, 32)])
+@pytest.mark.parametrize("size", [(20, 30), (100, 75)])
 def test_other_sizes_are_resized_as_for_evaluation(exported, size):
     model, _, loaded = exported()
     images = pixels(2, *size, 3)
@@ -278,28 +250,14 @@ def test_loads_where_this_package_is_not(exported, tmp_path):
 
 def test_hub_keras_layer(exported):
     hub = pytest.importorskip("tensorflow_hub")
-    tf_keras = pytest.importorskip("tf_keras")
+    pytest.importorskip("tf_keras")
     model, folder, _ = exported()
-    images, labels = scaled(pixels(8, *SIZE, 3)), np.arange(8) % 2
-    fixed = hub.KerasLayer(str(folder))
-    close(fixed(images), model(preprocess_input(255 * images)))
-    assert fixed.trainable_variables == []
-    assert len(fixed.variables) == len(model.variables)
-
-    layer = hub.KerasLayer(str(folder), trainable=True)
-    before = [variable.numpy() for variable in layer.trainable_variables]
-    assert len(before) == len(model.trainable_variables)
-    # A head of some random kernels learns more slowly than four epochs show.
-    tf_keras.utils.set_random_seed(0)
-    classifier = tf_keras.Sequential([layer, tf_keras.layers.Dense(2)])
-    classifier.compile(
-        tf_keras.optimizers.Adam(1e-2),
-        tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-    )
-    losses = classifier.fit(images, labels, epochs=4, verbose=0).history["loss"]
-    assert losses[-1] < losses[0]
-    for variable, old in zip(layer.trainable_variables, before, strict=True):
-        assert (variable.numpy() != old).any()
+    images = scaled(pixels(2, *SIZE, 3))
+    for trainable, count in ((False, 0), (True, len(model.trainable_variables))):
+        layer = hub.KerasLayer(str(folder), trainable=trainable)
+        close(layer(images), model(preprocess_input(255 * images)))
+        assert len(layer.trainable_variables) == count
+        assert len(layer.variables) == len(model.variables)
 
 
 @pytest.mark.parametrize(
@@ -337,20 +295,6 @@ def test_the_reusable_interface(exported):
     close(answer["default"], logits + 1)
 
 
-def test_in_float32_to_the_innermost_layer():
-    with global_policy("float16"):
-        model = made(config=HYBRID, stochastic_depth_rate=0.1)
-    found = in_precision(model)
-    assert {part.dtype_policy.name for part in all_layers(found)} == {"float32"}
-    assert found.get_layer("encoder_block_1").stochastic_depth_rate == 0.1
-    both = zip(found.trainable_variables, model.trainable_variables, strict=True)
-    for variable, other in both:
-        assert variable.dtype == "float32"
-        np.testing.assert_array_equal(variable, other)
-    assert "float16" in {variable.dtype for variable in model.variables}
-    assert in_precision(found) is found
-
-
 def test_holds_one_copy_of_the_weights(exported):
     model, folder, _ = exported()
     stored = tf.train.load_checkpoint(str(folder / "variables" / "variables"))
@@ -374,8 +318,8 @@ def test_holds_one_copy_of_the_weights(exported):
     assert len(constants) > 100 and max(constants) < smallest_matrix
 
 
-@pytest.mark.parametrize("preparation", ["central crop", "timm crop bicubic 0.9"])
-def test_photos_are_prepared_as_the_model_says(preparation, tmp_path):
+def test_photos_are_prepared_as_the_model_says(tmp_path):
+    preparation = "timm crop bicubic 0.9"
     model = made(preparation=preparation)
     write_saved_model(model, tmp_path / "saved")
     operations.check(tmp_path / "saved")
