@@ -1,6 +1,5 @@
 import errno
 import os
-import random
 import threading
 
 import keras
@@ -8,7 +7,6 @@ import numpy as np
 import pytest
 from made_steps import assert_equal, batches_of, tiny_vit, trainer_of, values
 
-import keras_vit
 from train.common.errors import RunError
 from train.engine.checkpoints import Checkpoints
 from train.models.run_directory import RunDirectory
@@ -19,19 +17,11 @@ def save(checkpoints, step, variables):
     checkpoints.wait()
 
 
-def save_best(checkpoints, variables):
-    checkpoints.save_best(variables)
-    checkpoints.wait()
-
-
-def trainer(seed=0, hidden_size=8):
+def trainer(seed=0, **settings):
     """A trainer with all that a checkpoint must hold: momentum, dropout's seeds."""
-    config = keras_vit.ViTConfig(
-        hidden_size=hidden_size, num_layers=1, num_heads=2, mlp_dim=16, patch_size=4
-    )
 
     def make():
-        model = tiny_vit(config=config, dropout_rate=0.3)
+        model = tiny_vit(dropout_rate=0.3, **settings)
         keras.utils.set_random_seed(seed)
         return model
 
@@ -68,8 +58,6 @@ def test_a_restored_run_goes_on_to_the_bit(checkpoints):
     assert checkpoints.restore(other.variables) == 2
     assert_equal(values(other.variables), saved)
     assert_equal(train(other, seed=3), expected)
-    paths = " ".join(variable.path for variable in one.variables)
-    assert all(name in paths for name in ("seed_generator_state", "velocity", "iterat"))
     assert int(other.optimizer.iterations) == 4
 
 
@@ -115,24 +103,17 @@ def test_files_of_others_are_no_checkpoints_of_the_run(tmp_path):
 # Damage, and what is said of it
 
 
-def damaged(data, how):
-    """Returns a file damaged in a way."""
-    if how == "cut":
-        return data[: len(data) // 2]
-    if how in ("empty", "text"):
-        return b"<html>" if how == "text" else b""
-    # In the numbers, which only the checksum can tell, or the method of compression.
-    numbers = data.index(np.full(3, 7, "float32").tobytes())
-    place = numbers if how == "flipped" else data.index(b"PK\x01\x02") + 10
-    return data[:place] + b"\x63" + data[place + 1 :]
-
-
-@pytest.mark.parametrize("how", ["cut", "empty", "text", "flipped", "compression"])
+@pytest.mark.parametrize("how", ["cut", "text", "flipped"])
 def test_a_damaged_file_is_named_with_what_to_do(checkpoints, how):
     save(checkpoints, 1234, filled(5))
     save(checkpoints, 1240, filled(7))
-    path = checkpoints.folder / "step-00001240.npz"
-    path.write_bytes(damaged(path.read_bytes(), how))
+    older, path = (checkpoints.folder / f"step-0000{n}.npz" for n in (1234, 1240))
+    data = path.read_bytes()
+    # In the numbers, which only the checksum can tell.
+    numbers = np.full(3, 7, "float32").tobytes()
+    changed = {"cut": data[: len(data) // 2], "text": b"<html>"}
+    changed["flipped"] = data.replace(numbers, b"\x63" + numbers[1:])
+    path.write_bytes(changed[how])
     variables = filled(1)
     with pytest.raises(RunError) as refused:
         checkpoints.restore(variables)
@@ -142,8 +123,7 @@ def test_a_damaged_file_is_named_with_what_to_do(checkpoints, how):
     assert_equal(values(variables), [[1] * 3])
     path.unlink()
     assert checkpoints.restore(variables) == 1234
-    path = checkpoints.folder / "step-00001234.npz"
-    path.write_bytes(damaged(path.read_bytes(), "cut"))
+    older.write_bytes(b"")
     with pytest.raises(RunError, match="delete it to begin again, or pass another"):
         checkpoints.restore(variables)
 
@@ -153,44 +133,20 @@ def test_a_missing_or_damaged_best_is_named_with_what_to_do(checkpoints):
     save(checkpoints, 5, variables)
     best = checkpoints.folder / "best.npz"
     remedy = f"delete {checkpoints.folder} .*--run_dir"
-    with pytest.raises(
-        RunError, match=f"{best} is missing.*best validation: .*{remedy}"
-    ):
+    told = f"{best} is missing.*best validation: .*{remedy}"
+    with pytest.raises(RunError, match=told):
         checkpoints.restore_best(variables)
-    save_best(checkpoints, variables)
+    checkpoints.save_best(variables)
     checkpoints.restore_best(variables)
-    best.write_bytes(damaged(best.read_bytes(), "cut"))
+    best.write_bytes(best.read_bytes()[:100])
     # There is none before it to go on from.
     with pytest.raises(RunError, match=f"best.npz is damaged .*backup, or {remedy}"):
         checkpoints.restore_best(variables)
 
 
-def test_flipped_bits_are_refused_in_clean_words(checkpoints):
-    save(checkpoints, 10, filled(7))
-    path = checkpoints.folder / "step-00000010.npz"
-    data = path.read_bytes()
-    variables = filled(1)
-    refused = 0
-    for bit in random.Random(0).sample(range(8 * len(data)), 150):
-        changed = bytearray(data)
-        changed[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(changed)
-        try:
-            checkpoints.restore(variables)
-        except RunError as error:
-            message = str(error)
-            assert str(path) in message and "--run_dir" in message
-            assert len(message) < 1000 and message.isprintable()
-            refused += 1
-        else:
-            # It was in what a zip archive says besides.
-            assert_equal(values(variables), [[7] * 3])
-    assert refused > 100
-
-
 def test_another_models_file_is_refused_whole(checkpoints):
     save(checkpoints, 5, trainer().variables)
-    other = trainer(hidden_size=12)
+    other = trainer(image_size=12)
     before = values(other.variables)
     refused = r"step-00000005.npz is of another model.*--run_dir"
     with pytest.raises(RunError, match=refused):
@@ -213,20 +169,17 @@ def test_weights_that_are_not_finite_are_not_saved(checkpoints, number, dtype):
     refused = "kernel is not finite.*--learning_rate.*before it are kept"
     with pytest.raises(RunError, match=refused):
         save(checkpoints, 10, variables)
+    checkpoints.save_best(variables)
     with pytest.raises(RunError, match=refused):
-        save_best(checkpoints, variables)
+        checkpoints.wait()
     assert os.listdir(checkpoints.folder) == ["step-00000005.npz"]
 
 
 def test_a_run_that_diverged_goes_on_as_it_would_have(checkpoints):
-    save(checkpoints, 5, filled(0, 0))
-    path = checkpoints.folder / "step-00000005.npz"
-    with np.load(path) as file:
-        changed = zip(file.files, (np.nan, np.inf), strict=True)
-        np.savez(path, **{key: file[key] + number for key, number in changed})
-    variables = filled(1, 2)
+    variables = filled(0)
+    np.savez(checkpoints.folder / "step-00000005.npz", **{"0000/value_0": [np.nan] * 3})
     assert checkpoints.restore(variables) == 5
-    assert np.isnan(variables[0].numpy()).all() and np.isinf(variables[1].numpy()).all()
+    assert np.isnan(values(variables)).all()
 
 
 # The disk, and the thread that writes

@@ -1,11 +1,11 @@
 """Losses, schedules, and that each row of choices is what recipes and reports say."""
 
-import inspect
+import functools
 
 import keras
 import numpy as np
 import pytest
-from sklearn.metrics import log_loss
+from ml_dtypes import bfloat16
 
 from train import recipes
 from train.engine.choices import LOSSES, OPTIMIZERS, PRECISIONS, SCHEDULES
@@ -53,24 +53,10 @@ def test_losses_equal_float64(loss, labels, smoothing, class_weights):
     assert found.shape == (6,)
     assert keras.backend.standardize_dtype(found.dtype) == "float32"
     np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-6)
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.2])
-def test_softmax_equals_keras(smoothing):
-    theirs = keras.losses.CategoricalCrossentropy(
-        from_logits=True, label_smoothing=smoothing, reduction=None
-    )(SOFT, LOGITS)
-    ours = softmax_cross_entropy(LOGITS, SOFT, label_smoothing=smoothing)
-    np.testing.assert_allclose(ours, theirs, rtol=1e-6)
-
-
-def test_the_mean_of_the_weighted_equals_scikit_learn():
-    weights = np.array([1.0, 0.5, 2.0, 1.0, 3.0])
-    chances = np.exp(LOGITS.astype("float64"))
-    chances /= chances.sum(1, keepdims=True)
-    expected = log_loss(LABELS, chances, labels=range(5), sample_weight=weights[LABELS])
-    losses = softmax_cross_entropy(LOGITS, LABELS, class_weights=weights)
-    assert np.sum(losses) / weights[LABELS].sum() == pytest.approx(expected, rel=1e-6)
+    # Half precision is summed in float32.
+    half = loss(keras.ops.cast(LOGITS, "bfloat16"), labels, **settings)
+    rounded = LOGITS.astype(bfloat16).astype("float32")
+    np.testing.assert_allclose(half, loss(rounded, labels, **settings), rtol=2e-6)
 
 
 @BOTH
@@ -79,14 +65,6 @@ def test_large_logits_lose_no_numbers(loss):
     losses = np.asarray(loss(logits, np.array([0, 0])))
     assert losses[0] == 0
     assert np.isfinite(losses[1]) and losses[1] >= 2e4
-
-
-@BOTH
-def test_half_precision_logits_are_summed_in_float32(loss):
-    half = keras.ops.cast(LOGITS, "bfloat16")
-    rounded = keras.ops.convert_to_numpy(keras.ops.cast(half, "float32"))
-    expected = BY_HAND[loss](rounded, np.eye(5)[LABELS])
-    np.testing.assert_allclose(loss(half, LABELS), expected, rtol=2e-6)
 
 
 @BOTH
@@ -122,7 +100,12 @@ def released(decay, steps, base, total, warmup):
 
 
 @pytest.mark.parametrize(
-    ("schedule_class", "decay"), [(WarmupCosine, cosine), (WarmupLinear, linear)]
+    ("schedule_class", "decay"),
+    [
+        (WarmupCosine, cosine),
+        (WarmupLinear, linear),
+        [functools.partial(one, end=2e-5) for one in (WarmupLinear, linear)],
+    ],
 )
 @pytest.mark.parametrize(
     ("base", "total", "warmup"),
@@ -136,62 +119,30 @@ def test_schedules_equal_the_released_formula_at_every_step(
     rates = [float(schedule(step)) for step in steps]
     expected = released(decay, steps, base, total, warmup)
     np.testing.assert_allclose(rates, expected, atol=base * 1e-6)
-    # As the optimizer counts.
-    counter = keras.Variable(total // 2, dtype="int64", trainable=False)
-    assert float(schedule(counter)) == pytest.approx(expected[total // 2])
-
-
-@pytest.mark.parametrize(
-    "schedule",
-    [
-        WarmupCosine(0.03, steps=500, warmup_steps=100),
-        WarmupLinear(1e-3, steps=500, warmup_steps=100, end=2e-5),
-    ],
-)
-def test_a_schedule_made_of_its_config_is_the_same(schedule):
+    # As the optimizer counts, of a schedule made of its config.
     config = keras.optimizers.schedules.serialize(schedule)
     again = keras.optimizers.schedules.deserialize(config)
-    assert type(again) is type(schedule)
+    counter = keras.Variable(total // 2, dtype="int64", trainable=False)
+    assert float(again(counter)) == rates[total // 2]
     assert again.get_config() == schedule.get_config()
-    end = schedule.get_config().get("end", 0.0)
-    assert end < float(again(499)) == float(schedule(499)) < 4e-5
-    assert float(again(100)) == pytest.approx(schedule.get_config()["learning_rate"])
 
 
-@pytest.mark.parametrize("schedule_class", [WarmupCosine, WarmupLinear])
 @pytest.mark.parametrize(
     ("rate", "warmup", "message"),
     [
-        *(
-            (0.1, warmup, rf"warmup_steps={warmup} .*steps=10\.")
-            for warmup in (10, 11, -1)
-        ),
-        *((rate, 0, "learning_rate must be finite") for rate in (np.nan, np.inf, -0.1)),
+        (0.1, 10, r"warmup_steps=10 .*steps=10\."),
+        (0.1, -1, r"warmup_steps=-1 .*steps=10\."),
+        (np.nan, 0, "learning_rate must be finite"),
+        (np.inf, 0, "learning_rate must be finite"),
+        (-0.1, 0, "learning_rate must be finite"),
     ],
 )
-def test_schedules_that_are_none_are_refused(schedule_class, rate, warmup, message):
+def test_schedules_that_are_none_are_refused(rate, warmup, message):
     with pytest.raises(ValueError, match=message):
-        schedule_class(rate, steps=10, warmup_steps=warmup)
+        WarmupCosine(rate, steps=10, warmup_steps=warmup)
 
 
 # The rows of the registry
-
-
-@pytest.mark.parametrize("name", LOSSES)
-def test_a_loss_is_of_single_examples(name):
-    recipe = RECIPE.override(loss=name)
-    loss = LOSSES[name].of(recipe, class_weights=(1.0, 0.0, 1.0))
-    losses = np.asarray(loss(np.zeros((3, 3), "float32"), np.array([0, 1, 2])))
-    assert losses.shape == (3,) and losses[1] == 0.0 < losses[0] == losses[2]
-
-
-@pytest.mark.parametrize("name", SCHEDULES)
-def test_a_schedule_warms_up_and_falls(name):
-    recipe = RECIPE.override(schedule=name, steps=10, warmup_steps=2)
-    schedule = SCHEDULES[name].of(recipe)()
-    rates = [float(schedule(step)) for step in range(11)]
-    assert rates[0] == 0.0 and max(rates) == pytest.approx(recipe.learning_rate)
-    assert 0.0 <= rates[10] < rates[5] < rates[2]
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -206,13 +157,13 @@ def test_an_optimizer_takes_the_recipes_settings(name):
 
 @pytest.mark.parametrize(
     ("field", "rows"),
-    [("loss", LOSSES), ("schedule", SCHEDULES), ("optimizer", OPTIMIZERS)],
+    [
+        *(("loss", LOSSES), ("schedule", SCHEDULES), ("optimizer", OPTIMIZERS)),
+        ("precision", PRECISIONS),
+    ],
 )
 def test_recipes_take_the_rows_and_no_others(field, rows):
-    for name, choice in rows.items():
+    for name in rows:
         assert getattr(RECIPE.override(**{field: name}), field) == name
-        assert inspect.getdoc(choice.of(RECIPE).func)
     with pytest.raises(ValueError, match=f"{field} must be one of {', '.join(rows)}"):
         RECIPE.override(**{field: "another"})
-    with pytest.raises(ValueError, match=", ".join(PRECISIONS)):
-        RECIPE.override(precision="int8")

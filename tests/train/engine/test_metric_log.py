@@ -1,6 +1,5 @@
 """The file of metrics, what logs write there, and signals."""
 
-import errno
 import json
 import os
 import signal
@@ -23,12 +22,15 @@ def steps_of(log):
     return [record["step"] for record in log.records()]
 
 
-def test_nothing_logged_yet(log):
+def test_a_log_begins_with_its_first_record(log):
     log.rewind(10)
-    assert log.records() == []
-    steps, values = log.series("loss")
-    assert steps.shape == values.shape == (0,)
+    assert log.records() == [] and log.series("loss")[0].shape == (0,)
     assert not log.path.parent.exists()
+    log.append(
+        np.int64(7), a=np.float32(0.5), b=np.int32(3), c=tf.constant(1.5), d=True
+    )
+    line = json.loads(log.path.read_text())
+    assert line == {"step": 7, "a": 0.5, "b": 3, "c": 1.5, "d": 1}
 
 
 def test_what_is_written_is_read_exactly(log):
@@ -37,30 +39,22 @@ def test_what_is_written_is_read_exactly(log):
         log.append(step, loss=loss, images=step * 64)
         content = log.path.read_bytes()
         assert content.endswith(b"\n") and content.count(b"\n") == step
+    lines = log.path.read_bytes().splitlines(keepends=True)
     log.append(7, val_loss=3.0)
     assert log.records()[2] == {"step": 3, "loss": losses[2], "images": 192}
     steps, values = log.series("loss")
     assert steps.dtype == np.int64 and values.dtype == np.float64
     np.testing.assert_array_equal(steps, np.arange(1, 51))
     np.testing.assert_array_equal(values, losses)
-    steps, values = log.series("val_loss")
-    assert steps.tolist() == [7] and values.tolist() == [3.0]
-
-
-class Tensor:
-    def __float__(self):
-        return 0.25
-
-
-def test_scalars_of_every_kind_are_written(log):
-    values = {"a": np.float32(0.5), "b": np.int32(3), "c": np.array(1.5), "d": Tensor()}
-    log.append(np.int64(7), **values, e=True)
-    line = json.loads(log.path.read_text())
-    assert line == {"step": 7, "a": 0.5, "b": 3, "c": 1.5, "d": 0.25, "e": 1}
+    # Records after a step go, in whatever order they came.
+    log.rewind(7)
+    added = b'{"step": 7, "val_loss": 3.0}\n'
+    assert log.path.read_bytes() == b"".join(lines[:7]) + added
+    assert os.listdir(log.path.parent) == ["metrics.jsonl"]
 
 
 @pytest.mark.parametrize(
-    "value", [float("nan"), np.inf, np.float32("-inf"), "high", None, np.zeros(3)]
+    "value", [float("nan"), np.float32("-inf"), "high", None, np.zeros(3)]
 )
 def test_what_is_no_finite_scalar_is_named_and_leaves_the_log_alone(log, value):
     log.append(1, loss=1.0)
@@ -70,18 +64,6 @@ def test_what_is_no_finite_scalar_is_named_and_leaves_the_log_alone(log, value):
     if isinstance(value, float):
         assert "'gradient_norm' at step 2 is " in str(refused.value)
     assert log.path.read_bytes() == before
-
-
-def test_rewind_drops_later_records_only(log):
-    for step in range(1, 11):
-        log.append(step, loss=1 / step)
-    log.append(5, val_loss=0.5)
-    lines = log.path.read_bytes().splitlines(keepends=True)
-    log.rewind(5)
-    assert log.path.read_bytes() == b"".join(lines[:5] + lines[10:])
-    log.append(6, loss=0.1)
-    assert steps_of(log) == [1, 2, 3, 4, 5, 5, 6]
-    assert os.listdir(log.path.parent) == ["metrics.jsonl"]
 
 
 @pytest.mark.parametrize("torn", [b'{"step": 3, "lo', b"{", b"\x00\x00\x00\xff"])
@@ -116,21 +98,6 @@ def test_a_broken_line_in_the_middle_is_named(log, line):
         with pytest.raises(RunError, match=r"metrics\.jsonl, line 2: not a record"):
             read()
     assert log.path.read_bytes() == before
-
-
-def test_a_failed_rewind_keeps_the_log(log, monkeypatch):
-    log.append(1, loss=1.0)
-    log.append(2, loss=0.5)
-    before = log.path.read_bytes()
-
-    def no_space(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "replace", no_space)
-    with pytest.raises(RunError, match=r"metrics\.jsonl: No space left"):
-        log.rewind(1)
-    assert log.path.read_bytes() == before
-    assert os.listdir(log.path.parent) == ["metrics.jsonl"]
 
 
 def test_the_best_validation_is_the_first_of_equals(log):
@@ -169,7 +136,12 @@ def events_of(folder):
     return events
 
 
-def test_the_log_of_a_run_writes_means_over_its_window(log, tmp_path):
+def test_the_log_of_a_run_writes_means_over_its_window(log, tmp_path, capsys):
+    # That of other hosts does nothing.
+    null_log = NullLog()
+    null_log(1, metrics_of(1))
+    null_log.validation(1, val_loss=0.1, val_accuracy=0.5)
+    assert capsys.readouterr() == ("", "")
     sizes = {"steps": 400, "start_step": 0, "batch_size": 8}
     run_log = RunLog(log, tmp_path / "tensorboard", **sizes)
     for step in (1, 2, 3):
@@ -196,15 +168,6 @@ def test_the_log_of_a_run_writes_means_over_its_window(log, tmp_path):
     assert events.keys() == expected.keys() | {"val_loss"}
     assert events["loss"] == [(2, pytest.approx(0.75)), (3, pytest.approx(1 / 3))]
     assert events["val_loss"] == [(3, 0.5)]
-
-
-def test_the_log_of_other_hosts_does_nothing(capsys):
-    null_log = NullLog()
-    null_log(1, metrics_of(1))
-    null_log.validation(1, val_loss=0.1, val_accuracy=0.5)
-    null_log.print("a line")
-    null_log.close()
-    assert capsys.readouterr() == ("", "")
 
 
 def test_the_progress_bar_shows_where_a_resumed_run_is(log, tmp_path, capsys):
@@ -238,11 +201,3 @@ def test_a_signal_ends_the_run_after_the_step_once_saved(number):
     for part in (signal.Signals(number).name, "step 2", "the same command goes on"):
         assert part in str(stopped.value)
     assert signal.getsignal(number) == before
-
-
-def test_the_signals_are_handed_back_after_an_error():
-    before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(KeyError), SignalHandler(print):
-        assert signal.getsignal(signal.SIGTERM) != before
-        raise KeyError
-    assert signal.getsignal(signal.SIGTERM) == before

@@ -68,8 +68,7 @@ def adam_by_hand(gradients, weights, decay, stored):
 
 
 @pytest.mark.parametrize(
-    ("momentum", "dtype"),
-    [(0.9, None), (0.5, None), (0.0, None), (0.9, "bfloat16"), (0.5, "bfloat16")],
+    ("momentum", "dtype"), [(0.9, None), (0.0, None), (0.9, "bfloat16")]
 )
 def test_momentum_equals_the_released_rule_under_a_schedule(problem, momentum, dtype):
     """A velocity in bfloat16 is rounded after it has moved the weights."""
@@ -127,16 +126,7 @@ def test_adam_decays_what_the_released_pattern_names():
         if factor < 1:
             decayed.add(variable.path)
     assert decayed == {v.path for v in trained if v.path.endswith("/kernel")}
-    assert {"conv_root/kernel", "embedding/kernel", "pre_logits/kernel"} < decayed
-    assert {"head/kernel", "encoder_block_0/mlp/expand/kernel"} < decayed
-
-
-def test_differs_from_keras_sgd_only_where_the_rate_changes(problem):
-    for rate, differs in ((RATES, True), (0.1, False)):
-        ours = steps_of(MomentumSGD(rate), *problem)
-        theirs = steps_of(keras.optimizers.SGD(rate, momentum=0.9), *problem)
-        difference = np.abs(ours - theirs).max()
-        assert difference > 0.1 if differs else difference < 1e-6
+    assert {"conv_root/kernel", "pre_logits/kernel", "head/kernel"} < decayed
 
 
 ADAM = {"beta_1": 0.8, "beta_2": 0.99, "epsilon": 1e-3, "kernel_decay": 0.2}
@@ -153,50 +143,34 @@ def test_an_optimizer_made_of_its_config_is_the_same(
     problem, optimizer_class, settings
 ):
     optimizer = optimizer_class(RATES, **settings)
-    config = keras.optimizers.serialize(optimizer)
-    again = keras.optimizers.deserialize(config)
+    again = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
     assert isinstance(again, optimizer_class)
-    assert isinstance(again._learning_rate, WarmupCosine)
     assert {name: getattr(again, name) for name in settings} == settings
-    assert again.get_config() == optimizer.get_config()
-    np.testing.assert_array_equal(
-        steps_of(again, *problem), steps_of(optimizer, *problem)
-    )
+    pair = [steps_of(one, *problem) for one in (again, optimizer)]
+    np.testing.assert_array_equal(*pair)
 
 
-@pytest.mark.parametrize(
-    ("make", "policy"),
-    [
-        (lambda: MomentumSGD(RATES), "mixed_bfloat16"),
-        (lambda: MomentumSGD(RATES, momentum_dtype="bfloat16"), "float32"),
-        (lambda: Adam(RATES, kernel_decay=0.1), "float32"),
-        (lambda: Adam(RATES, momentum_dtype="bfloat16"), "mixed_bfloat16"),
-    ],
-)
-def test_a_saved_compiled_model_goes_on_where_it_was(make, policy, tmp_path):
-    keras.utils.set_random_seed(0)
-    dense = keras.layers.Dense(3, dtype=policy)
+def as_float32(variable):
+    """Not every backend has NumPy's view of bfloat16."""
+    return keras.ops.convert_to_numpy(keras.ops.cast(variable, "float32"))
+
+
+@pytest.mark.parametrize("optimizer_class", [MomentumSGD, Adam])
+def test_a_saved_compiled_model_goes_on_where_it_was(optimizer_class, tmp_path):
+    """Saving is tested in mixed precision alone, which needs all that float32 does."""
+    dense = keras.layers.Dense(3, dtype="mixed_bfloat16")
     model = keras.Sequential([keras.Input((4,)), dense])
-    model.compile(make(), "mse")
+    model.compile(optimizer_class(RATES, momentum_dtype="bfloat16"), "mse")
     rng = np.random.default_rng(0)
-    batches = [(rng.normal(size=(8, 4)), rng.normal(size=(8, 3))) for _ in range(4)]
-    for batch in batches:
+    batch = rng.normal(size=(8, 4)), rng.normal(size=(8, 3))
+    for _ in range(3):
         model.train_on_batch(*batch)
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
-    assert int(loaded.optimizer.iterations) == 4
-    pairs = zip(model.optimizer.variables, loaded.optimizer.variables, strict=True)
-    for mine, theirs in list(pairs)[2:]:
-        assert mine.dtype == theirs.dtype
-        np.testing.assert_array_equal(values(mine), values(theirs))
-        assert np.abs(values(mine)).max() > 0
+    assert int(loaded.optimizer.iterations) == 3
     for one in (model, loaded):
-        one.train_on_batch(*batches[0])
-    for mine, theirs in zip(model.weights, loaded.weights, strict=True):
-        assert mine.dtype == "float32"
-        np.testing.assert_array_equal(mine.numpy(), theirs.numpy())
-
-
-def values(variable):
-    """As float32, for not every backend has NumPy's view of bfloat16."""
-    return keras.ops.convert_to_numpy(keras.ops.cast(variable, "float32"))
+        one.train_on_batch(*batch)
+    trained = [one.weights + one.optimizer.variables[2:] for one in (model, loaded)]
+    for mine, theirs in zip(*trained, strict=True):
+        assert mine.dtype == theirs.dtype
+        np.testing.assert_array_equal(*map(as_float32, (mine, theirs)))
