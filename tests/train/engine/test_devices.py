@@ -2,10 +2,13 @@
 
 import importlib.util
 import json
+import types
 import urllib.error
+from unittest import mock
 
 import pytest
 import tensorflow as tf
+from in_process import run_command
 
 from train.common import command_line
 from train.common.errors import RunError
@@ -40,17 +43,13 @@ def test_the_strategy_is_found_by_the_environment(
     assert tensorflow_backend._detected() == strategy
 
 
-NAMELESS = ("", "{", "[]", '{"cluster": {}}', '{"cluster": {"ps": ["a:1"]}}')
-
-
 @pytest.mark.parametrize(
     ("strategy", "config", "message"),
     [
         ("mirrored", "", "two devices at least.*--strategy=one"),
-        *(
-            ("multiworker", text, "TF_CONFIG is .*names no workers")
-            for text in NAMELESS
-        ),
+        ("multiworker", "", "TF_CONFIG is .*names no workers"),
+        ("multiworker", "[]", "TF_CONFIG is .*names no workers"),
+        ("multiworker", '{"cluster": {"ps": ["a:1"]}}', "TF_CONFIG is .*no workers"),
         ("multiworker", json.dumps(NO_INDEX), "a:1, b:1 did not come together"),
         ("multiworker", json.dumps(OUTSIDE), "task 2 of 2"),
     ],
@@ -62,66 +61,49 @@ def test_devices_that_are_not_there_are_refused(monkeypatch, strategy, config, m
 
 
 def test_a_tpu_is_started_as_documented(monkeypatch):
-    calls = []
-
-    def noted(name, result):
-        return lambda *args: calls.append((name, *args)) or result
-
-    strategy = tf.distribute.get_strategy()
+    calls = mock.Mock()
+    calls.found.return_value = "resolved"
+    calls.strategy.return_value = tf.distribute.get_strategy()
     monkeypatch.setenv("TPU_NAME", "local")
-    for place, name, result in (
-        (tf.distribute.cluster_resolver, "TPUClusterResolver", "resolved"),
-        (tf.config, "experimental_connect_to_cluster", None),
-        (tf.tpu.experimental, "initialize_tpu_system", None),
-        (tf.distribute, "TPUStrategy", strategy),
+    for place, name, called in (
+        (tf.distribute.cluster_resolver, "TPUClusterResolver", calls.found),
+        (tf.config, "experimental_connect_to_cluster", calls.connect),
+        (tf.tpu.experimental, "initialize_tpu_system", calls.initialize),
+        (tf.distribute, "TPUStrategy", calls.strategy),
     ):
-        monkeypatch.setattr(place, name, noted(name, result))
+        monkeypatch.setattr(place, name, called)
     assert tensorflow_backend.start("tpu").count == 1
-    assert calls == [
-        ("TPUClusterResolver", "local"),
-        ("experimental_connect_to_cluster", "resolved"),
-        ("initialize_tpu_system", "resolved"),
-        ("TPUStrategy", "resolved"),
-    ]
+    steps = [(name, *args) for name, args, _ in calls.mock_calls]
+    others = [(name, "resolved") for name in ("connect", "initialize", "strategy")]
+    assert steps == [("found", "local"), *others]
 
 
 @pytest.mark.parametrize(
     "error", [ValueError("Please provide a TPU Name"), urllib.error.URLError("unknown")]
 )
 def test_a_tpu_that_does_not_answer_is_asked_for(monkeypatch, error):
-    def resolver(_):
-        raise error
-
+    resolver = mock.Mock(side_effect=error)
     monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", resolver)
     with pytest.raises(RunError, match="No TPU answers.*TPU_NAME"):
         tensorflow_backend.start("tpu")
 
 
-class FourDevices(TensorFlowDevices):
-    count = 4
-
-
 def test_parts_of_a_batch_are_shared_by_devices():
-    devices = FourDevices(tf.distribute.get_strategy())
+    devices = TensorFlowDevices(types.SimpleNamespace(num_replicas_in_sync=4))
     assert devices.micro_batches(512, 8) == 2
     assert devices.micro_batches(512, 1) == 1
     with pytest.raises(RunError, match="batch of 10 .* 4 devices .*multiple of 4"):
         devices.micro_batches(10, 1)
 
 
-@pytest.mark.parametrize(
-    ("backend", "installed", "message"),
-    [
-        ("jax", False, "pip install jax"),
-        ("jax", True, None),
-        ("torch", True, "'torch': unset it. Or set it to jax"),
-    ],
-)
-def test_a_backend_that_trains_is_asked_for(monkeypatch, backend, installed, message):
-    monkeypatch.setenv("KERAS_BACKEND", backend)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: installed or None)
-    if message is None:
-        command_line.need_tensorflow_or_jax("The trainer")
-        return
-    with pytest.raises(SystemExit, match=message):
+def test_a_backend_that_trains_is_asked_for_before_anything_is_loaded(monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    told = "trainer needs TensorFlow, .*'torch': unset it. Or set it to jax"
+    with pytest.raises(SystemExit, match=told):
+        run_command("finetune", "none/")
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: "found")
+    command_line.need_tensorflow_or_jax("The trainer")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(SystemExit, match="pip install jax"):
         command_line.need_tensorflow_or_jax("The trainer")

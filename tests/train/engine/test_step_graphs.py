@@ -66,15 +66,6 @@ def selects(function, *specs):
     ]
 
 
-def test_dropout_behind_a_convolution_is_found():
-    def step(images, seed):
-        features = tf.nn.conv2d(images, tf.ones((3, 3, 3, 4)), 1, "SAME")
-        return tf.nn.experimental.stateless_dropout(features, 0.5, seed)
-
-    specs = tf.TensorSpec((2, 8, 8, 3)), tf.TensorSpec((2,), "int32")
-    assert len(selects(step, *specs)) == 1
-
-
 @pytest.mark.parametrize("config", [PLAIN, HYBRID])
 def test_a_vision_transformer_has_no_dropout_behind_a_convolution(config):
     rates = {"dropout_rate": 0.1, "stochastic_depth_rate": 0.1}

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import same_runs
 import tensorflow as tf
-import two_devices
 
 import keras_vit
 from keras_vit.layers.mask_patches import MaskPatches, TakeTokens
@@ -441,26 +440,6 @@ def test_fine_tuning_begins_with_all_that_was_trained(runs):
     for variable in body:
         expected = trained[variable.path]
         np.testing.assert_array_equal(variable.numpy(), expected, strict=True)
-
-
-ON_TWO_DEVICES = """
-from train.engine import devices
-from train.masked_patches import recipes
-from train.masked_patches.task import MaskedPatches
-from train.run import training
-
-recipe = recipes.for_dataset("digits").smoke()
-devices = devices.start("mirrored")
-training.run(MaskedPatches(recipe), run_dir=sys.argv[1], devices=devices)
-"""
-
-
-@pytest.mark.soak
-def test_two_devices_do_what_one_does(runs, tmp_path):
-    two_devices.run(ON_TWO_DEVICES, tmp_path / "two")
-    one, two = same_runs.report(runs[0]), same_runs.report(tmp_path / "two")
-    for name in one.keys() - {"seconds", "images_per_second", "config", "command"}:
-        assert two[name] == pytest.approx(one[name], abs=1e-4), name
 
 
 def test_settings_in_a_file_and_in_help(forks, tmp_path):
