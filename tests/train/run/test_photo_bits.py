@@ -1,6 +1,7 @@
 """--bits: photos of 12 bits in files of 16 are the same photos in every command."""
 
 import csv
+import functools
 import io
 import json
 import math
@@ -16,8 +17,9 @@ from PIL import Image
 
 import keras_vit
 from keras_vit import structure
+from train import recipes
 from train.common.errors import RunError
-from train.data import pipeline, sources
+from train.data import sources
 from train.data.sources import corrupt, splits
 from train.data.transforms import served_files
 from train.data.transforms.decoding import decode_image, decode_in_graph
@@ -25,7 +27,6 @@ from train.models import finding, loaded_model
 from train.models.exports import exported_model
 from train.models.keras_files import load_model
 from train.models.run_directory import RunDirectory
-from train.recipes import recipe
 from train.run.classification import FineTuning
 from zoo import photos
 from zoo.network.preparation import ModelBits
@@ -37,7 +38,7 @@ BITS = "bits must be 8 to 16 or None"
 
 def save(path, *values):
     """Writes PNG files of 16 bits, 1.png and so on, each of one grey value."""
-    path.mkdir()
+    path.mkdir(parents=True)
     for number, value in enumerate(values, 1):
         image = Image.fromarray(np.full((8, 8), value, "uint16"))
         image.save(path / f"{number}.png")
@@ -46,12 +47,6 @@ def save(path, *values):
 def png(values):
     """A PNG of 16 bits, as bytes."""
     return tf.io.encode_png(np.asarray(values, "uint16")).numpy()
-
-
-def decoded(path, bits=12):
-    """The pixels by the definition of bits: the highest 8 of them."""
-    values = np.asarray(Image.open(path)).astype("int32")
-    return np.repeat((values >> (bits - 8)).astype("uint8")[..., None], 3, axis=2)
 
 
 @pytest.fixture(scope="module")
@@ -71,55 +66,39 @@ def folder(tmp_path_factory):
 
 
 def test_every_part_of_a_data_set_has_the_pixels_that_predictions_have(folder):
-    data = sources.load(
-        str(folder), validation_fraction=0.3, skip_corrupt=True, bits=12
-    )
+    place, of_12 = str(folder), {"skip_corrupt": True, "bits": 12}
+    data = sources.load(place, validation_fraction=0.3, **of_12)
     assert data.skipped == ()
-    whole = sources.load(str(folder), validation_fraction=None, bits=12).all
-    for split in (
-        *(data.train, data.validation, data.test),
-        *(whole, splits.pick(whole, [1, 7])),
-    ):
+    whole = sources.load(place, validation_fraction=None, **of_12).all
+    parts = data.train, data.validation, data.test, whole, splits.pick(whole, [1, 7])
+    for split in parts:
         for (record, _), path in zip(split.records(), split.names(), strict=True):
-            found = split.decode(record).numpy()
-            np.testing.assert_array_equal(found, decoded(path))
-            np.testing.assert_array_equal(found, photos.decode(path, bits=12))
-    settings = {"image_size": (SIZE, SIZE), "batch_size": 12}
-    [(images, _)] = pipeline.evaluation_batches(whole, **settings)
-    prepared = [photos.prepare(path, SIZE, bits=12) for path in whole.names()]
-    np.testing.assert_array_equal(images, prepared)
+            # The highest 8 of 12 bits.
+            expected = np.asarray(Image.open(path)).astype("int32")[..., None] >> 4
+            expected = np.repeat(expected, 3, axis=2)
+            np.testing.assert_array_equal(split.decode(record), expected)
+            content = tf.io.read_file(path)
+            found = decode_image(content, honour_exif=False, bits=12)
+            np.testing.assert_array_equal(found, expected)
+            np.testing.assert_array_equal(photos.decode(path, bits=12), expected)
 
 
-@pytest.mark.parametrize("honour_exif", [True, False])
-def test_bits_change_files_of_16_bits_alone(folder, honour_exif, tmp_path):
-    path = next(folder.glob("*/*.png"))
-    content = tf.constant(path.read_bytes())
-    found = decode_image(content, honour_exif=honour_exif, bits=12)
-    np.testing.assert_array_equal(found, decoded(path))
-    image = Image.open(path).convert("L").convert("RGB")
-    for kind in ("jpeg", "png", "gif", "tiff"):
-        image.save(tmp_path / f"photo.{kind}")
-        content = tf.constant((tmp_path / f"photo.{kind}").read_bytes())
-        plain, of_12 = (
-            decode_image(content, honour_exif=honour_exif, bits=bits)
-            for bits in (None, 12)
-        )
-        np.testing.assert_array_equal(plain, of_12)
+@pytest.mark.parametrize("kind", ["jpeg", "png", "gif", "tiff"])
+def test_bits_change_files_of_16_bits_alone(kind):
+    file = io.BytesIO()
+    Image.linear_gradient("L").convert("RGB").save(file, kind)
+    found = [decode_image(tf.constant(file.getvalue()), bits=n) for n in (None, 12)]
+    np.testing.assert_array_equal(*found)
 
 
 def test_values_of_more_bits_are_no_images_of_12(tmp_path):
     def load(name, bits=12, skip_corrupt=True, part=None):
-        return sources.load(
-            str(tmp_path / name),
-            validation_fraction=part,
-            skip_corrupt=skip_corrupt,
-            bits=bits,
-        )
+        settings = {"validation_fraction": part, "skip_corrupt": skip_corrupt}
+        return sources.load(str(tmp_path / name), bits=bits, **settings)
 
-    for name, values in (("some", (4096, 4095)), ("all", (4096, 4096))):
-        (tmp_path / name).mkdir()
-        save(tmp_path / name / "one", *values)
-        save(tmp_path / name / "two", *values)
+    for name in ("some", "all"):
+        for part in ("one", "two"):
+            save(tmp_path / name / part, 4096, 4095 if name == "some" else 4096)
     skipped = [path[-9:] for path in load("some").skipped]
     assert skipped == ["one/1.png", "two/1.png"]
     told = r"2 of the 4 .* cannot be decoded with bits=12: .*1\.png; leave out bits"
@@ -152,11 +131,11 @@ def test_each_dark_file_is_named_once_and_images_in_a_container_by_their_split(f
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("bits", [10, 12, 16])
 def test_graphs_decode_files_of_16_bits_to_the_same_pixels(bits, channels):
-    values = np.random.default_rng(0).integers(0, 2**bits, (9, 7), "uint16")
-    expected = photos.decode(png(values[..., None]), bits)[..., :channels]
-    file = io.BytesIO()
-    Image.fromarray(expected[..., 0]).save(file, "PNG")
-    for content in (png(values[..., None]), file.getvalue()):
+    values = np.random.default_rng(0).integers(0, 2**bits, (9, 7, 1), "uint16")
+    # Transparency has 16 bits whatever the colours have.
+    clear = np.concatenate([values, np.full_like(values, 65535)], axis=2)
+    expected = photos.decode(png(values), bits)[..., :channels]
+    for content in (png(values), png(clear), tf.io.encode_png(expected)):
         found = decode_in_graph(tf.constant(content), channels, bits)
         np.testing.assert_array_equal(found, expected)
 
@@ -172,13 +151,6 @@ def test_a_colour_of_more_bits_is_refused_in_graphs_by_what_they_read(channels):
     assert served_files(12) in str(refused.value)
     assert "below 4,096" in served_files() and "below 4,096" not in served_files(12)
     np.testing.assert_array_equal(decode_in_graph(blue), photos.decode(blue))
-
-
-def test_bits_are_those_of_colours_and_not_of_transparency_in_graphs():
-    for colours in (1, 3):
-        clear = png(np.full((4, 4, colours + 1), [*[4095] * colours, 65535]))
-        found = decode_in_graph(clear, 3, 12)
-        np.testing.assert_array_equal(found, photos.decode(clear, 12))
 
 
 def test_graphs_refuse_photos_that_say_their_bits_whatever_the_model_says():
@@ -217,9 +189,9 @@ def command(run, forks):
     return perform
 
 
-def chances(path):
+def chances(run, name):
     """Probabilities of a class by the files' last two names, of an answer file."""
-    with path.open(encoding="utf-8", newline="") as file:
+    with (run.parent / name).open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     return {
         "/".join(row["file"].split("/")[-2:]): (row["label"], float(row["probability"]))
@@ -227,58 +199,78 @@ def chances(path):
     }
 
 
-def is_same(run, path):
-    """Returns whether answers are those of the run's model with its bits."""
-    found = chances(path)
-    files = [str(run.parent / "photos" / name) for name in found]
-    expected = keras_vit.classify(load_model(run / "model.keras"), files, bits=12)
-    return all(
-        label == wanted and abs(chance - probability) < 1e-4
-        for (label, chance), [(_, wanted, probability), _] in zip(
-            found.values(), expected, strict=True
-        )
-    )
+@pytest.fixture(scope="module")
+def own(run, command):
+    """What the run's model answers with its bits, as the functions do."""
+    model = load_model(run / "model.keras")
+    files = sorted((run.parent / "photos").glob("*/*.png"))
+    answers = keras_vit.classify(model, files, bits=12)
+    rows = zip(files, answers, strict=True)
+    return {
+        f"{path.parent.name}/{path.name}": (label, pytest.approx(chance, abs=1e-4))
+        for path, [(_, label, chance), _] in rows
+    }
 
 
-def test_a_run_remembers_its_bits_and_others_have_none(run):
+@pytest.fixture(scope="module")
+def exported(run, command):
+    """Exports of the run in each format; beside them it is published."""
+    formats = "--format=saved_model,tflite,onnx"
+    output = command("export", "run", formats, "--out=exported", "--images=4")
+    assert SAID.format("run") in output
+    command("publish", "run", "--to=registry")
+    return run.parent / "exported"
+
+
+FORMS = [
+    *("exported/saved_model", "exported/model.tflite", "exported/model.onnx"),
+    *("registry/run", "registry/run/saved_model"),
+]
+
+
+@pytest.mark.parametrize("place", FORMS)
+@pytest.mark.usefixtures("exported")
+def test_every_form_of_a_runs_model_sees_photos_as_the_run_did(
+    place, run, command, own
+):
+    name = f"{place.replace('/', '_')}.csv"
+    output = command("predict", place, "photos", f"--out={name}")
+    assert SAID.format(place) in output
+    assert chances(run, name) == own
+
+
+def test_a_run_and_its_predictions_have_its_bits(run, command, own):
     assert json.loads((run / "config.json").read_text())["bits"] == 12
     assert same_runs.report(run)["config"]["bits"] == 12
-    plain = recipe.Recipe("digits", "ViT-Ti_16", None, SIZE, 10, warmup_steps=0)
-    assert plain.deciding["bits"] is None
-    assert finding.bits_of("run", None) == (None, [])
-    assert finding.bits_of("run", 12, requested=16) == (16, [])
-
-
-def test_commands_see_photos_as_the_run_of_a_model_did(run, command):
-    said = SAID.format("run")
-    assert said in command("predict", "run", "photos", "--out=own.csv")
+    assert SAID.format("run") in command("predict", "run", "photos", "--out=own.csv")
     told = command("predict", "run", "photos", "--bits=12", "--out=given.csv")
-    assert said not in told
+    assert SAID.format("run") not in told
     command("predict", "run", "photos", "--bits=16", "--out=dark.csv")
-    own, given, dark = (
-        chances(run.parent / f"{name}.csv") for name in ("own", "given", "dark")
-    )
-    assert own == given
-    assert max(abs(own[name][1] - dark[name][1]) for name in own) > 1e-3
+    assert chances(run, "own.csv") == chances(run, "given.csv") == own
+    assert chances(run, "dark.csv") != own
 
-    assert said in command("explain", "run", "photos", "--shown=1", "--out=explained")
-    explained = same_runs.report(run.parent / "explained")
-    assert explained["bits"] == 12 and len(explained["photos"]) == len(own)
-    for photo in explained["photos"]:
-        _, label, chance = photo["predictions"][0]
-        assert (label, pytest.approx(chance, abs=2e-6)) == own[photo["name"]]
 
-    assert said in command("evaluate", "run", "photos", "--out_dir=evaluated")
+@pytest.mark.usefixtures("exported")
+def test_other_commands_see_photos_as_the_run_of_a_model_did(run, command, own):
+    for name, place, *words in (
+        ("explain", "run", "--shown=1", "--out=explained"),
+        ("evaluate", "registry/run", "--out_dir=evaluated"),
+        ("few_shot", "run", "--shots=1", "--out_dir=few"),
+    ):
+        assert SAID.format(place) in command(name, place, "photos", *words)
+    report = same_runs.report(run.parent / "explained")
+    assert report["bits"] == 12
+    shown = report["photos"]
+    assert {one["name"]: tuple(one["predictions"][0][1:]) for one in shown} == own
     report = same_runs.report(run.parent / "evaluated")
     losses = [
-        -math.log(chance if name.startswith(label) else 1 - chance)
+        -math.log(chance.expected if name.startswith(label) else 1 - chance.expected)
         for name, (label, chance) in own.items()
     ]
     assert report["config"]["bits"] == 12
     assert report["all_loss"] == pytest.approx(np.mean(losses), abs=1e-5)
-    command("evaluate", "run", "photos", "--bits=16", "--out_dir=dark")
-    other = same_runs.report(run.parent / "dark")
-    assert abs(other["all_loss"] - report["all_loss"]) > 1e-3
+    few = json.loads((run.parent / "few" / "few_shot.json").read_text())
+    assert few["bits"] == 12
 
 
 def test_commands_say_how_to_read_values_of_more_bits(command, tmp_path):
@@ -321,33 +313,6 @@ def test_the_file_of_a_runs_model_says_its_bits(run, forks):
     assert "--bits=12" in output and " bits=12" not in output
 
 
-@pytest.fixture(scope="module")
-def exported(run, command):
-    """Exports of the run in each format."""
-    formats = "--format=saved_model,tflite,onnx"
-    output = command("export", "run", formats, "--out=exported", "--images=4")
-    assert SAID.format("run") in output
-    return run.parent / "exported"
-
-
-def test_an_export_of_features_has_the_bits_too(run, command):
-    command(
-        "export", "run", "--format=onnx", "--out=bodies", "--features", "--images=4"
-    )
-    bodies = exported_model.load(exported_model.find(run.parent / "bodies"))
-    assert (bodies.output, bodies.bits) == ("features", 12)
-
-
-@pytest.mark.parametrize("name", ["saved_model", "model.tflite", "model.onnx"])
-def test_exports_see_photos_as_the_run_of_their_model_did(run, command, exported, name):
-    words = ["predict", f"exported/{name}", "photos"]
-    said = SAID.format(f"exported/{name}")
-    assert said in command(*words, f"--out={name}.csv")
-    assert said not in command(*words, "--bits=16", f"--out={name}16.csv")
-    assert is_same(run, run.parent / f"{name}.csv")
-    assert not is_same(run, run.parent / f"{name}16.csv")
-
-
 def test_serve_bytes_sees_photos_as_the_run_of_its_model_did(run, exported):
     serve = tf.saved_model.load(str(exported / "saved_model" / "1"))
     serve = serve.signatures["serve_bytes"]
@@ -360,7 +325,7 @@ def test_serve_bytes_sees_photos_as_the_run_of_its_model_did(run, exported):
         serve(image_bytes=tf.constant([png(np.full((8, 8, 1), 4096))]))
 
 
-def test_bits_that_no_export_has_are_refused(exported, tmp_path):
+def test_bits_that_no_export_run_or_data_can_have_are_refused(run, exported, tmp_path):
     import onnx
 
     model = onnx.load(exported / "model.onnx")
@@ -370,6 +335,19 @@ def test_bits_that_no_export_has_are_refused(exported, tmp_path):
     onnx.save(model, tmp_path / "model.onnx")
     with pytest.raises(RunError, match=f"{BITS}, got 77"):
         exported_model.load(tmp_path / "model.onnx")
+    config = json.loads((run / "config.json").read_text()) | {"bits": 77}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(RunError, match=r"config\.json is damaged \(bits .* got 77\)"):
+        RunDirectory(tmp_path).read_config()
+    recipe = recipes.for_dataset("digits")
+    assert json.dumps(recipe.override(bits=np.int64(12)).bits) == "12"
+    for refused in (
+        functools.partial(sources.load, "digits"),
+        recipe.override,
+        lambda bits: finding.bits_of("vit-b16/imagenet21k", None, requested=bits),
+    ):
+        with pytest.raises(ValueError, match=BITS):
+            refused(bits=17)
 
 
 def test_training_without_bits_leaves_none_of_those_of_its_weights(tmp_path):
@@ -380,60 +358,9 @@ def test_training_without_bits_leaves_none_of_those_of_its_weights(tmp_path):
     structure.set_bits(model, np.int64(12))
     weights = str(tmp_path / "weights.safetensors")
     keras_vit.save_released_weights(model, weights)
+    recipe = recipes.for_dataset("digits").override(model=config, weights=weights)
     for bits in (None, 10):
-        settings = recipe.Recipe(
-            "x", config, weights, SIZE, 10, warmup_steps=0, bits=bits
-        )
-        task = FineTuning(settings)
+        task = FineTuning(recipe.override(image_size=SIZE, bits=bits))
         task.build(types.SimpleNamespace(class_names=("a", "b"), train=None))
         assert structure.bits_of(task.model) == bits
         assert structure.bits_of(keras_vit.features(task.model)) == bits
-
-
-def test_a_published_model_sees_photos_as_its_run_did(run, command):
-    command("publish", "run", "--to=registry")
-    for place in ("registry/run", "registry/run/saved_model"):
-        name = f"{place.replace('/', '_')}.csv"
-        output = command("predict", place, "photos", f"--out={name}")
-        assert SAID.format(place) in output
-        assert is_same(run, run.parent / name)
-    for name, place, words, report in (
-        ("few_shot", "run", ["photos", "--shots=1", "--out_dir=few"], "few_shot"),
-        (
-            "few_shot",
-            "registry/run",
-            ["photos", "--shots=1", "--out_dir=f"],
-            "few_shot",
-        ),
-        ("explain", "registry/run", ["photos/dark/0.png", "--out=shown"], "report"),
-        ("evaluate", "registry/run", ["photos", "--out_dir=all"], "report"),
-    ):
-        assert SAID.format(place) in command(name, place, *words)
-        out = words[-1].partition("=")[2]
-        found = json.loads((run.parent / out / f"{report}.json").read_text())
-        assert found.get("config", found)["bits"] == 12
-
-
-def test_a_run_goes_on_with_the_same_bits_only(command):
-    words = ["photos", "--smoke", "--run_dir=run"]
-    for other, named in ((["--bits=10"], "10"), ([], "None")):
-        output = command("finetune", *words, *other, status=1)
-        assert f"a run with other settings: bits 12 (now {named})" in output
-
-
-def test_bits_of_python_are_checked(run, tmp_path):
-    def of_recipe(bits):
-        return recipe.Recipe("digits", "ViT-Ti_16", None, SIZE, 600, bits=bits).bits
-
-    assert json.dumps(of_recipe(np.int64(12))) == "12"
-    for bits in (0, 17, "x", 12.0, True):
-        with pytest.raises(ValueError, match=BITS):
-            sources.load("digits", bits=bits)
-        with pytest.raises(ValueError, match=BITS):
-            of_recipe(bits)
-        with pytest.raises(ValueError, match=BITS):
-            finding.bits_of("vit-b16/imagenet21k", None, requested=bits)
-    config = json.loads((run / "config.json").read_text()) | {"bits": 77}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(RunError, match=r"config\.json is damaged \(bits .* got 77\)"):
-        RunDirectory(tmp_path).read_config()
