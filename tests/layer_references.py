@@ -52,32 +52,21 @@ def mlp(x, layer, mlp_dim, activation="gelu_tanh", norm_epsilon=None, **rates):
 
 
 def turned(heads, positions):
-    """Queries or keys (batch, tokens, heads, size) as rotary positions turn them."""
-    length, size = heads.shape[1], heads.shape[-1]
+    """Queries or keys (batch, tokens, heads, size) as DINOv3's positions turn them."""
+    assert positions.kind == "dinov3", "goldens have the others"
     rows, columns = positions.grid_size
-    first, kind = length - rows * columns, positions.kind
-    base = positions.base or {"dinov3": 100, "axial": 100}.get(kind, 10_000)
-    frequencies = float(base) ** (-4 * np.arange(size // 4) / size)
-    turned = np.array(heads)
-    for token in range(first, length):
-        angles = []
-        places = divmod(token - first, columns)
-        stretched = positions.stretched_to or (rows, columns)
-        for place, side, to in zip(places, (rows, columns), stretched, strict=True):
-            if kind == "dinov3":
-                place = 2 * np.pi * (2 * (place + 0.5) / side - 1)
-            else:
-                place = (place + (kind == "perception" and first > 0)) * to / side
-            angles.append(place * frequencies)
-        if kind in ("perception", "axial"):
-            angles = angles[::-1]
-        one = np.arange(size // 2) if kind == "dinov3" else np.arange(0, size, 2)
-        other = one + (size // 2 if kind == "dinov3" else 1)
-        numbers = heads[:, token, :, one] + 1j * heads[:, token, :, other]
-        numbers = numbers * np.exp(1j * np.concatenate(angles))[:, None, None]
-        turned[:, token, :, one] = numbers.real
-        turned[:, token, :, other] = numbers.imag
-    return turned
+    first, half = heads.shape[1] - rows * columns, heads.shape[-1] // 2
+    base = positions.base or 100
+    frequencies = float(base) ** (-2 * np.arange(half // 2) / half)
+    # Centres of patches from -1 to 1, (rows and columns, patches).
+    centres = np.indices((rows, columns)).reshape(2, -1) + 0.5
+    centres = 2 * centres / np.array([[rows], [columns]]) - 1
+    angles = [2 * np.pi * np.outer(axis, frequencies) for axis in centres]
+    patches = heads[:, first:]
+    numbers = patches[..., :half] + 1j * patches[..., half:]
+    numbers = numbers * np.exp(1j * np.concatenate(angles, axis=-1))[:, None]
+    patches = np.concatenate([numbers.real, numbers.imag], axis=-1)
+    return np.concatenate([heads[:, :first], patches], axis=1)
 
 
 def offset_bias(positions, length):
@@ -87,14 +76,8 @@ def offset_bias(positions, length):
     biases = np.zeros((table.shape[1], length, length))
     for query, key in np.ndindex(length, length):
         if min(query, key) >= first:
-            down, across = (
-                one - other
-                for one, other in zip(
-                    divmod(query - first, columns),
-                    divmod(key - first, columns),
-                    strict=True,
-                )
-            )
+            one, other = (divmod(token - first, columns) for token in (query, key))
+            down, across = np.subtract(one, other)
             # The middle of the table is the offset 0.
             row = (down + rows - 1) * (2 * columns - 1) + across + columns - 1
         else:

@@ -1,8 +1,6 @@
 """Attention in blocks of queries beside NumPy in float64 and the whole scores."""
 
-import gc
 import itertools
-import weakref
 
 import keras
 import numpy as np
@@ -69,17 +67,6 @@ def test_blocks_give_the_output_and_gradients_of_numpy(tokens, how, dtype, block
         np.testing.assert_allclose(
             np.asarray(found, "float64"), right, rtol=0, atol=tolerance
         )
-
-
-def test_a_graph_goes_with_its_predictor(block_size):
-    layer = keras_vit.layers.SelfAttention(3)
-    spec = tf.TensorSpec((None, 7, 24))
-    function = tf.function(lambda tokens: layer(tokens), autograph=False)
-    graph = weakref.ref(function.get_concrete_function(spec).graph)
-    assert graph() is not None
-    del function
-    gc.collect()
-    assert graph() is None
 
 
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])

@@ -86,9 +86,9 @@ def test_one_token_of_the_last_block_gives_the_same(kind, monkeypatch):
     np.testing.assert_allclose(found, expected, atol=2e-6)
 
 
-@pytest.mark.parametrize("kind", ["plain", "registers"])
-def test_gradients_are_those_of_all_tokens(kind):
-    model = small_models.made(**small_models.POOLED[kind])
+@pytest.mark.parametrize(("kind", "remat"), [("plain", True), ("registers", False)])
+def test_gradients_are_those_of_all_tokens(kind, remat):
+    model = small_models.made(**small_models.POOLED[kind], remat=remat)
     images = images_of(model)
     found = gradients(model, images, training=True)
     expected = gradients(in_full(model), images, training=True)
