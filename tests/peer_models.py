@@ -14,24 +14,6 @@ import numpy as np
 
 HALF = (0.5, 0.5, 0.5)
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-# The released variants in timm, of which transformers has those without a ResNet.
-TIMM_NAMES = {
-    "ViT-Ti_16": "vit_tiny_patch16_224",
-    "ViT-S_16": "vit_small_patch16_224",
-    "ViT-S_32": "vit_small_patch32_224",
-    "ViT-B_8": "vit_base_patch8_224",
-    "ViT-B_16": "vit_base_patch16_224",
-    "ViT-B_32": "vit_base_patch32_224",
-    "ViT-L_16": "vit_large_patch16_224",
-    "ViT-L_32": "vit_large_patch32_224",
-    "ViT-H_14": "vit_huge_patch14_224",
-    "R+ViT-Ti_16": "vit_tiny_r_s16_p8_224",
-    "R26+ViT-S_32": "vit_small_r26_s32_224",
-    "R26+ViT-B_32": "vit_base_r26_s32_224",
-    "R50+ViT-B_16": "vit_base_r50_s16_224",
-    "R50+ViT-L_32": "vit_large_r50_s32_224",
-}
-PLAIN = [name for name in TIMM_NAMES if name.startswith("ViT")]
 
 
 class Peer:
@@ -74,12 +56,10 @@ def run(model, images, mean=HALF, std=HALF):
     images = (images - np.float32(mean)) / np.float32(std)
     with torch.no_grad():
         output = model.eval()(torch.from_numpy(images.transpose(0, 3, 1, 2).copy()))
-    for name in ("logits", "pooler_output"):
-        output = getattr(output, name, output)
-    return output.numpy()
+    return getattr(output, "logits", output).numpy()
 
 
-def random(make, *args, seed=0, **kwargs):
+def random(make, *args, **kwargs):
     """Makes a model with parameters at which a mistake shows in the logits."""
     import torch
 
@@ -91,7 +71,7 @@ def random(make, *args, seed=0, **kwargs):
         # What timm computes rather than loads, such as which offset a pair has.
         if hasattr(module, "init_non_persistent_buffers"):
             module.init_non_persistent_buffers()
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     with torch.no_grad():
         for name, value in model.named_parameters():
             if value.ndim <= 1:
@@ -105,27 +85,13 @@ def random(make, *args, seed=0, **kwargs):
     return model
 
 
-def save_state(model, path):
-    """Writes a state dict as an `.npz`, or as a safetensors file without settings."""
-    state = {
-        name: np.ascontiguousarray(value.numpy())
-        for name, value in model.state_dict().items()
-    }
-    if pathlib.Path(path).suffix == ".npz":
-        np.savez(path, **state)
-    else:
-        import safetensors.numpy
-
-        safetensors.numpy.save_file(state, path)
+def state_of(model):
+    """Returns the arrays of a model by name."""
+    state = model.state_dict().items()
+    return {name: np.ascontiguousarray(value.numpy()) for name, value in state}
 
 
-def save_timm(path, images, name, inputs=(HALF, HALF), **kwargs):
-    """Writes a random timm model's state; returns its logits."""
-    import timm
-
-    model = random(timm.create_model, name, **kwargs)
-    save_state(model, path)
-    return run(model, images, *inputs)
+# Models of timm
 
 
 def save_timm_hybrid(path, images, stages, padding, **kwargs):
@@ -138,7 +104,7 @@ def save_timm_hybrid(path, images, stages, padding, **kwargs):
         return hybrid.VisionTransformer(embed_layer=embed_layer, **kwargs)
 
     model = random(make)
-    save_state(model, path)
+    np.savez(path, **state_of(model))
     return run(model, images)
 
 
@@ -162,11 +128,37 @@ def load_timm_folder(folder, images, mean=None, std=None):
     return run(model, images, mean or inputs["mean"], std or inputs["std"])
 
 
-def fields_of_transformers(names):
-    """Returns {class name: fields}."""
-    import transformers
+def load_timm(images, name, path, **kwargs):
+    """Returns logits and state of what timm's own loader makes of a released file."""
+    import timm
 
-    return {name: sorted(getattr(transformers, name)().to_dict()) for name in names}
+    model = timm.create_model(name, checkpoint_path=str(path), **kwargs)
+    return run(model, images), state_of(model)
+
+
+def describe_bit(name, sides):
+    """Returns a model's units a stage, root width, parameters and multiply-adds."""
+    import timm
+    import torch
+
+    counts = []
+
+    def count(module, inputs, output):
+        positions = output.shape[0] * output.shape[2] * output.shape[3]
+        counts.append(positions * module.weight.numel())
+
+    with torch.device("meta"):
+        model = timm.create_model(name, num_classes=1000).eval()
+        for module in model.modules():
+            if isinstance(module, torch.nn.Conv2d):
+                module.register_forward_hook(count)
+        model(torch.zeros((1, 3, *sides)))
+    return {
+        "depths": tuple(len(stage.blocks) for stage in model.stages),
+        "width": model.stem.conv.out_channels,
+        "parameters": sum(value.numel() for value in model.parameters()),
+        "multiply_adds": sum(counts),
+    }
 
 
 def fields_of_timm():
@@ -227,44 +219,25 @@ def tags_of_timm(modules):
     return found
 
 
-def load_timm(images, name, **kwargs):
-    """Returns the logits of a timm model and its state."""
+def inputs_of_timm(folders, photo):
+    """Returns mean and deviation of each folder, and what timm makes of a photo."""
     import timm
+    from PIL import Image
+    from timm.data import create_transform, resolve_data_config
 
-    model = timm.create_model(name, **kwargs)
-    state = {key: value.numpy() for key, value in model.state_dict().items()}
-    return run(model, images), state
-
-
-def load_timm_released(images, name, path, **kwargs):
-    """Returns the logits and the state of what timm's own loader makes of an .npz."""
-    import timm
-
-    model = timm.create_model(name, **kwargs)
-    model.load_pretrained(path)
-    state = {key: value.numpy() for key, value in model.state_dict().items()}
-    return run(model, images), state
+    found = []
+    for folder in folders:
+        model = timm.create_model(f"local-dir:{folder}")
+        config = resolve_data_config({}, model=model)
+        values = create_transform(**config)(Image.fromarray(photo)).numpy()
+        found.append((config["mean"], config["std"], values.transpose(1, 2, 0)))
+    return found
 
 
-def save_transformers(
-    path, images, kind="ViTForImageClassification", inputs=(HALF, HALF), **kwargs
-):
-    """Writes a random model, a folder or the state alone; returns its output."""
-    import transformers
-
-    config = transformers.ViTConfig(**kwargs)
-    model = random(getattr(transformers, kind), config)
-    path = pathlib.Path(path)
-    if path.is_dir():
-        model.save_pretrained(path)
-        settings = dict(zip(("image_mean", "image_std"), inputs, strict=True))
-        (path / "preprocessor_config.json").write_text(json.dumps(settings))
-    else:
-        save_state(model, path)
-    return run(model, images, *inputs)
+# Models of transformers
 
 
-def load_transformers_class(folder, images):
+def load_transformers(folder, images):
     """Returns all outputs of the class that a folder names, and asserts it is whole."""
     import torch
     import transformers
@@ -292,6 +265,29 @@ def load_transformers_class(folder, images):
     return {name: value.numpy() for name, value in found.items()}
 
 
+def save_in_parts(whole, parts):
+    """Writes one random classifier of transformers as one file, and as several."""
+    import transformers
+
+    sizes = {"hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 3}
+    sizes |= {"intermediate_size": 96, "patch_size": 8, "image_size": 32}
+    model = random(
+        transformers.ViTForImageClassification,
+        transformers.ViTConfig(**sizes, num_labels=10),
+    )
+    model.save_pretrained(whole)
+    model.save_pretrained(parts, max_shard_size="60KB")
+
+
+def fields_of_transformers(types):
+    """Returns {type of model: fields}, and those that all configurations have."""
+    import transformers
+
+    classes = {kind: transformers.CONFIG_MAPPING[kind] for kind in types}
+    classes["all"] = transformers.PretrainedConfig
+    return {kind: sorted(made().to_dict()) for kind, made in classes.items()}
+
+
 def processed_photos(folders, photo):
     """Returns what the image processor of each folder makes of a photo."""
     from transformers import AutoImageProcessor
@@ -302,42 +298,3 @@ def processed_photos(folders, photo):
         values = np.asarray(processor(photo, return_tensors="np").pixel_values[0])
         found.append(values.transpose(1, 2, 0))
     return found
-
-
-def inputs_of_timm(folders, photo):
-    """Returns mean and deviation of each folder, and what timm makes of a photo."""
-    import timm
-    from PIL import Image
-    from timm.data import create_transform, resolve_data_config
-
-    found = []
-    for folder in folders:
-        model = timm.create_model(f"local-dir:{folder}")
-        config = resolve_data_config({}, model=model)
-        values = create_transform(**config)(Image.fromarray(photo)).numpy()
-        found.append((config["mean"], config["std"], values.transpose(1, 2, 0)))
-    return found
-
-
-def load_transformers(folder, images):
-    """Returns the logits of a folder's classifier."""
-    import transformers
-
-    model = transformers.ViTForImageClassification.from_pretrained(folder)
-    return run(model, images)
-
-
-def save_in_parts(whole, parts):
-    """Writes one random classifier of transformers as one file, and as several."""
-    import torch
-    import transformers
-
-    sizes = {"hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 3}
-    sizes |= {"intermediate_size": 96, "patch_size": 8, "image_size": 32}
-    model = transformers.ViTForImageClassification(
-        transformers.ViTConfig(**sizes, num_labels=10)
-    )
-    for value in model.parameters():
-        torch.nn.init.normal_(value)
-    model.save_pretrained(whole)
-    model.save_pretrained(parts, max_shard_size="60KB")

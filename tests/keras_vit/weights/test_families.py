@@ -138,9 +138,7 @@ def test_the_library_computes_with_what_is_written(
             timm(peer_models.load_timm_folder, tmp_path, images, *inputs), answer
         )
     else:
-        outputs = transformers(
-            peer_models.load_transformers_class, tmp_path, photos / 255
-        )
+        outputs = transformers(peer_models.load_transformers, tmp_path, photos / 255)
         tokens = outputs.get("last_hidden_state", np.zeros((2, 2, 1)))
         outputs |= {"class token": tokens[:, 0], "mean": tokens[:, 1:].mean(1)}
         found = [one for one in outputs.values() if one.shape == answer.shape]

@@ -77,10 +77,10 @@ def test_released_arrays_are_written_for_it(
     said = ViTConfig.released(activation=activation)
     zoo.write(path, checkpoint.arrays, grid, naming=naming, semantics=said)
     if naming == "timm":
-        source = f"local-dir:{tmp_path}"
-        expected, _ = timm(peer_models.load_timm, images, source, pretrained=True)
+        expected = timm(peer_models.load_timm_folder, tmp_path, images)
     else:
-        expected = transformers(peer_models.load_transformers, tmp_path, images)
+        found = transformers(peer_models.load_transformers, tmp_path, images)
+        expected = found["logits"]
     built = VisionTransformer(config_of(checkpoint), path, pooling=entry["classifier"])
     assert built.get_layer("encoder_block_0").activation == activation
     assert_close(ours(built, images), expected, TOLERANCE)
@@ -97,8 +97,7 @@ def test_a_hybrid_is_written_for_timm(timm, tmp_path):
     randomize(model)
     path = tmp_path / "model.safetensors"
     keras_vit.save_released_weights(model, path, naming="timm")
-    source = f"local-dir:{tmp_path}"
-    expected, _ = timm(peer_models.load_timm, images, source, pretrained=True)
+    expected = timm(peer_models.load_timm_folder, tmp_path, images)
     assert_close(ours(model, images), expected, TOLERANCE)
 
 
@@ -108,12 +107,8 @@ def test_released_tiny_in_timm(shared, timm, tmp_path):
     released, path = shared / "weights" / file, tmp_path / "model.safetensors"
     images, name, tanh = photos(224), "vit_tiny_patch16_224", {"act_layer": "gelu_tanh"}
     zoo.write(path, zoo.read(released), naming="timm")
-    expected, own = timm(
-        peer_models.load_timm_released, images, name, str(released), **tanh
-    )
-    _, written = timm(
-        peer_models.load_timm, images, name, checkpoint_path=str(path), **tanh
-    )
+    expected, own = timm(peer_models.load_timm, images, name, released, **tanh)
+    _, written = timm(peer_models.load_timm, images, name, path, **tanh)
     np.testing.assert_equal(written, own)
     assert_close(ours(keras_vit.ViT_Ti16(released), images), expected, TOLERANCE)
 

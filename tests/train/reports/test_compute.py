@@ -1,7 +1,7 @@
 """How much models compute."""
 
-import bit_peer_models
 import keras
+import peer_models
 import pytest
 import tensorflow as tf
 
@@ -47,7 +47,7 @@ def test_multiply_adds_of_resnet50v2_are_those_of_the_profiler():
 
 @pytest.mark.peers
 def test_multiply_adds_of_bit(timm):
-    described = timm(bit_peer_models.describe_bit, "resnetv2_50x1_bit", (96, 65))
+    described = timm(peer_models.describe_bit, "resnetv2_50x1_bit", (96, 65))
     model = BiTResNet(BIT_VARIANTS["BiT-R50x1"], image_size=(96, 65))
     assert compute.multiply_adds(model) == described["multiply_adds"]
 

@@ -95,12 +95,10 @@ def test_the_most_that_a_file_may_hold(path):
 
 
 def test_stages_without_end():
-    names = [f"block{stage}/unit1/conv1/kernel" for stage in range(1, 15_001)]
-    sizes, problems = zoo.network.released_names.measure(
-        dict.fromkeys(names, (1, 1, 1, 1))
-    )
-    assert sizes == {}
-    assert problems == ["there are 15000 blocks"]
+    names = [f"block{stage}/unit1/conv1/kernel" for stage in range(1, 1002)]
+    shapes = dict.fromkeys(names, (1, 1, 1, 1))
+    measured = zoo.network.released_names.measure(shapes)
+    assert measured == ({}, ["there are 1001 blocks"])
 
 
 def test_arrays_without_end_are_not_counted_for_each_key(path, monkeypatch):
@@ -159,15 +157,6 @@ HEADERS = st.fixed_dictionaries(
     },
     optional={"more": VALUES},
 )
-
-
-@fuzz
-@hypothesis.given(st.one_of(HEADERS, VALUES))
-def test_invented_headers_of_npz(path, content):
-    header = npz_files.literal(repr(content), 192)
-    read_in_little_memory(path(npz_files.cls(header), ".npz"))
-
-
 PREFIXES = st.sampled_from(["", "opt/target/", "params/", "params/img/", "opt/"])
 NAMES = st.one_of(
     st.builds(str.__add__, PREFIXES, st.sampled_from(sorted(npz_files.members()))),
@@ -175,18 +164,18 @@ NAMES = st.one_of(
     .map(lambda name: name.decode("latin1"))
     .filter(lambda name: name[0] != "\0"),  # which zipfile cannot write
 )
+SHAPES = st.lists(st.integers(0, 3), max_size=4).map(tuple)
 
 
 @fuzz
 @hypothesis.given(
-    st.dictionaries(
-        NAMES, st.lists(st.integers(0, 3), max_size=4).map(tuple), max_size=8
-    )
+    st.dictionaries(NAMES, SHAPES, max_size=8), st.one_of(HEADERS, VALUES)
 )
-def test_invented_names_and_shapes_of_npz(path, shapes):
+def test_invented_arrays_of_npz(path, shapes, header):
     arrays = {
         name: npz_files.npy(np.ones(shape, "float32")) for name, shape in shapes.items()
     }
+    arrays |= {"cls.npy": npz_files.literal(repr(header), 192)} if header else {}
     read_in_little_memory(path(npz_files.archive(npz_files.members() | arrays), ".npz"))
 
 

@@ -8,7 +8,6 @@ import pytest
 from peer_files import folder_of, settings_of
 
 import zoo
-from zoo.libraries import timm, transformers
 
 # What transformers 4 wrote of every model.
 OF_VERSION_4 = {
@@ -118,38 +117,9 @@ def test_notes_of_quick_gelu_are_passed_on(notes, changed):
         assert zoo.read(folder, semantics=own).config.activation == "quick_gelu"
 
 
-# The configurations of the types that are read.
-CLASSES = {
-    "ViTConfig": "vit", "DeiTConfig": "deit", "ViTMAEConfig": "vit_mae",
-    "ViTMSNConfig": "vit_msn", "IJepaConfig": "ijepa", "Dinov2Config": "dinov2",
-    "Dinov2WithRegistersConfig": "dinov2_with_registers", "Tipsv2Config": "tipsv2",
-    "Tipsv2VisionConfig": "tipsv2_vision_model", "SiglipConfig": "siglip",
-    "SiglipVisionConfig": "siglip_vision_model", "Siglip2Config": "siglip2",
-    "Siglip2VisionConfig": "siglip2_vision_model", "CLIPConfig": "clip",
-    "CLIPVisionConfig": "clip_vision_model", "MetaClip2Config": "metaclip_2",
-    "MetaClip2VisionConfig": "metaclip_2_vision_model", "AltCLIPConfig": "altclip",
-    "AltCLIPVisionConfig": "altclip_vision_model", "ChineseCLIPConfig": "chinese_clip",
-    "ChineseCLIPVisionConfig": "chinese_clip_vision_model", "BeitConfig": "beit",
-    "DINOv3ViTConfig": "dinov3_vit", "Data2VecVisionConfig": "data2vec-vision",
-}  # fmt: skip
-USES = {
-    "read", "compared", "implied", "of the arrays", "where training starts",
-    "of training", "of pre-training", "of a backbone's outputs", "of another tower",
-    "of another head", "of another size", "of outputs", "of texts", "which outputs",
-    "how it computes", "where it is from", "the name of a class", "about it",
-}  # fmt: skip
-
-
-def test_every_field_has_a_use_that_is_known():
-    assert transformers._TYPES.keys() == {*CLASSES.values()}
-    tables = (transformers.FIELDS, *timm.FIELDS.values())
-    assert {field.use for table in tables for field in table.values()} == USES
-
-
-def test_every_field_of_the_libraries_is_accounted_for(request):
-    run = request.getfixturevalue("transformers")
-    fields = run(peer_models.fields_of_transformers, [*CLASSES, "PretrainedConfig"])
-    for name, own in fields.items():
-        assert set(own) <= transformers.FIELDS.keys(), name
-    run = request.getfixturevalue("timm")
-    assert set(run(peer_models.fields_of_timm)) <= timm.FIELDS["pretrained_cfg"].keys()
+def test_every_field_of_the_libraries_is_accounted_for(timm, transformers):
+    types = [*zoo.libraries.transformers._TYPES]
+    for kind, own in transformers(peer_models.fields_of_transformers, types).items():
+        assert set(own) <= zoo.libraries.transformers.FIELDS.keys(), kind
+    own = set(timm(peer_models.fields_of_timm))
+    assert own <= zoo.libraries.timm.FIELDS["pretrained_cfg"].keys()
