@@ -117,54 +117,45 @@ FILE, INSIDE = h5py.ExternalLink("/etc/passwd", "/"), h5py.SoftLink("/" + KERNEL
 NOT_PLAIN = f"'{CLASS_TOKEN}', which is not a plain array"
 NO_BYTES = "without its bytes"
 ELSEWHERE = f"'{CLASS_TOKEN}', an array whose numbers lie in another file"
-# {fault: (how its file is made, a part of what is said of it)}
-FAULTS = {
-    "nested groups": (lambda: nested(22), "groups are more than 20 deep"),
-    "cut at the end": (lambda: h5()[:-1], "damaged or cut short"),
-    "10^12 numbers, never written": (lambda: dataset((1, 1, 10**12)), NO_BYTES),
-    "10^12 numbers, filled": (lambda: dataset((10**12,), fillvalue=1.0), NO_BYTES),
-    "an empty array": (lambda: dataset((10**15, 0)), NO_BYTES),
-    "a compressed array": (
-        lambda: dataset(data=np.ones((1, 1, 48), "f4"), compression="gzip"),
-        NOT_PLAIN,
-    ),
-    "a null array": (lambda: placed(CLASS_TOKEN, h5py.Empty("f4")), NOT_PLAIN),
-    "a text": (lambda: placed(CLASS_TOKEN, "text"), NOT_PLAIN),
-    "text of two bytes": (lambda: dataset(dtype="S2"), NOT_PLAIN),
-    "a structure": (lambda: dataset(dtype=[("a", "f4"), ("b", "f4")]), NOT_PLAIN),
-    "a link to a file": (
-        lambda: linked(FILE),
-        f"'{KERNEL}', a link to another",
-    ),
-    "a link that nothing needs": (lambda: linked(INSIDE, "link"), "'link', a link to"),
-    "a deep link to a file": (
-        lambda: linked(FILE, "layers/dense_9/vars/0"),
+# A part of what is told of each, and how it is made.
+FAULTS = [
+    ("groups are more than 20 deep", lambda: nested(22)),
+    ("damaged or cut short", lambda: h5()[:-1]),
+    (NO_BYTES, lambda: dataset((1, 1, 10**12))),
+    (NO_BYTES, lambda: dataset((10**12,), fillvalue=1.0)),
+    (NO_BYTES, lambda: dataset((10**15, 0))),
+    (NOT_PLAIN, lambda: dataset(data=np.ones((1, 1, 48), "f4"), compression="gzip")),
+    (NOT_PLAIN, lambda: placed(CLASS_TOKEN, h5py.Empty("f4"))),
+    (NOT_PLAIN, lambda: placed(CLASS_TOKEN, "text")),
+    (NOT_PLAIN, lambda: dataset(dtype="S2")),
+    (NOT_PLAIN, lambda: dataset(dtype=[("a", "f4"), ("b", "f4")])),
+    (f"'{KERNEL}', a link to another", lambda: linked(FILE)),
+    ("'link', a link to", lambda: linked(INSIDE, "link")),
+    (
         "'layers/dense_9/vars/0', a link to another",
+        lambda: linked(FILE, "layers/dense_9/vars/0"),
     ),
-    "numbers of another file": (
-        lambda: dataset(external=[("/etc/passwd", 0, 192)]),
-        ELSEWHERE,
-    ),
-    "a virtual array": (lambda: h5(virtual, without=[CLASS_TOKEN]), ELSEWHERE),
-    "whole numbers": (lambda: placed(CLASS_TOKEN, np.ones((1, 1, 48), "i4")), "int32"),
-    "an array where a group should be": (
+    (ELSEWHERE, lambda: dataset(external=[("/etc/passwd", 0, 192)])),
+    (ELSEWHERE, lambda: h5(virtual, without=[CLASS_TOKEN])),
+    ("int32", lambda: placed(CLASS_TOKEN, np.ones((1, 1, 48), "i4"))),
+    (
+        "unknown layers/vi_t_patch",
         lambda: placed(
             GROUP,
             np.ones(3),
             [name for name in hub_arrays() if name.startswith("layers/vi_t_patch")],
         ),
-        "unknown layers/vi_t_patch",
     ),
-    "an array beyond the file": (beyond, "damaged or cut short"),
-    "a block number too long to read": (
-        lambda: placed(BLOCK_NORM.replace("_0/", f"_{'1' * 990}/"), np.ones(48, "f4")),
+    ("damaged or cut short", beyond),
+    (
         "an array is called",
+        lambda: placed(BLOCK_NORM.replace("_0/", f"_{'1' * 990}/"), np.ones(48, "f4")),
     ),
-    "NaN": (
-        lambda: patched(h5(), hub_arrays()[KERNEL][-1, -2:], (1, np.nan), "<f"),
+    (
         f"NaN or infinity under '{KERNEL}'",
+        lambda: patched(h5(), hub_arrays()[KERNEL][-1, -2:], (1, np.nan), "<f"),
     ),
-}
+]
 
 
 def right():

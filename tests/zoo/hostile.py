@@ -22,7 +22,6 @@ fuzz = hypothesis.settings(
     deadline=None,
     suppress_health_check=list(hypothesis.HealthCheck),
 )
-fuzz_slowly = hypothesis.settings(fuzz, max_examples=int(EXAMPLES or 20))
 BYTES = st.one_of(
     st.binary(min_size=1, max_size=8),
     st.sampled_from(

@@ -166,88 +166,62 @@ def twice():
 
 
 NAN = "NaN or infinity under 'head/kernel'"
-# {fault: (how its file is made, a part of what is said of it)}
-FAULTS = {
-    "pickled": (
-        lambda: cls(saved(np.array([Bomb()], object))),
-        "pickled Python objects",
-    ),
-    "a claim of 10^12 numbers": (
-        lambda: lying(shape=(1, 1, 10**12)),
-        "cls has 320 bytes, not 4000000000128",
-    ),
-    "one number less": (lambda: lying(shape=(1, 1, 47)), "320 bytes, not 316"),
-    "a bomb": (lambda: squeezed(11), "bytes hold"),
-    "10^15 nothings": (lambda: header("'<f4'", f"({10**15}, 0)", 0), "cls is empty"),
-    "1001 stacked blocks": (
-        lambda: with_member(SCALE, np.zeros((1001, 48), "f2")),
-        f"unknown {SCALE}",
-    ),
-    "500 arrays": (lambda: replicated(500), "and 501 more"),
-    "a directory of 2^21 bytes": (lambda: crowded(45_591), "has 2097186 bytes"),
-    "10,001 members, one counted": (lambda: crowded(10_001), "it has 10001 members"),
-    "a grid of 10^6": (lambda: with_member(GRID, np.ones(10**6, "i4")), "grid_size"),
-    "a grid of one number": (lambda: with_member(GRID, np.array([16])), "grid_size"),
-    "a grid in a row": (lambda: with_member(GRID, np.array([[4, 4]])), "grid_size"),
-    "a negative grid": (lambda: with_member(GRID, np.array([-4, -4])), "a grid of"),
-    "a grid of 15": (lambda: with_member(GRID, np.array([3, 5])), "a grid of (3, 5)"),
-    "a grid of floats": (lambda: with_member(GRID, np.zeros(48, "f4")), "unknown"),
-    "a name above the folder": (
-        lambda: with_member("../evil", array()),
-        "unknown ../evil",
-    ),
-    "a name of lines": (lambda: with_member("a\nb\x1b[2J\u202e", array()), r"'a\nb\x"),
-    "a name of 1001 letters": (
-        lambda: with_member(997 * "1", array()),
-        "an array is called '1111",
-    ),
-    "text": (lambda: cls(b"hello"), "holds 'cls', which is not an array"),
-    "encrypted": (lambda: entry(8, "<H", 0x1), "encrypted"),
-    "another compression": (
-        lambda: archive(members(), zipfile.ZIP_LZMA),
-        "compression 14",
-    ),
-    "a later format of arrays": (
-        lambda: cls(saved(array(), version=(3, 0))),
-        "cls has array format (3, 0)",
-    ),
-    "the same key twice": (twice, "two arrays are called cls"),
-    "two sizes": (lambda: entry(20, "<L", 7), "cls has two sizes"),
-    "members that overlap": (overlapping, "embedding/bias.npy overlaps another array"),
-    "an offset beyond the file": (lambda: entry(42, "<L", 2**31), "damaged or cut"),
-    "cut at the end": (lambda: whole()[:-1], "damaged or cut"),
-    "nothing": (lambda: b"", "is empty"),
-    "an empty archive": (lambda: archive({}), "missing embedding/kernel"),
-    "a page": (lambda: b"<html>", "neither an .npz file nor .safetensors or .h5"),
-    "a pickle": (lambda: b"\x80\x04K\x01.", "is a pickle, which can run code"),
-    "a file of Keras": (
-        lambda: archive({"metadata.json": b"{}", "config.json": b"{}"}),
+# A part of what is told of each, and how it is made.
+FAULTS = [
+    ("pickled Python objects", lambda: cls(saved(np.array([Bomb()], object)))),
+    ("cls has 320 bytes, not 4000000000128", lambda: lying(shape=(1, 1, 10**12))),
+    ("320 bytes, not 316", lambda: lying(shape=(1, 1, 47))),
+    ("bytes hold", lambda: squeezed(11)),
+    ("cls is empty", lambda: header("'<f4'", f"({10**15}, 0)", 0)),
+    (f"unknown {SCALE}", lambda: with_member(SCALE, np.zeros((1001, 48), "f2"))),
+    ("and 501 more", lambda: replicated(500)),
+    ("grid_size", lambda: with_member(GRID, np.ones(10**6, "i4"))),
+    ("grid_size", lambda: with_member(GRID, np.array([16]))),
+    ("grid_size", lambda: with_member(GRID, np.array([[4, 4]]))),
+    ("a grid of", lambda: with_member(GRID, np.array([-4, -4]))),
+    ("a grid of (3, 5)", lambda: with_member(GRID, np.array([3, 5]))),
+    (f"unknown {GRID}", lambda: with_member(GRID, np.zeros(48, "f4"))),
+    ("unknown ../evil", lambda: with_member("../evil", array())),
+    (r"'a\nb\x", lambda: with_member("a\nb\x1b[2J\u202e", array())),
+    ("an array is called '1111", lambda: with_member(997 * "1", array())),
+    ("holds 'cls', which is not an array", lambda: cls(b"hello")),
+    ("encrypted", lambda: entry(8, "<H", 0x1)),
+    ("compression 14", lambda: archive(members(), zipfile.ZIP_LZMA)),
+    ("cls has array format (3, 0)", lambda: cls(saved(array(), version=(3, 0)))),
+    ("two arrays are called cls", twice),
+    ("cls has two sizes", lambda: entry(20, "<L", 7)),
+    ("embedding/bias.npy overlaps another array", overlapping),
+    ("damaged or cut", lambda: entry(42, "<L", 2**31)),
+    ("damaged or cut", lambda: whole()[:-1]),
+    ("is empty", lambda: b""),
+    ("missing embedding/kernel", lambda: archive({})),
+    ("neither an .npz file nor .safetensors or .h5", lambda: b"<html>"),
+    ("is a pickle, which can run code", lambda: b"\x80\x04K\x01."),
+    (
         "keras.saving.load_model reads it",
+        lambda: archive({"metadata.json": b"{}", "config.json": b"{}"}),
     ),
-    "a pickle of PyTorch": (
-        lambda: archive({"archive/data.pkl": b"", "archive/data/0": b""}),
+    (
         "a pickle of PyTorch",
+        lambda: archive({"archive/data.pkl": b"", "archive/data/0": b""}),
     ),
-    "a header that calls": (
-        lambda: cls(literal("__import__('pathlib').Path('exploded').touch()")),
+    (
         "malformed",
+        lambda: cls(literal("__import__('pathlib').Path('exploded').touch()")),
     ),
-    "nested signs": (lambda: cls(literal("-" * 9000 + "1")), "damaged or cut"),
-    "negative sides": (lambda: header("'<f4'", "(-1, -1, 48)"), "damaged or cut"),
-    "fields that look like bfloat16": (
-        lambda: header("[('a', '|i1'), ('b', '|i1')]", size=96),
-        "cls holds",
-    ),
-    "arrays in an array": (lambda: header("('<f2', (1,))", size=96), "cls holds"),
-    "float64": (lambda: cls(npy(np.zeros((1, 1, 48)))), "cls has dtype float64"),
-    "int32": (lambda: cls(npy(np.zeros((1, 1, 48), "i4"))), "cls has dtype int32"),
-    "NaN": (lambda: value(np.nan), NAN),
-    "infinity, big-endian": (lambda: value(-np.inf, ">f4"), NAN),
-    "NaN in float16": (lambda: value(np.nan, "float16"), NAN),
-    "NaN in bfloat16": (lambda: value(np.nan, "bfloat16"), NAN),
-    "NaN in Fortran's order": (lambda: value(np.nan, order="F"), NAN),
-    "NaN, compressed": (lambda: value(np.nan, compression=DEFLATED), NAN),
-}
+    ("damaged or cut", lambda: cls(literal("-" * 9000 + "1"))),
+    ("damaged or cut", lambda: header("'<f4'", "(-1, -1, 48)")),
+    ("cls holds", lambda: header("[('a', '|i1'), ('b', '|i1')]", size=96)),
+    ("cls holds", lambda: header("('<f2', (1,))", size=96)),
+    ("cls has dtype float64", lambda: cls(npy(np.zeros((1, 1, 48))))),
+    ("cls has dtype int32", lambda: cls(npy(np.zeros((1, 1, 48), "i4")))),
+    (NAN, lambda: value(np.nan)),
+    (NAN, lambda: value(-np.inf, ">f4")),
+    (NAN, lambda: value(np.nan, "float16")),
+    (NAN, lambda: value(np.nan, "bfloat16")),
+    (NAN, lambda: value(np.nan, order="F")),
+    (NAN, lambda: value(np.nan, compression=DEFLATED)),
+]
 
 
 def right():

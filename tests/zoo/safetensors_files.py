@@ -78,64 +78,43 @@ def about(metadata):
 
 OURS = "header entry 'keras_vit'"
 TWIN = '"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}'
-# {fault: (how its file is made, a part of what is said of it)}
-FAULTS = {
-    "a header longer than the file": (
-        lambda: (2**40).to_bytes(8, "little") + b"{",
-        "neither an .npz file",
-    ),
-    "a header of nothing": (lambda: bytes(8) + b"{}", "a header of 0 bytes"),
-    "nested lists": (lambda: joined('{"a":' + "[" * 10**5), "damaged"),
-    "a header of megabytes": (
-        lambda: joined("{" + " " * 2**20 + "}"),
-        "has a header of 1048578 bytes",
-    ),
-    "two arrays of one name": (
-        lambda: joined(f"{{{TWIN},{TWIN}}}"),
-        "two arrays are called a",
-    ),
-    "a shape of another size": (lambda: changed(shape=[1, 1, 47]), "does not fill"),
-    "a negative shape": (lambda: changed(shape=[-1, -1, 48]), "has shape [-1,"),
-    "a shape of fractions": (lambda: changed(shape=[1.0, 1, 48]), "has shape [1.0,"),
-    "a shape that is text": (lambda: changed(shape="48"), "has shape '48'"),
-    "nine axes": (lambda: changed(shape=[1] * 8 + [48]), "has shape [1, 1"),
-    "2^63 nothings": (
-        lambda: changed(shape=[2**63, 0], data_offsets=[0, 0]),
+# A part of what is told of each, and how it is made.
+FAULTS = [
+    ("neither an .npz file", lambda: (2**40).to_bytes(8, "little") + b"{"),
+    ("a header of 0 bytes", lambda: bytes(8) + b"{}"),
+    ("damaged", lambda: joined('{"a":' + "[" * 10**5)),
+    ("has a header of 1048578 bytes", lambda: joined("{" + " " * 2**20 + "}")),
+    ("two arrays are called a", lambda: joined(f"{{{TWIN},{TWIN}}}")),
+    ("does not fill", lambda: changed(shape=[1, 1, 47])),
+    ("has shape [-1,", lambda: changed(shape=[-1, -1, 48])),
+    ("has shape [1.0,", lambda: changed(shape=[1.0, 1, 48])),
+    ("has shape '48'", lambda: changed(shape="48")),
+    ("has shape [1, 1", lambda: changed(shape=[1] * 8 + [48])),
+    (
         "has shape [9223372036854775808",
+        lambda: changed(shape=[2**63, 0], data_offsets=[0, 0]),
     ),
-    "a model of nothing": (empty_model, "hidden_size is 0"),
-    "one place": (lambda: changed(data_offsets=[0]), "and place [0]"),
-    "a place within another": (lambda: changed(data_offsets=[4, 196]), "overlap"),
-    "a gap": (lambda: more("x", skip=1), "its arrays overlap or leave gaps"),
-    "bytes that are of no array": (lambda: added({}, b"a"), "277399 bytes, not 277398"),
-    "a field that is not known": (
-        lambda: changed(extra=1),
-        "the entry of cls is not dtype, shape and place",
-    ),
-    "a dtype that is not read": (
-        lambda: changed(dtype="F8_E4M3"),
-        "cls has dtype F8_E4M3",
-    ),
-    "metadata that are a list": (lambda: about([]), "its metadata are not all text"),
-    "metadata that are numbers": (lambda: about({"a": 1}), "are not all text"),
-    "metadata of ours that are nested": (
-        lambda: about({"keras_vit": "[" * 10**5}),
-        OURS,
-    ),
-    "metadata of ours that are cut": (lambda: about({"keras_vit": "{"}), OURS),
-    "metadata of ours that are a list": (lambda: about({"keras_vit": "[]"}), OURS),
-    "metadata of ours that say nothing": (lambda: about({"keras_vit": "{}"}), OURS),
-    "half a character": (lambda: more("\ud800"), r"an array is called '\ud800'"),
-    "a block number too long to read": (
-        lambda: more(f"blocks.{'1' * 900}.norm1.weight"),
-        "unknown blocks.111",
-    ),
-    "a dtype that no weights have": (lambda: more("x", "I32"), "x has dtype int32"),
-    "infinity": (
-        lambda: joined(json.dumps(parts()[0]), parts()[1][:-4] + b"\0\0\x80\xff"),
+    ("hidden_size is 0", empty_model),
+    ("and place [0]", lambda: changed(data_offsets=[0])),
+    ("overlap", lambda: changed(data_offsets=[4, 196])),
+    ("its arrays overlap or leave gaps", lambda: more("x", skip=1)),
+    ("277399 bytes, not 277398", lambda: added({}, b"a")),
+    ("the entry of cls is not dtype, shape and place", lambda: changed(extra=1)),
+    ("cls has dtype F8_E4M3", lambda: changed(dtype="F8_E4M3")),
+    ("its metadata are not all text", lambda: about([])),
+    ("are not all text", lambda: about({"a": 1})),
+    (OURS, lambda: about({"keras_vit": "[" * 10**5})),
+    (OURS, lambda: about({"keras_vit": "{"})),
+    (OURS, lambda: about({"keras_vit": "[]"})),
+    (OURS, lambda: about({"keras_vit": "{}"})),
+    (r"an array is called '\ud800'", lambda: more("\ud800")),
+    ("unknown blocks.111", lambda: more(f"blocks.{'1' * 900}.norm1.weight")),
+    ("x has dtype int32", lambda: more("x", "I32")),
+    (
         "NaN or infinity under",
+        lambda: joined(json.dumps(parts()[0]), parts()[1][:-4] + b"\0\0\x80\xff"),
     ),
-}
+]
 
 
 def right():

@@ -128,39 +128,19 @@ def test_errors_name_both_grids_and_the_remedy(before, old, new, method, message
 
 
 @pytest.mark.parametrize(
-    ("old_grid", "new_grid"),
-    [((4, 4), (5, 7)), ((3, 5), (3, 4)), ((7, 7), (12, 12)), ((2, 2), (6, 1))],
+    ("old", "new", "share"),
+    # Steps grow so that the last offset is reached: 1 + q + q^2 = 4 for q = 1.302776.
+    # They grow by 1.01 at least and 1.5 at most.
+    [(4, 5, 1 / 1.302776), (4, 3, 1 / 1.01), (3, 4, 1 / 1.5)],
 )
-@pytest.mark.parametrize("prefix", [0, 1])
-def test_relative_positions_by_geometric_steps(old_grid, new_grid, prefix):
-    linear = pytest.importorskip("scipy.interpolate").RegularGridInterpolator
-    heads = 2
-    count = position_embedding.relative_positions(old_grid, prefix)
-    before = np.random.default_rng(3).normal(size=(count, heads)).astype("float32")
-    found = position_embedding.resize_relative(before, old_grid, new_grid)
-    places = []
-    for old, new in zip(old_grid, new_grid, strict=True):
-        # 1 + q + q^2 + ... reaches the last new offset, for q from 1.01 to 1.5.
-        roots = np.roots([1.0] * (old - 2) + [1.0 - (new - 1)]) if old > 2 else []
-        real = [root.real for root in roots if abs(root.imag) < 1e-9 < root.real]
-        ratio = 1.5 if old <= 2 and new > 1 else 1.01
-        ratio = float(np.clip(real[0], 1.01, 1.5)) if real else ratio
-        steps = [sum(ratio**i for i in range(n)) for n in range(1, old)]
-        places.append([*[-step for step in reversed(steps)], 0.0, *steps])
-    patches = before[: (2 * old_grid[0] - 1) * (2 * old_grid[1] - 1)]
-    grid = patches.reshape(2 * old_grid[0] - 1, 2 * old_grid[1] - 1, heads)
-    wanted = [
-        np.clip(np.arange(-new + 1, new), steps[0], steps[-1])
-        for new, steps in zip(new_grid, places, strict=True)
-    ]
-    expected = linear(places, grid)(np.stack(np.meshgrid(*wanted, indexing="ij"), -1))
-    expected = expected.reshape(-1, heads)
-    # Its bisection stops within 1e-6 of the ratio.
-    np.testing.assert_allclose(found[: len(expected)], expected, atol=1e-4)
-    # Those of a class token are kept.
-    np.testing.assert_array_equal(found[len(expected) :], before[len(patches) :])
-    assert found.dtype == np.float32
-    assert len(found) == position_embedding.relative_positions(new_grid, prefix)
+def test_offsets_lie_between_old_ones_at_geometric_steps(old, new, share):
+    weights = position_embedding.offset_weights(old, new, "geometric")
+    # The offset 2 lies between the first and the second old one, or beyond.
+    expected = np.zeros(2 * old - 1)
+    expected[[old, old + 1]] = 1 - share, share
+    np.testing.assert_allclose(weights[new + 1], expected, atol=1e-5)
+    np.testing.assert_allclose(weights, weights[::-1, ::-1], atol=1e-12)
+    assert weights[-1, -1] == pytest.approx(1, abs=1e-5) or new < old
 
 
 @pytest.mark.parametrize("method", position_embedding.METHODS)
