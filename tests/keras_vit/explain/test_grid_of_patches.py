@@ -55,6 +55,20 @@ class Shrunk(keras.layers.Layer):
         return ops.image.resize(images, (32, 48), data_format="channels_last")
 
 
+POOLED = keras.layers.MaxPooling2D(2)
+
+
+def in_a_model(outputs_of):
+    """Returns layers as a model that is called; it gives the last of its outputs."""
+
+    def call(images):
+        inputs = keras.Input(images.shape[1:])
+        *_, last = keras.tree.flatten(keras.Model(inputs, outputs_of(inputs))(images))
+        return last
+
+    return call
+
+
 # Each row: layers in front, the size of their images, the pixels between patches.
 IN_FRONT = {
     "operation": (
@@ -68,10 +82,14 @@ IN_FRONT = {
         (64, 96),
         (16, 16),
     ),
-    "model": (
-        lambda images: keras.Sequential(
-            [keras.Input((64, 96, 3)), keras.layers.Resizing(32, 48)]
-        )(images),
+    "model": (in_a_model(keras.layers.Resizing(32, 48)), (64, 96), (16, 16)),
+    "model that pools twice": (
+        in_a_model(lambda images: POOLED(POOLED(images))),
+        (128, 192),
+        (32, 32),
+    ),
+    "model of two outputs": (
+        in_a_model(lambda images: [keras.layers.Flatten()(images), POOLED(images)]),
         (64, 96),
         (16, 16),
     ),
@@ -130,45 +148,10 @@ def test_models_of_a_class_of_their_own_have_no_known_grid():
         explain.grid_size(Mine(), (32, 48))
 
 
-def test_what_comes_after_the_patches_is_no_stem():
+def test_what_is_after_or_beside_the_patches_does_not_matter():
     model = small_models.shared("all tokens")
     places = keras.layers.Reshape((5, 5, 24))(model.output)
     convolved = keras.layers.Conv2D(2, 3, strides=2)(places)
-    assert explain.grid_size(keras.Model(model.input, convolved)) == (4, 6)
-
-
-def nested(outputs_of, size=(64, 96)):
-    """Returns a model that gives its last output to a Vision Transformer."""
-    images = keras.Input((*size, 3))
-    front = keras.Model(images, outputs_of(images))
-    *_, last = keras.tree.flatten(front(images))
-    return keras.Model(images, small_models.shared()(last))
-
-
-def test_a_layer_that_is_called_twice_in_front_halves_twice():
-    halved = keras.layers.AveragePooling2D(2)
-    pooled = keras.layers.MaxPooling2D(2)
-    wrapper = nested(lambda images: pooled(pooled(images)), (128, 192))
-    assert explain.grid_size(wrapper) == (4, 6)
-    assert patch_stride(wrapper) == (32, 32)
-    wrapper = nested(lambda images: pooled(halved(pooled(images))), (256, 384))
-    assert explain.grid_size(wrapper) == (4, 6)
-
-
-def test_a_model_in_front_may_have_several_outputs():
-    def outputs_of(images):
-        pooled = keras.layers.MaxPooling2D(2)(images)
-        return [keras.layers.GlobalAveragePooling2D()(pooled), pooled]
-
-    wrapper = nested(outputs_of)
-    assert explain.grid_size(wrapper) == (4, 6)
-    assert patch_stride(wrapper) == (16, 16)
-
-
-@pytest.mark.parametrize("reverse", [False, True])
-def test_other_outputs_beside_the_model_do_not_matter(reverse):
-    images = keras.Input((32, 48, 3))
-    mean = keras.layers.GlobalAveragePooling2D()(images)
-    outputs = [small_models.shared()(images), mean]
-    wrapper = keras.Model(images, outputs[::-1] if reverse else outputs)
-    assert explain.grid_size(wrapper) == (4, 6)
+    mean = keras.layers.GlobalAveragePooling2D()(model.input)
+    for outputs in (convolved, [convolved, mean], [mean, convolved]):
+        assert explain.grid_size(keras.Model(model.input, outputs)) == (4, 6)
