@@ -68,7 +68,7 @@ def leaves():
     os._exit(3)
 
 
-def environment(path, name):
+def environment(path, variable):
     """Writes an environment variable to a file."""
-    pathlib.Path(path).write_text(os.environ[name])
+    pathlib.Path(path).write_text(os.environ[variable])
     return nothing()

@@ -17,27 +17,19 @@ TABLES = {
     "training": ours.TRAINING,
     "training peers": peers.TRAINING,
 }
+# Those whose library can be in the process of the tests.
+HERE = ["graph", "keras-predict", "predictor", "any-size", "xla"]
+HERE += ["litert", "onnxruntime", "openvino"]
 
 
-@pytest.mark.parametrize(
-    "job",
-    ["graph", "keras_predict", "predictor", "predictor_any_size", "predictor_xla"],
-)
-def test_steps_of_ours_end_with_logits(job, monkeypatch):
+@pytest.mark.parametrize("name", HERE)
+def test_steps_of_ours_end_with_logits(name, monkeypatch):
     small_variants.shrink(monkeypatch)
-    step = getattr(ours, job)(**describe("ViT-Ti_16", 32, 2).ours)
-    logits = step()
-    assert isinstance(logits, np.ndarray)
-    assert logits.shape == (2, 1000)
-    assert logits.dtype == "float32"
-
-
-@pytest.mark.parametrize("engine", ["litert", "onnxruntime", "openvino"])
-def test_steps_of_the_engines_end_with_logits(engine, monkeypatch):
-    small_variants.shrink(monkeypatch)
-    contender = ours.INFERENCE[engine]
+    contender = ours.INFERENCE[name]
     settings = contender.settings | describe("ViT-Ti_16", 32, 2).ours
-    assert load(contender.job)(**settings)().shape == (2, 1000)
+    logits = load(contender.job)(**settings)()
+    assert isinstance(logits, np.ndarray)
+    assert (logits.shape, logits.dtype) == ((2, 1000), "float32")
 
 
 def test_whole_scores(monkeypatch):
@@ -86,11 +78,10 @@ def test_tables_name_functions_and_labels_differ(table):
 
 
 def test_flags_choose_rows():
-    labels = [choice.name for choice in choose(peers.PEERS, ["torch"], "peers")]
-    assert labels == ["timm"]
+    [choice] = choose(peers.PEERS, ["torch", "torch"], "peers")
+    assert choice.name == "timm"
     assert choose(peers.PEERS, ["all"], "peers") == [*peers.PEERS.values()]
     assert choose(peers.PEERS, [], "peers") == []
-    assert len(choose(peers.PEERS, ["torch", "torch"], "peers")) == 1
     with pytest.raises(ValueError, match="--peers has no 'jax': name some of keras-hu"):
         choose(peers.PEERS, ["jax"], "peers")
 
@@ -101,21 +92,13 @@ def test_peers_with_other_models_are_refused():
         peer_models.same_size("model", 1011, 1000)
 
 
-def point(speed, peak, error=None):
-    return {
-        "images_per_second": speed,
-        "peak_bytes": peak,
-        "import_bytes": 1e6,
-        "error": error,
-    }
-
-
-def test_growth_leaves_failed_points_out():
+def test_growth_leaves_failed_points_out(tmp_path):
+    failed, measured = {"error": "no"}, {"import_bytes": 1e6, "error": None}
     points = [
-        (1, point(40.0, 3e6)),
-        (2, point(20.0, 9e6)),
-        (3, {"error": "no"}),
-        (4, point(10.0, 33e6)),
+        (1, {"images_per_second": 40.0, "peak_bytes": 3e6, **measured}),
+        (2, {"images_per_second": 20.0, "peak_bytes": 9e6, **measured}),
+        (3, failed),
+        (4, {"images_per_second": 10.0, "peak_bytes": 33e6, **measured}),
     ]
     panel = growth.panel("batch", points)
     assert panel["sizes"] == [1, 2, 4]
@@ -123,11 +106,8 @@ def test_growth_leaves_failed_points_out():
     assert panel["speed"] == pytest.approx(-1)
     assert panel["memory"] == pytest.approx(2)
     assert "the power -1.00, memory as 2.00" in growth.describe(panel)
-
-
-def test_no_growth_from_one_point(tmp_path):
-    panel = growth.panel("batch", [(1, point(40.0, 3e6)), (2, {"error": "no"})])
-    assert panel["speed"] is panel["memory"] is None
-    assert "fewer than two points" in growth.describe(panel)
-    growth.draw(tmp_path / "one.png", [panel, growth.panel("none", [])])
+    one = growth.panel("batch", [points[0], (2, failed)])
+    assert one["speed"] is one["memory"] is None
+    assert "fewer than two points" in growth.describe(one)
+    growth.draw(tmp_path / "one.png", [one, growth.panel("none", [])])
     assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")

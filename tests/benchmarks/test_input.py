@@ -40,11 +40,6 @@ def test_given_photos_are_taken_again_and_again(folder, tmp_path):
     assert contents(tmp_path) == [*originals, *originals, *originals[:2]]
 
 
-def test_folder_without_photos(tmp_path):
-    with pytest.raises(ValueError, match=r"--images=.*there is no .jpg in it or below"):
-        photos.fill(tmp_path / "new", 2, images=tmp_path)
-
-
 @pytest.mark.parametrize("choice", JOBS.values(), ids=JOBS)
 def test_jobs_read_all_photos_each_time(folder, choice, monkeypatch):
     seen = []
@@ -73,11 +68,7 @@ def test_waits_leave_the_warm_up_out(tmp_path):
     [note] = overlap.notes(waited)
     assert note.endswith("25.00% of the time, 88.89% in the worst turn.")
     assert overlap.notes([]) == []
-
-
-def test_training_takes_turns_with_training_from_memory():
     reading, in_memory = overlap.contenders({**SETTINGS, "folder": "photos"}, steps=3)
-    assert (reading.name, in_memory.name) == ("training", "training from memory")
     assert not reading.settings["in_memory"] and in_memory.settings["in_memory"]
     assert reading.items == in_memory.items == 3 * SETTINGS["batch"]
     assert reading.ours and in_memory.ours

@@ -11,8 +11,6 @@ from zoo.catalog.families import MODELS
     "variant, image_size, billions",
     [
         ("ViT-Ti_16", 224, 1.254),
-        ("ViT-S_16", 224, 4.599),
-        ("ViT-B_16", 224, 17.564),
         ("ViT-B_16", 384, 55.484),
     ],
 )
@@ -20,20 +18,6 @@ def test_multiply_adds_of_released_variants(variant, image_size, billions):
     config = keras_vit.VARIANTS[variant]
     count = model_flags.multiply_adds(config, image_size, classes=1000)
     assert count == pytest.approx(billions * 1e9, abs=0.0005e9)
-
-
-def test_multiply_adds_of_a_small_model_by_hand():
-    config = keras_vit.ViTConfig(
-        hidden_size=4, num_layers=3, num_heads=2, mlp_dim=5, patch_size=(2, 3)
-    )
-    # Six patches and the class token.
-    embedding = 6 * (2 * 3 * 3 * 4)
-    projections = 7 * (3 * 4 * 4 + 4 * 4 + 4 * 5 + 5 * 4)
-    attention = 7 * 7 * 4 + 7 * 7 * 4
-    head = 4 * 10
-    assert model_flags.multiply_adds(config, (4, 9), classes=10) == (
-        embedding + 3 * (projections + attention) + head
-    )
 
 
 def test_multiply_adds_of_a_hybrid_by_hand():
@@ -79,37 +63,26 @@ def test_multiply_adds_of_another_family_by_hand():
     assert counted == embedding + blocks + pooling
 
 
-@pytest.mark.parametrize(
-    "model, architecture",
-    [
-        ("dinov2-s14/lvd142m", "vit_small_patch14_dinov2"),
-        ("siglip-b16/webli-224", "vit_base_patch16_siglip_224"),
-        ("vit_base_patch16_siglip_256.v2_webli", "vit_base_patch16_siglip_256"),
-        ("eva02_tiny_patch14_224", "eva02_tiny_patch14_224"),
-        ("ViT-B_16", None),
-        ("dinov2", None),
-    ],
-)
-def test_names_of_other_families(model, architecture):
-    assert families.architecture_of(model) == architecture
-
-
-def test_every_handle_of_another_family_can_be_measured():
+def test_names_of_other_families():
     for handle, card in MODELS.items():
         assert families.architecture_of(handle) == card.architecture
+    for model, architecture in {
+        "vit_base_patch16_siglip_256.v2_webli": "vit_base_patch16_siglip_256",
+        "eva02_tiny_patch14_224": "eva02_tiny_patch14_224",
+        "ViT-B_16": None,
+        "dinov2": None,
+    }.items():
+        assert families.architecture_of(model) == architecture
 
 
 def test_outputs_are_those_of_the_encoders_of_keras_hub():
-    outputs = {
-        name: peer_models.keras_hub_output(name)
-        for name in (
-            "vit_giant_patch14_reg4_dinov2",
-            "vit_so400m_patch14_siglip_384",
-            "vit_base_patch16_siglip_gap_224",
-            "vit_base_patch16_clip_224",
-        )
-    }
-    assert [*outputs.values()] == ["tokens", "features", None, None]
+    for architecture, output in {
+        "vit_giant_patch14_reg4_dinov2": "tokens",
+        "vit_so400m_patch14_siglip_384": "features",
+        "vit_base_patch16_siglip_gap_224": None,
+        "vit_base_patch16_clip_224": None,
+    }.items():
+        assert peer_models.keras_hub_output(architecture) == output
 
 
 def test_setting_is_what_jobs_take():

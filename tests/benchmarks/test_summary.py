@@ -41,16 +41,14 @@ OURS = record("ours", [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0], [2.0, 2.0, 2.0]], ours=
 
 
 def test_ratio_is_the_median_of_the_ratios_of_the_rounds():
-    result = figures(summarize([OURS, PEER]))
+    result = figures(
+        summarize([OURS, PEER], calibration=calibration(1e9, 1.1e9, 1.05e9))
+    )
     # Round by round 2 / 1, 4 / 1 and 2 / 2: the medians of all would say 4 / 1.
     assert result["ours"]["ratios"] == [2.0, 4.0, 1.0]
     assert result["ours"]["ratio"] == 2.0
-    assert result["peer"]["ratio"] == 1.0
-
-
-def test_figures_of_one_contender():
-    result = figures(summarize([PEER], calibration=calibration(1e9, 1.1e9, 1.05e9)))
     peer = result["peer"]
+    assert peer["ratio"] == 1.0
     assert peer["p50"] == 4.0
     assert peer["best"] == 1.0
     assert peer["p95"] == pytest.approx(7.0)
@@ -60,18 +58,24 @@ def test_figures_of_one_contender():
 
 
 @pytest.mark.parametrize(
-    "records, reference, expected",
+    "records, reference, expected, problem",
     [
-        ([OURS, PEER], "ours", "ours"),
-        ([OURS, PEER], None, "peer"),
-        ([OURS, PEER], "absent", "peer"),
-        ([OURS, failed("hub"), PEER], "hub", "peer"),
-        ([OURS, failed("hub")], "hub", "ours"),
-        ([failed("ours"), failed("hub")], "hub", None),
+        ([OURS, PEER], "ours", "ours", None),
+        ([OURS, PEER], None, "peer", None),
+        ([OURS, PEER], "absent", "peer", None),
+        ([OURS], None, "ours", None),
+        ([OURS, failed("hub"), PEER], "hub", "peer", None),
+        ([OURS, failed("hub")], "hub", "ours", "Every peer failed"),
+        ([failed("mine", ours=True), OURS, PEER], None, "peer", "mine failed"),
+        ([failed("mine", ours=True), failed("hub")], "hub", None, "mine failed"),
     ],
 )
-def test_reference_is_one_that_ran(records, reference, expected):
-    assert summarize(records, reference)["reference"] == expected
+def test_what_fails(records, reference, expected, problem):
+    """The reference is one that ran; ours must run, and one of the peers."""
+    result = summarize(records, reference)
+    assert result["reference"] == expected
+    failure = command.failure(result)
+    assert failure is None if problem is None else failure.startswith(problem)
 
 
 @pytest.mark.parametrize(
@@ -112,22 +116,6 @@ def test_table_has_every_contender():
     assert rows[1][:2] == ["hub", "failed"]
     assert report.table(summarize([failed("hub")]))[0][6] == "ratio"
     assert "hub failed: ValueError: no" in report.notes(result)
-
-
-@pytest.mark.parametrize(
-    "records, problem",
-    [
-        ([OURS, PEER], None),
-        ([OURS, failed("hub"), PEER], None),
-        ([OURS], None),
-        ([OURS, failed("hub")], "Every peer failed"),
-        ([failed("mine", ours=True), OURS, PEER], "mine failed"),
-        ([failed("mine", ours=True), failed("hub")], "mine failed"),
-    ],
-)
-def test_command_fails_for_ours_or_for_want_of_peers(records, problem):
-    failure = command.failure(summarize(records))
-    assert failure is None if problem is None else failure.startswith(problem)
 
 
 def test_json_is_whole_or_as_it_was(tmp_path):
