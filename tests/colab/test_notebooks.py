@@ -8,16 +8,18 @@ import shutil
 import signal
 import sys
 
+import fine_tunings
 import nbformat
 import pytest
-import released_stand_ins
 import small_variants
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
+from released_files import Released, path_of
 from serving import serving_files, use_mirror
 
 from colab import build
+from zoo.catalog import index_file
 
 NAMES = ("choose_checkpoint", "classify", "finetune", "phone", "pretrain")
 
@@ -82,9 +84,10 @@ def installed(source, capsys):
     return asked
 
 
-def test_install_takes_the_clone_that_is_there(tmp_path, monkeypatch, capsys):
+def test_install_takes_the_clone_that_is_there_or_an_address(
+    tmp_path, monkeypatch, capsys
+):
     source = install_of("phone")
-    assert re.search('\nREPOSITORY = ""  # @param {type:"string"}\n', source)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
     assert installed(source, capsys) == []
@@ -97,23 +100,11 @@ def test_install_takes_the_clone_that_is_there(tmp_path, monkeypatch, capsys):
         module.touch()
         assert installed(source, capsys) == [f'install --quiet "{folder}[export]"']
         module.unlink()
-
-
-@pytest.mark.parametrize(
-    ("repository", "address"),
-    [
-        ("https://example.org/a.git", "https://example.org/a.git"),
-        ("git" + "+ssh://host/a", "ssh://host/a"),
-    ],
-)
-def test_install_takes_the_address_of_the_one_line(
-    repository, address, monkeypatch, capsys
-):
-    monkeypatch.setattr(shutil, "which", lambda name: None)
-    source = install_of("phone").replace('= ""', f'= "{repository}"', 1)
-    assert installed(source, capsys) == [
-        f'install --quiet "keras_vit[export] @ git+{address}"'
-    ]
+    empty = 'REPOSITORY = ""  # @param {type:"string"}'
+    for repository in ("https://example.org/a.git", "git" + "+ssh://host/a"):
+        asked = installed(source.replace(empty, f'REPOSITORY = "{repository}"'), capsys)
+        address = "git+" + repository.removeprefix("git+")
+        assert asked == [f'install --quiet "keras_vit[export] @ {address}"']
 
 
 def test_pages_that_cannot_be_notebooks_are_refused(tmp_path):
@@ -127,29 +118,21 @@ def test_pages_that_cannot_be_notebooks_are_refused(tmp_path):
 def mirror(tmp_path_factory):
     """The address of a server of random files in place of the released ones."""
     folder = tmp_path_factory.mktemp("released")
-    with pytest.MonkeyPatch.context() as patch:
-        small_variants.shrink(patch)
-        released_stand_ins.serve_into(folder)
-    with serving_files(folder) as server:
+    path = folder / path_of(index_file.INDEX_URL).lstrip("/")
+    path.parent.mkdir(parents=True)
+    fine_tunings.write_index(path)
+    with serving_files(folder, Released) as server:
         yield server.url
 
 
-@pytest.fixture(scope="module")
-def commands(forks, tmp_path_factory):
-    """The folder of what runs `keras-vit` for the notebooks, and their kernels."""
-    folder = tmp_path_factory.mktemp("commands") / "bin"
-    forks.write_scripts(folder)
-    return folder
-
-
 @pytest.fixture
-def executed(mirror, commands, tmp_path, monkeypatch):
+def executed(mirror, forks, tmp_path, monkeypatch):
     """A function of a notebook's name that runs it small, and returns it."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    search = [commands, os.path.dirname(sys.executable), os.environ["PATH"]]
+    search = [forks.python.parent, os.path.dirname(sys.executable), os.environ["PATH"]]
     for variable, value in {
-        "FORKED_PYTHON": commands / "python",
+        "FORKED_PYTHON": forks.python,
         "PATH": os.pathsep.join(map(str, search)),
         "PYTHONPATH": build.ROOT,
         # Where TensorBoard notes its servers.
@@ -165,15 +148,12 @@ def executed(mirror, commands, tmp_path, monkeypatch):
     work = tmp_path / "work"
     work.mkdir()
     monkeypatch.chdir(work)
-    monkeypatch.setattr(sys, "executable", str(commands / "python"))
+    monkeypatch.setattr(sys, "executable", str(forks.python))
 
     def execute(name):
         notebook = read(name)
-        source = notebook.cells[_settings(notebook)].source
-        assert source.count("\nSMALL = False  ") == 1
-        notebook.cells[_settings(notebook)].source = source.replace(
-            "\nSMALL = False  ", "\nSMALL = True  "
-        )
+        for cell in notebook.cells:
+            cell.source = cell.source.replace("\nSMALL = False  ", "\nSMALL = True  ")
         NotebookClient(
             notebook,
             kernel_manager_class=_ThisPython,
@@ -194,15 +174,6 @@ class _ThisPython(AsyncKernelManager):
     def kernel_spec(self):
         start = ["-m", "ipykernel_launcher", "-f", "{connection_file}"]
         return KernelSpec(argv=[sys.executable, *start], language="python")
-
-
-def _settings(notebook):
-    [place] = [
-        index
-        for index, cell in enumerate(notebook.cells)
-        if cell.source.startswith("# @title Settings\n")
-    ]
-    return place
 
 
 def shown(notebook, kind):

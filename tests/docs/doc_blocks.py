@@ -5,8 +5,6 @@ import pathlib
 import re
 import shlex
 
-import keras_vit_start
-
 ROOT = pathlib.Path(__file__).parents[2]
 LANGUAGES = ("python", "console", "text", "csv", "ini", "json")
 # What Sphinx reads is no code.
@@ -86,20 +84,6 @@ def blocks(page):
     return [block for block in found if block.language not in DIRECTIVES]
 
 
-def as_module(words):
-    """Returns the words that start the module of a command, `keras-vit NAME`."""
-    for place, word in enumerate(words[:-1]):
-        if word == "keras-vit":
-            name = words[place + 1]
-            if name not in keras_vit_start.COMMANDS:
-                raise PageError(f"{' '.join(words)}: keras-vit has no command {name!r}")
-            module = keras_vit_start.module(name)
-            return [*words[:place], "python", "-m", module, *words[place + 2 :]]
-        if not re.match(r"[A-Z_]+=", word):
-            break
-    return words
-
-
 def commands(block):
     """Returns the commands of a console block."""
     found = []
@@ -117,7 +101,7 @@ def commands(block):
         while text.endswith("\\") and number < len(lines):
             text = text[:-1].rstrip() + " " + lines[number].strip()
             number += 1
-        words = as_module(shlex.split(text, comments=True))
+        words = shlex.split(text, comments=True)
         environment = {}
         while words and re.match(r"[A-Z_]+=", words[0]):
             name, _, value = words.pop(0).partition("=")

@@ -14,18 +14,19 @@ import time
 import doc_reader
 import quick_xla
 from doc_blocks import ROOT, PageError
-from packaging.requirements import Requirement
+from fork_server import PYTHON, ForkServer
 
+import keras_vit_start
 import zoo
 from zoo.network import NETWORKS
 
-TRAINING = ("train.finetune", "train.pretrain", "train.masked_patches", "train.study")
+TRAINING = ("finetune", "pretrain", "masked_patches", "study")
 # The commands of a given model, and the flag that says where they write, or where.
 WRITTEN = {
-    "train.evaluate": ("out_dir", "runs/evaluations"),
-    "train.few_shot": ("out_dir", "runs/evaluations"),
-    "train.explain": ("out", "explanation"),
-    "train.export": ("out", "exported"),
+    "evaluate": ("out_dir", "runs/evaluations"),
+    "few_shot": ("out_dir", "runs/evaluations"),
+    "explain": ("out", "explanation"),
+    "export": ("out", "exported"),
 }
 # What only costs time: the values instead of those that a page gives. With --smoke and
 # no --model the model is tiny, so that the size of the images may stay.
@@ -62,110 +63,38 @@ class Reader:
 
     Attributes:
         folder: where they are.
-        servers: dict, the `ForkServer` of each backend of Keras.
-        done: dict, what the commands of all pages made.
+        forks: `ForkServer`, which runs the commands.
+        seen: set, the commands of all pages that were run to their end.
         environment: dict, what was exported.
         later: str, the code of the page that follows the command.
     """
 
     folder: pathlib.Path
-    servers: dict
-    done: dict
+    forks: ForkServer
+    seen: set
     environment: dict = dataclasses.field(default_factory=dict)
     later: str = ""
-
-    @property
-    def made(self):
-        """The folder above those of all readers."""
-        return self.servers.folder
 
     def type(self, command, later):
         """Does what a command says; `later` is the code that follows."""
         self.later = later
-        name, handler = rule_of(command)
+        _, handler = rule_of(command)
         begin = time.monotonic()
         handler(self, command)
         print(f"{time.monotonic() - begin:5.1f} s  {command.place}  {command.text}")
 
-    def until(self, path):
-        """Returns the code that follows, up to the command that writes there again.
-
-        Without runs being compared, where other pages' have been.
-        """
-        later = self.later
-        if "train.compare" in self.done:
-            later = re.sub(
-                r"(?m)^\$ (python -m train\.|keras-vit )compare .*$", "", later
-            )
-        return re.split(rf"={re.escape(path)}(?!\S)", later)[0]
-
-    def run(self, command, words, until="the end", status=0):
-        """Runs `python -m MODULE ...`; returns what it printed."""
-        environment = self.environment | command.environment
-        if "XLA_FLAGS" in environment:
-            # What a page exports takes the place of the server's.
-            environment["XLA_FLAGS"] = quick_xla.flags(environment["XLA_FLAGS"])
-        server = self.servers[environment.get("KERAS_BACKEND", "tensorflow")]
-        code, output = server.run(words[2:], self.folder, environment, until)
+    def run(self, command, words, status=0, **environment):
+        """Runs a command; returns what it printed."""
+        environment |= self.environment | command.environment
+        if words[0] == "keras-vit":
+            words = ["python", keras_vit_start.module(words[1]), *words[2:]]
+        code, output = self.forks.run(words[1:], self.folder, environment)
         if code != status:
             raise PageError(
                 f"{command.place}: {' '.join(words)} ended with {code}:\n"
                 f"{output[-3000:]}"
             )
         return output
-
-    def run_once(self, command, words, more, until):
-        """Runs a command, with `more` flags after its own, once for all pages.
-
-        Where another page has had it, its flags are read and the files copied.
-        """
-        given = flags_of(words)
-        run_dir = given.get("run_dir")
-        aside = [word.partition("=")[0] for word in more] + ["--run_dir"]
-        own = [word for word in words if word.partition("=")[0] not in aside]
-        named = run_dir or "--smoke" not in command.words
-        key = (bool(named), *sorted([*own, *more]))
-        if until != "the end" and key in self.done:
-            self.run(command, [*words, *more], "the flags")
-            return
-        kept, made = self.done.get(key) or (None, None)
-        if kept and (run_dir or not made):
-            self.run(command, [*words, *more], "the flags")
-            doc_reader.copy_tree(kept, self.folder)
-            if run_dir != made:
-                [default] = (kept / "runs").iterdir()
-                (self.folder / "runs" / default.name).rename(self.folder / run_dir)
-            return
-        before = self.files()
-        self.run(command, [*words, *more], until)
-        if until != "the end":
-            self.done[key] = None
-            return
-        if "smoke" in given and named and not run_dir:
-            self.rename_smoke(before)
-        kept = self.made / f"made-{len(self.done)}"
-        for path, state in self.files().items():
-            if before.get(path) != state:
-                (kept / path).parent.mkdir(parents=True, exist_ok=True)
-                os.link(self.folder / path, kept / path)
-        self.done[key] = kept, run_dir
-
-    def rename_smoke(self, before):
-        """Calls a run as the page's command calls it, without --smoke."""
-        old = {path.parts[1] for path in before if path.parts[0] == "runs"}
-        for path in (self.folder / "runs").iterdir():
-            target = path.with_name(path.name.replace("-smoke", ""))
-            if path.name not in old and not target.exists():
-                path.rename(target)
-
-    def files(self):
-        """Returns the state of each file by its path in the folder."""
-        found = {}
-        for path in self.folder.rglob("*"):
-            if path.is_file():
-                state = path.stat()
-                found[path.relative_to(self.folder)] = state.st_ino, state.st_mtime_ns
-        return found
 
 
 def run_whole(reader, command):
@@ -174,56 +103,66 @@ def run_whole(reader, command):
 
 
 def run_short(reader, command):
-    """Runs a command with what costs time cut down."""
+    """Runs a command with what costs time cut down.
+
+    It ends where its work begins, unless the page goes on with what it leaves, or it is
+    the first of its name.
+    """
     words = [smallest(word) for word in expanded(reader, command.words)]
     given = flags_of(words)
-    module = words[2]
+    name = words[1]
+    used = what_is_used(reader, name, given)
     more = {
-        name: value
-        for name, value in SHORT.items()
-        if given.get(name) not in (None, "auto")
+        flag: value
+        for flag, value in SHORT.items()
+        if given.get(flag) not in (None, "auto")
     }
-    if module in TRAINING:
-        more |= short_training(module, given)
+    if name in TRAINING:
+        more |= short_training(name, given)
         words = without_model(words, given)
-        remove_a_run_of_ours(reader, given)
+        run_dir = given.get("run_dir", "runs/")
+        if run_dir in doc_reader.RUNS:  # the page makes it itself
+            shutil.rmtree(reader.folder / run_dir, ignore_errors=True)
         if "smoke" not in given:
             words.append("--smoke")
+            # Without its name, which would say so.
+            more |= {"run_dir": used} if used else {}
     large = any(re.match(r"(--model=)?(vit-|WEIGHTS|.*ViT)", word) for word in words)
-    if module in WRITTEN and large:
+    if name in WRITTEN and large:
         more |= SMALL_IMAGES
-    if module == "train.explain":
+    if name == "explain":
         more["shown"] = "1"
-    if module == "train.few_shot":
+    if name == "few_shot":
         more |= {"shots": "1", "seeds": "1"}
-    if module == "train.export" and f"{given['out']}/" not in reader.until(
-        given["out"]
-    ):
+    if name == "export" and f"{given['out']}/" not in (used or ""):
         more["format"] = given["format"].replace("all", "onnx").split(",")[-1]
-    for name in ("dataset", "few_shot_dataset"):
-        prepare(reader, {**given, **more}, name)
+    for flag in ("dataset", "few_shot_dataset"):
+        prepare(reader, {**given, **more}, flag)
     # Of a flag that is given twice the last counts; both must be right.
-    more = [f"--{name}={more[name]}" for name in sorted(more)]
-    reader.run_once(command, words, more, until_when(reader, module, given))
+    words += [f"--{flag}={value}" for flag, value in sorted(more.items())]
+    is_whole = used or name not in reader.seen
+    reader.run(command, words, **({} if is_whole else {"UNTIL": "the work"}))
+    reader.seen.add(name)
 
 
-def until_when(reader, module, given):
-    """Whether a command must end, or it is enough to see its work begin.
+def what_is_used(reader, name, given):
+    """Returns what the page goes on with of what a command leaves, None for nothing.
 
-    It must where the page goes on with what it leaves, and once for each module.
+    It is the directory of a run; and for the others the code that comes before they
+    write there again.
     """
-    if module in TRAINING:
-        left = given.get("run_dir", f"runs/{pathlib.Path(given['dataset']).stem}")
-        if "run_dir" not in given and [*reader.folder.glob(f"{left}*")]:
-            left = None  # the page goes on with the run that is there
-    elif module in WRITTEN:
-        left = given.get(*WRITTEN[module])
-    else:
-        return "the end"
-    if module not in reader.done or left and left in reader.until(left):
-        reader.done.setdefault(module)
-        return "the end"
-    return "the work"
+    if name in TRAINING:
+        if "run_dir" in given:
+            return given["run_dir"] if given["run_dir"] in reader.later else None
+        left = f"runs/{pathlib.Path(given['dataset']).stem}"
+        found = re.findall(rf"(?<!run_dir=){re.escape(left)}[\w-]*", reader.later)
+        return next((one for one in found if not (reader.folder / one).exists()), None)
+    if name not in WRITTEN:
+        return reader.later or "the end"
+    flag, default = WRITTEN[name]
+    left = given.get(flag, default)
+    later = re.split(rf"={re.escape(left)}(?!\S)", reader.later)[0]
+    return later if left in later else None
 
 
 def smallest(word):
@@ -235,18 +174,18 @@ def smallest(word):
     return f"{found[1] or ''}vit-ti16/augreg-imagenet21k+imagenet2012"
 
 
-def short_training(module, given):
+def short_training(name, given):
     """Returns further flags that keep a run of training short."""
     more = {}
-    if module == "train.study":
-        for name, value in LAST[given["study"]].items():
-            more[name] = given.get(name, value).split(",")[-1]
+    if name == "study":
+        for flag, value in LAST[given["study"]].items():
+            more[flag] = given.get(flag, value).split(",")[-1]
         more |= {"seeds": "1", **ONE.get(given["study"], {})}
     if is_released(given):
         more |= FEW_STEPS | SMALL_IMAGES | {"model": "ViT-Ti_16"}
         if given.get("model", "ViT-Ti_16") != "ViT-Ti_16":
             more["weights"] = "augreg-imagenet21k"
-    if module == "train.pretrain":
+    if name == "pretrain":
         more["validation_fraction"] = "0.1"
     return more
 
@@ -266,18 +205,11 @@ def without_model(words, given):
     return [word for word in words if not word.startswith("--model=")]
 
 
-def remove_a_run_of_ours(reader, given):
-    """A page that makes a run itself begins without the one of the folder."""
-    run_dir = reader.folder / given.get("run_dir", "runs")
-    if run_dir.name in ("digits", "photos-ViT-Ti_16") and run_dir.exists():
-        shutil.rmtree(run_dir)
-
-
-def prepare(reader, given, name):
+def prepare(reader, given, flag):
     """Prepares the data set of a command, if it is one of TensorFlow Datasets."""
     from train.data.sources.vtab import TASKS
 
-    dataset = given.get(name, "digits")
+    dataset = given.get(flag, "digits")
     if dataset == "digits" or glob.glob(dataset, root_dir=reader.folder):
         return
     tasks = [dataset.partition("/")[2]]
@@ -288,7 +220,7 @@ def prepare(reader, given, name):
     else:
         datasets = [dataset]
     for one in datasets:
-        doc_reader.prepare_tfds(one, reader.made / doc_reader.TFDS)
+        doc_reader.prepare_tfds(one, reader.folder / "tfds")
 
 
 def flags_of(words):
@@ -311,20 +243,6 @@ def expanded(reader, words):
     return found
 
 
-def compare(reader, command):
-    """Compares runs of the page, once for all pages."""
-    if "train.compare" in reader.done:
-        only_flags(reader, command)
-    else:
-        run_whole(reader, command)
-        reader.done["train.compare"] = None
-
-
-def only_flags(reader, command):
-    """Lets the command read its flags, and no more."""
-    reader.run(command, expanded(reader, command.words), "the flags")
-
-
 def show_help(reader, command):
     """Runs a command with --help, which absl ends with 1."""
     if "flags:" not in reader.run(command, command.words, status=1):
@@ -332,13 +250,25 @@ def show_help(reader, command):
 
 
 def run_on_backend(reader, command):
-    """Runs a command on the backend that it names; up to its work, if others follow."""
+    """Runs a command on the backend that it names, in a process of its own.
+
+    Where the page has others it is enough to see its settings.
+    """
     backend = command.environment["KERAS_BACKEND"]
     if importlib.util.find_spec(backend) is None:
         raise Skipped(f"{command.place}: {backend} is not installed")
-    smoke = [] if "--smoke" in command.words else ["--smoke"]
-    until = "the work" if f"KERAS_BACKEND={backend} " in reader.later else "the end"
-    reader.run(command, [*command.words, *smoke], until)
+    others = f"KERAS_BACKEND={backend} " in reader.later
+    xla_flags = quick_xla.flags(reader.environment.get("XLA_FLAGS", ""))
+    done = subprocess.run(
+        [PYTHON, "-m", f"train.{command.words[1]}", *command.words[2:]]
+        + ["--print_config" if others else "--smoke"],
+        cwd=reader.folder,
+        env={**os.environ, "KERAS_BACKEND": backend, "XLA_FLAGS": xla_flags},
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        raise PageError(f"{command.place}: {command.text}\n{done.stderr[-3000:]}")
 
 
 def export(reader, command):
@@ -354,16 +284,10 @@ def check_requirement(reader, command):
     """Looks up what would be installed: CI has it, and no second one."""
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg")
-    extras = setup["options.extras_require"]
-    for word in command.words[2:]:
-        if word == "-e":
-            continue
-        text = word.replace(".[", "keras_vit[") if word.startswith(".") else word
-        requirement = Requirement(text)
-        if requirement.name == "keras_vit":
-            unknown = requirement.extras - set(extras)
-            if unknown:
-                raise PageError(f"{command.place}: setup.cfg has no extra {unknown}")
+    for words in re.findall(r"\.\[([\w,]+)\]", " ".join(command.words)):
+        unknown = {*words.split(",")} - {*setup["options.extras_require"]}
+        if unknown:
+            raise PageError(f"{command.place}: setup.cfg has no extra {unknown}")
 
 
 def dry_make(reader, command):
@@ -383,14 +307,11 @@ RULES = {
     r"export \S+=": export,
     r"pip install ": check_requirement,
     r"make ": dry_make,
-    r"KERAS_BACKEND=jax python -m train": run_on_backend,
-    r"python -m \S+( .*)? --help": show_help,
-    r"python -m train\.compare ": compare,
-    r"python -m train\.\w+ .*--(print_config|config=)": run_whole,
-    # Of a run that is cut down, and may have no end.
-    r"python -m train\.\w+ .*--extend": only_flags,
-    r"python -m train\.": run_short,
-    r"python -m zoo ": run_whole,
+    r"KERAS_BACKEND=jax keras-vit ": run_on_backend,
+    r"\S+ .*--help": show_help,
+    r"keras-vit \w+ .*--(print_config|config=|extend)": run_whole,
+    r"keras-vit (zoo|compare) ": run_whole,
+    r"keras-vit ": run_short,
 }
 
 

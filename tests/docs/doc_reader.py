@@ -1,42 +1,24 @@
-"""What a reader of the pages has: a folder of photos and runs, and released files."""
+"""What a reader of the pages has: a folder of photos and runs."""
 
-import os
 import pathlib
 import re
-import shutil
-import threading
-import urllib.parse
 
 import numpy as np
 from PIL import Image
-from serving import Files
-from small_variants import SMALL
+from released_files import save_release
 
 import zoo
-from zoo.network.released_names import layout, required
 
-# Where TensorFlow Datasets looks, as HOME is "home".
-TFDS = "home/tensorflow_datasets"
 # Of each split: VTAB takes 800 of train and the first 200 of its last tenth.
 TFDS_SIZES = {"train": 2000, "validation": 200, "test": 100}
 TFDS_SPLITS = {"imagenet2012": ("train", "validation"), "eurosat/rgb": ("train",)}
-# The runs that a reader has, by the flags of train.finetune.
+# The runs that a reader has, by the flags of `keras-vit finetune`.
 RUNS = {
-    "runs/digits": (
-        "--dataset=digits",
-        "--steps=4",
-        "--eval_every=4",
-        "--run_dir=runs/digits",
-    ),
-    "runs/photos-ViT-Ti_16": (
-        "--dataset=photos/",
-        "--smoke",
-        "--image_size=224",
-        "--steps=1",
-        "--batch_size=2",
-        "--micro_batches=1",
-        "--run_dir=runs/photos-ViT-Ti_16",
-    ),
+    "runs/digits": ["--dataset=digits", "--steps=4", "--eval_every=4"],
+    "runs/photos-ViT-Ti_16": [
+        *("--dataset=photos/", "--smoke", "--image_size=224"),
+        *("--steps=1", "--batch_size=2", "--micro_batches=1"),
+    ],
 }
 
 
@@ -98,67 +80,6 @@ def write_records(folder):
                     writer.write(example.SerializeToString())
 
 
-def save_release(path, card, image_size=None):
-    """Writes random arrays in the shapes of a small Vision Transformer."""
-    size = SMALL[card.variant]
-    if size.resnet_stages is not None:
-        raise ValueError(f"{card.handle} has a ResNet: let a page load a plain one")
-    positions = ((image_size or card.image_size) // size.patch_size) ** 2 + 1
-    sizes = {
-        "hidden_size": size.hidden_size,
-        "num_heads": size.num_heads,
-        "head_size": size.hidden_size // size.num_heads,
-        "mlp_dim": size.mlp_dim,
-        "patch_height": size.patch_size,
-        "patch_width": size.patch_size,
-        "channels": 3,
-        "positions": positions,
-        "classes": card.classes,
-        "representation_size": card.representation_size,
-        "features": card.representation_size or size.hidden_size,
-    }
-    features = {"class_token", "head", *required(True, "all")}
-    features |= {"pre_logits"} if card.representation_size else set()
-    shapes = layout(size.num_layers, None, features)
-    rng = np.random.default_rng(0)
-    arrays = {}
-    for key, symbols in shapes.items():
-        shape = [sizes.get(symbol, symbol) for symbol in symbols]
-        arrays[key] = 0.02 * rng.standard_normal(shape, dtype="float32")
-        if key.endswith("/scale"):
-            arrays[key] += 1
-    with open(path, "wb") as file:
-        np.savez(file, **arrays)
-
-
-class Released(Files):
-    """Serves what is released, each file made when it is first asked for."""
-
-    lock = threading.Lock()
-
-    def send_head(self):
-        url_path = urllib.parse.unquote(self.path)
-        path = pathlib.Path(self.translate_path(self.path))
-        with self.lock:
-            if not path.exists():
-                path.parent.mkdir(parents=True, exist_ok=True)
-                make_released(url_path, path)
-        return super().send_head()
-
-
-def make_released(url_path, path):
-    """Makes the file of a URL, if there is a card of it."""
-    for handle in zoo.list_models():
-        card = zoo.get(handle)
-        if _path(card.url) == url_path:
-            save_release(path, card)
-            return
-
-
-def _path(url):
-    return urllib.parse.unquote(urllib.parse.urlsplit(url).path)
-
-
 def prepare_tfds(name, data_dir):
     """Prepares a data set of TensorFlow Datasets with generated images."""
     import tensorflow_datasets as tfds
@@ -206,15 +127,3 @@ def example_of(feature, number, rng):
     if isinstance(feature, of.Sequence):
         return [example_of(feature.feature, number, rng) for _ in range(3)]
     return rng.random([side or 1 for side in feature.shape]).astype(feature.np_dtype)
-
-
-def copy_tree(source, target):
-    """Copies a folder by links: what is replaced in one stays in the other."""
-    shutil.copytree(
-        source, target, symlinks=True, copy_function=_link, dirs_exist_ok=True
-    )
-
-
-def _link(source, target):
-    pathlib.Path(target).unlink(missing_ok=True)
-    os.link(source, target)

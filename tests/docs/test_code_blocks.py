@@ -16,10 +16,11 @@ import doc_blocks
 import doc_commands
 import doc_reader
 import keras
+import matplotlib
 import pytest
-import quick_xla
 import small_variants
 from fork_server import ForkServer
+from released_files import Released
 from serving import serving_files
 
 PAGES = doc_blocks.pages()
@@ -32,52 +33,29 @@ VARYING = ("README.md", "docs/quick_start.md")
 # Where a variant's real size is printed; the others' variants are small.
 FULL_SIZE = ("docs/paper.md", "docs/troubleshooting.md")
 TESTS = pathlib.Path(__file__).parent
-DONE = {}
-
-
-class Servers(dict):
-    """A `ForkServer` for each backend of Keras, started when it is first asked.
-
-    Args:
-        folder: `pathlib.Path`, of all.
-        environment: dict, of all.
-    """
-
-    def __init__(self, folder, environment):
-        super().__init__()
-        self.folder = folder
-        self.environment = environment
-
-    def __missing__(self, backend):
-        environment = self.environment | {"KERAS_BACKEND": backend}
-        if backend == "jax":
-            environment["XLA_FLAGS"] = quick_xla.flags()
-        self[backend] = ForkServer(environment)
-        return self[backend]
+SEEN = set()
 
 
 @pytest.fixture(scope="module")
 def released(tmp_path_factory):
     """The address of a server of what is released."""
     folder = tmp_path_factory.mktemp("released")
-    with serving_files(folder, doc_reader.Released) as server:
+    with serving_files(folder, Released) as server:
         yield server.url
 
 
 @pytest.fixture(scope="module")
 def made(released, tmp_path_factory):
     """The reader's folder, which each page gets a copy of, and the server."""
-    import matplotlib
-
     root = tmp_path_factory.mktemp("reader")
     folder = root / "folder"
     folder.mkdir()
+    (root / "tensorflow_datasets").mkdir()
+    (folder / "tfds").symlink_to(root / "tensorflow_datasets")
     doc_reader.make_folder(folder)
-    home = root / "home"
-    home.mkdir()
     environment = {
         **os.environ,
-        "HOME": str(home),
+        "HOME": str(root),
         "KERAS_VIT_CACHE": str(root / "cache"),
         "KERAS_VIT_MIRROR": released,
         "MPLCONFIGDIR": matplotlib.get_cachedir(),
@@ -85,37 +63,32 @@ def made(released, tmp_path_factory):
         "TF_CPP_MIN_LOG_LEVEL": "2",
         **small_variants.ENVIRONMENT,
     }
-    servers = Servers(root, environment)
-    (folder / "tfds").symlink_to(root / doc_reader.TFDS)
-    scripts = root / "bin"
-    environment["FORKED_PYTHON"] = str(scripts / "python")
-    servers["tensorflow"].write_scripts(scripts)
-    yield folder, servers, scripts
-    for server in servers.values():
-        server.close()
+    forks = ForkServer(environment)
+    environment["FORKED_PYTHON"] = str(forks.python)
+    yield folder, forks
+    forks.close()
 
 
 @pytest.fixture
 def reader(page, made, tmp_path, monkeypatch):
     """Somebody in a folder of their own."""
-    folder, servers, scripts = made
+    folder, forks = made
     text = page.read_text()
     for run, flags in doc_reader.RUNS.items():
         if run in text and not (folder / run).exists():
-            code, output = servers["tensorflow"].run(
-                ["train.finetune", *flags], folder, {}
-            )
+            words = ["train.finetune", *flags, f"--run_dir={run}"]
+            code, output = forks.run(words, folder, {})
             assert code == 0, output
-    doc_reader.copy_tree(folder, tmp_path / "folder")
+    shutil.copytree(folder, tmp_path / "folder", symlinks=True)
     monkeypatch.chdir(tmp_path / "folder")
     kept = dict(os.environ)
-    os.environ.update(servers["tensorflow"].environment)
+    os.environ.update(forks.environment)
     if doc_blocks.name(page) not in FULL_SIZE:
         small_variants.shrink(monkeypatch)
     # Of the pages that start a new Python.
-    monkeypatch.setattr(sys, "executable", str(scripts / "python"))
+    monkeypatch.setattr(sys, "executable", str(forks.python))
     policy = keras.config.dtype_policy()
-    yield doc_commands.Reader(tmp_path / "folder", servers, DONE)
+    yield doc_commands.Reader(tmp_path / "folder", forks, SEEN)
     os.environ.clear()
     os.environ.update(kept)
     keras.config.set_dtype_policy(policy)

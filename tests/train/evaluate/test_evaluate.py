@@ -20,16 +20,8 @@ from train.models import loaded_model
 from train.run import training
 from train.scoring import evaluation_data, predicting
 
-WRITTEN = {
-    "confusion_matrix.png",
-    "label_errors.csv",
-    "mistakes.csv",
-    "mistakes.png",
-    "reliability.png",
-    "report.html",
-    "report.json",
-    "report.md",
-}
+WRITTEN = {"confusion_matrix.png", "label_errors.csv", "mistakes.csv", "mistakes.png"}
+WRITTEN |= {"reliability.png", "report.html", "report.json", "report.md"}
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +71,13 @@ def test_a_run_on_its_own_data(run_dir, tmp_path):
     assert "(95% interval " in page and "(reliability.png)" in page
     assert (run_dir / "report.json").read_bytes() == before
 
+    out = tmp_path / "validation"
+    evaluation.evaluate(str(run_dir), split="validation", batch_size=48, out_dir=out)
+    found = report_of(out)
+    assert found["validation_examples"] == 144
+    assert "validation_top5_accuracy" in found and "test_accuracy" not in found
+    assert "144 validation examples" in (out / "report.md").read_text()
+
 
 def test_the_numbers_by_hand(weights, tmp_path):
     evaluation.evaluate(str(weights), dataset="digits", out_dir=tmp_path)
@@ -126,12 +125,8 @@ def test_classes_are_matched_by_name(photos, tmp_path):
     assert found["test_accuracy"] == np.mean(guesses == places)
 
 
-@pytest.mark.parametrize(
-    "written",
-    ["photos", "photos/", "./photos", "{here}/photos", "link", "moved/photos"],
-)
 def test_a_folder_has_one_validation_however_it_is_written(
-    photos, tmp_path, monkeypatch, written
+    photos, tmp_path, monkeypatch
 ):
     """With a slash the validation was another part, which the run had learnt from."""
     monkeypatch.chdir(tmp_path)
@@ -140,18 +135,16 @@ def test_a_folder_has_one_validation_however_it_is_written(
     (tmp_path / "moved" / "photos").symlink_to(photos)
     config = {"dataset": "photos", "validation_fraction": 0.34}
     loaded = loaded_model.LoadedModel("run", None, None, config)
-    learnt, held = (
-        evaluation_data.load_split(loaded, dataset, None, False, split)[1].records()
-        for dataset, split in (
-            (None, "train"),
-            (written.format(here=tmp_path), "validation"),
-        )
-    )
-    learnt, held = (
-        {pathlib.Path(path.numpy().decode()).resolve() for path, _ in records}
-        for records in (learnt, held)
-    )
-    assert len(held) == 3 and len(learnt) == 6 and not held & learnt
+
+    def files(dataset, split):
+        _, part = evaluation_data.load_split(loaded, dataset, None, False, split)
+        return {pathlib.Path(name).resolve() for name in part.names()}
+
+    learnt = files(None, "train")
+    assert len(learnt) == 6
+    for written in ("photos", "photos/", "./photos", photos, "link", "moved/photos"):
+        held = files(str(written), "validation")
+        assert len(held) == 3 and not held & learnt
 
 
 REFUSED = {
@@ -205,12 +198,9 @@ def test_a_model_that_diverged_is_named(number):
     batch = np.zeros((3, 2, 2, 3), "float32"), np.array([0, 1, 1])
     batches = tf.data.Dataset.from_tensors(batch)
     split = types.SimpleNamespace(num_examples=3)
-
-    def predictor(images):
-        return np.array([[0.0, 1.0], [number, 0.0], [1.0, 0.0]], "float32")
-
+    logits = np.array([[0.0, 1.0], [number, 0.0], [1.0, 0.0]], "float32")
     with pytest.raises(RunError, match="1 of 3 images are not finite: it has diverged"):
-        list(predicting.predictions(predictor, batches, split))
+        list(predicting.predictions(lambda images: logits, batches, split))
 
 
 def test_memory_that_is_full(weights, tmp_path, monkeypatch):
@@ -220,16 +210,6 @@ def test_memory_that_is_full(weights, tmp_path, monkeypatch):
     monkeypatch.setattr(keras_vit.Predictor, "__call__", full)
     with pytest.raises(RunError, match="memory is full: lower --batch_size"):
         evaluation.evaluate(str(weights), dataset="digits", out_dir=tmp_path)
-
-
-def test_the_validation_of_a_run(run_dir, tmp_path):
-    evaluation.evaluate(
-        str(run_dir), split="validation", batch_size=48, out_dir=tmp_path
-    )
-    found = report_of(tmp_path)
-    assert found["validation_examples"] == 144
-    assert "validation_top5_accuracy" in found and "test_accuracy" not in found
-    assert "144 validation examples" in (tmp_path / "report.md").read_text()
 
 
 def test_another_model_of_the_same_name(weights, tmp_path, monkeypatch):
@@ -255,3 +235,10 @@ def test_another_model_of_the_same_name(weights, tmp_path, monkeypatch):
     before.touch()
     with pytest.raises(RunError, match=f"another model, {before}"):
         evaluation_data.report_folder("tiny.npz", None, *names)
+    # Folders of one name are not mixed either.
+    earlier = json.dumps({"source": "m/x", "data": "/a/photos"})
+    (folder / "report.json").write_text(earlier)
+    found = evaluation_data.report_folder("m/x", None, *names, data="/a/photos")
+    assert found == (folder, "m/x")
+    with pytest.raises(RunError, match="another data set, /a/photos: pass --out_dir"):
+        evaluation_data.report_folder("m/x", None, *names, data="/b/photos")

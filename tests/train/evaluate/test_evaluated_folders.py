@@ -11,7 +11,6 @@ from evaluated import COLOURS, report_of, tiny
 from in_process import run_command
 from PIL import Image
 
-from train.common.errors import RunError
 from train.data import run_data, sources
 from train.evaluate import evaluation, training_images
 from train.models import loaded_model
@@ -107,11 +106,9 @@ def test_parts_and_the_whole(photos, named, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     file, before = named()[1], None
     for arguments, images in (
-        (["photos"], "all 24 images of photos"),
         (["photos", "--split=test"], "the test part, 15 of 24 images of photos"),
         (["--dataset=photos/"], "the test part, 15 of 24 images of photos"),
         (["photos/test"], "all 15 images of photos/test"),
-        (["photos/test", "--batch_size=9"], "all 15 images of photos/test"),
     ):
         run_command("evaluate", file, *arguments, "--out_dir=out")
         told = capsys.readouterr().out
@@ -157,20 +154,23 @@ def test_images_of_the_training_are_named(photos, trained_on, tmp_path):
         assert [text[:28] for text in told] == note
 
 
+def seen(run, dataset, split="all"):
+    """Which images of a data set a run has been trained on, and warnings."""
+    loaded = loaded_model.load(str(run))
+    source, part = evaluation_data.load_split(loaded, dataset, None, False, split)
+    return training_images.in_training(loaded, source, part, split, None, False)
+
+
 def test_a_folder_that_changed_since_the_training(photos, trained_on):
     _, run = trained_on(photos)
-
-    def warnings():
-        found, _ = evaluated(run, photos, dataset=None, split="test")
-        return [note for note in found["notes"] if note.startswith("Warning")]
-
-    assert warnings() == []
+    assert seen(run, None, "test")[1] == []
     shutil.copy(photos / "train/blue/0.png", photos / "train/blue/new.png")
-    [warning] = warnings()
+    [warning] = evaluated(run, photos, dataset=None, split="test")[0]["notes"][1:]
+    assert warning.startswith("Warning")
     assert "training images 9 (now 10), the names of the files" in warning
     (photos / "train/blue/new.png").unlink()
     (photos / "test/blue/0.png").rename(photos / "test/blue/renamed.png")
-    [warning] = warnings()
+    [warning] = seen(run, None, "test")[1]
     assert "(the names of the files)" in warning
 
 
@@ -197,24 +197,8 @@ def test_a_folder_of_the_same_name_is_not_that_of_the_training(
         assert evaluation_data.is_of_run(loaded, str(photos))
         assert not evaluation_data.is_of_run(loaded, str(other / "photos"))
         assert evaluation_data.is_of_run(loaded, "photos") == is_same
-        source, part = evaluation_data.load_split(loaded, "photos", None, False, "all")
-        mask, warnings = training_images.in_training(
-            loaded, source, part, "all", None, False
-        )
+        mask, warnings = seen(run, "photos")
         assert np.sum(mask) == 9 * is_same and warnings == []
     # A run that was moved with its photos has them where they were from it.
     photos.rename(tmp_path / "gone")
     assert evaluation_data.is_of_run(loaded_model.load(str(run)), "photos")
-
-
-def test_reports_of_folders_with_one_name_are_not_mixed(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    names = ("tiny-photos-all", "report.json")
-    for _ in range(2):
-        folder, source = evaluation_data.report_folder(
-            "m/x", None, *names, data="/a/photos"
-        )
-        written = {"source": source, "data": "/a/photos"}
-        (folder / "report.json").write_text(json.dumps(written))
-    with pytest.raises(RunError, match="another data set, /a/photos: pass --out_dir"):
-        evaluation_data.report_folder("m/x", None, *names, data="/b/photos")

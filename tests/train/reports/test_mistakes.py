@@ -38,6 +38,10 @@ def test_confident_mistakes_come_first_then_uncertain_answers():
     assert answers.predicted.tolist() == [0, 0, 2, 1, 1, 0]
     np.testing.assert_allclose(answers.margin, [0.2, 0.3, 0.7, 0.85, 0.1, 0.4])
     np.testing.assert_array_equal(answers.of_truth, [0.5, 0.3, 0.8, 0.05, 0.45, 0.2])
+    # A model of one class.
+    answers = answers_of(None, ranked(np.zeros(3, int), np.ones((3, 1))), "a")
+    assert answers.margin.tolist() == [1, 1, 1] and not len(answers.mistakes)
+    assert label_errors(answers) is None
 
 
 def dense_label_errors(labels, probabilities):
@@ -117,12 +121,6 @@ def test_many_classes_need_little_memory():
     assert summary["confusion_matrix"].nnz == images
 
 
-def test_a_model_of_one_class():
-    answers = answers_of(None, ranked(np.zeros(3, int), np.ones((3, 1))), "a")
-    assert answers.margin.tolist() == [1, 1, 1] and not len(answers.mistakes)
-    assert label_errors(answers) is None
-
-
 def test_every_image_is_in_the_file(tmp_path):
     names = ['a, "quoted".jpg', "größe.jpg", "=x", "bytes\udcff.jpg", "5.jpg", "6.jpg"]
     answers = answers_of(None, ranked(LABELS, PROBABILITIES), ["a,b", "猫", "-c"])
@@ -198,11 +196,3 @@ def test_classes_that_do_not_occur_are_not_suggested():
     chances[1, [3, 7]] = 0.1, 0.8
     found = label_errors(answers_of(None, ranked(labels, chances), range(1000)))
     assert found.places.tolist() == [1] and found.suggested.tolist() == [7]
-
-
-@pytest.mark.parametrize("count", [0, 4])
-def test_too_few_images_to_judge_by(count):
-    labels = np.repeat([0, 1], [20, count])
-    assert (
-        label_errors(answers_of(None, ranked(labels, np.eye(2)[labels]), "ab")) is None
-    )

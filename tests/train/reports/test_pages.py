@@ -2,7 +2,6 @@
 
 import csv
 import html
-import html.parser
 import json
 import os
 import re
@@ -12,6 +11,7 @@ import types
 
 import numpy as np
 import pytest
+from html_page import Page
 from PIL import Image
 
 from train.data import sources
@@ -98,29 +98,6 @@ HOSTILE = (
 )
 
 
-class Tags(html.parser.HTMLParser):
-    """The tags of a page with the names of their attributes, and its texts."""
-
-    def __init__(self, page):
-        super().__init__()
-        self.tags, self.texts = [], []
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, *(name for name, _ in attrs)))
-        self.texts += [value for _, value in attrs if value]
-
-    def handle_endtag(self, tag):
-        self.tags.append(f"/{tag}")
-
-    def handle_comment(self, data):
-        self.tags.append("comment")
-
-    def handle_data(self, data):
-        self.texts.append(data)
-
-
 def hostile_page(folder, texts):
     """The parsed page of a report that has four texts wherever it can."""
     labels = np.arange(16) % 4
@@ -138,7 +115,7 @@ def hostile_page(folder, texts):
         results={"command": "\n".join(texts), "loss_function": texts[2]},
         answers=answers_of(split, ranked(labels, chances), texts),
     )
-    return Tags((folder / "report.html").read_text("utf-8"))
+    return Page(folder / "report.html")
 
 
 def test_no_name_breaks_out_of_the_page(tmp_path, monkeypatch):
@@ -151,10 +128,12 @@ def test_no_name_breaks_out_of_the_page(tmp_path, monkeypatch):
     names = [f"{index}" + "/x" * name.count("/") for index, name in enumerate(HOSTILE)]
     plain = hostile_page(tmp_path, names)
     hostile = hostile_page(tmp_path, HOSTILE)
-    assert hostile.tags == plain.tags
+    markup = [[(tag, *at) for tag, at in page.tags] for page in (hostile, plain)]
+    assert markup[0] == markup[1]
     found = json.loads((tmp_path / "report.json").read_text("utf-8"))
     assert tuple(found["notes"]) == HOSTILE
-    text = "".join(hostile.texts)
+    values = [value for _, at in hostile.tags for value in at.values() if value]
+    text = "".join([*hostile.data, *values])
     for name in HOSTILE[:3]:
         assert text.count(name) > 10
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u202e]", text)
@@ -209,8 +188,7 @@ def test_a_photo_that_is_left_out_says_why(tmp_path, photos, drawn):
 def test_label_errors_are_not_sought_in_training_images(
     tmp_path, photos, part, in_training, why_not
 ):
-    written(tmp_path, photos)
-    assert (tmp_path / "label_errors.csv").exists()
+    (tmp_path / "label_errors.csv").touch()  # of an earlier report
     results, *both = written(tmp_path, photos, part=part, in_training=in_training)
     assert not (tmp_path / "label_errors.csv").exists()
     assert f"{part}_suspected_label_errors" not in results
@@ -220,35 +198,28 @@ def test_label_errors_are_not_sought_in_training_images(
 
 
 def test_label_errors_are_sought_among_images_outside_of_training(tmp_path, photos):
-    written(tmp_path, photos)
-    everything = (tmp_path / "mistakes.csv").read_text()
     written(tmp_path, photos, part="train", in_training=np.arange(36) < 3)
     found = (tmp_path / "label_errors.csv").read_text()
     assert len(found.splitlines()) > 1
     assert not any(name in found for name in photos.names()[:3])
-    assert (tmp_path / "mistakes.csv").read_text() == everything
+    assert len((tmp_path / "mistakes.csv").read_text().splitlines()) == 1 + 36
 
 
-def test_without_mistakes(tmp_path, photos):
-    _, page, text = written(tmp_path, photos, mistakes=0)
-    for both in (page, text):
-        assert "0 of 36 answers are mistakes." in both
-        assert "Most confident mistakes" not in both
-        assert "Least certain correct answers" in both
-        assert "None. The model contradicts" in both
-
-
-def test_other_pictures_are_shown_or_named(tmp_path, photos):
+def test_without_mistakes_and_with_other_pictures(tmp_path, photos):
     Image.new("RGB", (4000, 20)).save(tmp_path / "wide one.png")
     (tmp_path / "damaged.png").write_bytes(b"no image")
     for number in range(30):
         (tmp_path / f"z{number:02}.png").touch()
-    _, page, text = written(tmp_path, photos)
+    _, page, text = written(tmp_path, photos, mistakes=0)
     assert re.search(r'width="1280" height="6" alt="Wide one"', page)
     assert "damaged.png cannot be decoded." in page
     assert "![wide one](wide%20one.png)" in text
     for both in (page, text):
         assert "And 8 more, too many for this page." in both
+        assert "0 of 36 answers are mistakes." in both
+        assert "Most confident mistakes" not in both
+        assert "Least certain correct answers" in both
+        assert "None. The model contradicts" in both
 
 
 def test_only_classes_that_occur(tmp_path, photos, figures):
@@ -300,11 +271,10 @@ def in_chromium(page, folder, width):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("width", [360, 1280])
-def test_the_page_in_a_browser(tmp_path, photos, drawn, width):
+def test_the_page_in_a_browser(tmp_path, photos, drawn):
     names = ("dog", "cat", "a_" + 60 * "very_" + "long_name")
     _, page, _ = written(tmp_path, photos, names=names)
-    found = in_chromium(page, tmp_path, width)
-    assert found["width"] == width
+    found = in_chromium(page, tmp_path, width=360)
+    assert found["width"] == 360
     assert found["up"] == sorted(found["first"])
     assert found["down"] == found["up"][::-1] and found["sorted"] == "descending"

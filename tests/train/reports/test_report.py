@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -16,11 +14,7 @@ from train.reports import figures as drawing
 from train.reports.figures import draw_batch, write_predictions_picture
 from train.reports.report import write_report
 from train.run.task import about_loss
-from train.scoring.metrics import (
-    calibration,
-    classification_summary,
-    interval,
-)
+from train.scoring.metrics import calibration, classification_summary, interval
 from train.scoring.ranked import ranked
 
 
@@ -79,7 +73,7 @@ def test_templates_escape_what_they_print(tmp_path):
         markdown.render(template)
 
 
-@pytest.mark.parametrize("classes", [2, 100, 1000])
+@pytest.mark.parametrize("classes", [2, 1000])
 def test_report_of_many_sizes(tmp_path, drawn, classes):
     data, page = written(tmp_path, classes)
     assert len(data["per_class"]) == classes
@@ -108,21 +102,17 @@ def test_report_json_is_flat_and_complete(tmp_path):
     results = {"steps": 60, "seconds": 0.5, "command": command}
     data, page = written(tmp_path, config=config, results=results)
     summary = summary_of(10)
-    assert (
-        data.items()
-        >= {
-            **results,
-            "config": {**config, "run_dir": str(tmp_path), "size": [16, 16]},
-            "test_accuracy": summary["accuracy"],
-            "test_top5_accuracy": summary["top5_accuracy"],
-            "test_examples": 200,
-            "test_macro_f1": summary["macro"]["f1"],
-            **{
-                key: summary[key]
-                for key in ("absent_classes", "per_class", "confusions")
-            },
-        }.items()
-    )
+    expected = {
+        **results,
+        "config": {**config, "run_dir": str(tmp_path), "size": [16, 16]},
+        "test_accuracy": summary["accuracy"],
+        "test_top5_accuracy": summary["top5_accuracy"],
+        "test_examples": 200,
+        "test_macro_f1": summary["macro"]["f1"],
+    }
+    for key in ("absent_classes", "per_class", "confusions"):
+        expected[key] = summary[key]
+    assert data.items() >= expected.items()
     assert f"```sh\n{command}\n```" in page
     assert "| model.num_layers | 4 |" in page
     assert page.startswith(f"# {markdown.escape(tmp_path.name)}\n")
@@ -133,16 +123,19 @@ def test_report_md_reads_well(tmp_path):
         (tmp_path / name).touch()
     data, page = written(tmp_path)
     assert page.startswith("# ViT-B_16 on digits\n\n**")
-    assert "after 60 steps in 12.5 seconds." in page
-    assert "| train_examples | 1,437 |" in page
-    assert f"| test_accuracy | {data['test_accuracy']:.2%} |" in page
+    first = data["confusions"][0]
+    for text in (
+        "after 60 steps in 12.5 seconds.",
+        "| train_examples | 1,437 |",
+        f"| test_accuracy | {data['test_accuracy']:.2%} |",
+        "![predictions](predictions.png)",
+        "![attention maps](attention%20maps.png)",
+        f"| {first['true']} | {first['predicted']} | {first['count']} |",
+    ):
+        assert text in page
     assert "half" not in page
-    assert "![predictions](predictions.png)" in page
-    assert "![attention maps](attention%20maps.png)" in page
     f1 = [float(line.split("|")[4].strip(" %")) for line in class_rows(page)[1]]
     assert len(f1) == 10 and f1 == sorted(f1)
-    first = data["confusions"][0]
-    assert f"| {first['true']} | {first['predicted']} | {first['count']} |" in page
 
 
 def test_a_perfect_model_without_history(tmp_path, figures):
@@ -320,13 +313,10 @@ def test_the_report_names_the_loss(tmp_path, figures):
     assert "Only training has: shift crop, mixup 0.2." in page
     loss, accuracy, _ = figures[1].axes
     assert (loss.get_title(), accuracy.get_title()) == (named, "")
-
-
-def test_an_evaluation_beside_the_curve_of_a_training(tmp_path):
+    # An evaluation beside the curve of this training.
     (tmp_path / "learning_curve.png").touch()
-    results = {"test_loss": 1.0, "loss_function": "softmax cross-entropy"}
-    data, page = written(tmp_path, history=None, results=results)
-    assert data["loss_function"] == "softmax cross-entropy"
+    data, page = written(tmp_path, history=None, results={"loss_function": "softmax"})
+    assert data["loss_function"] == "softmax"
     assert "![learning curve](learning_curve.png)" in page
     assert "the one that was optimized" not in page
 
@@ -376,15 +366,6 @@ def test_predictions_picture(tmp_path, figures, drawn, size, count):
     for colour, expected in ((drawing.BLUE, True), (drawing.ORANGE, count > 1)):
         rgb = tuple(bytes.fromhex(colour[1:]))
         assert ((pixels == rgb).all(axis=1).sum() > 1000) == expected
-
-
-def test_importing_is_light():
-    script = (
-        "import sys, train.reports.report, train.reports.figures;"
-        "import train.engine.metric_log;"
-        "assert not {'matplotlib', 'sklearn', 'keras', 'tensorflow'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_the_page_tells_the_balance_of_the_classes(tmp_path):
