@@ -6,34 +6,24 @@ import subprocess
 import changed
 import pytest
 
-TOP = pathlib.Path("tests")
-
 
 @pytest.mark.parametrize(
     ("file", "test"),
     [
-        ("keras_vit/runtimes/onnx/layers.py", "train/export/test_onnx.py"),
-        ("keras_vit/runtimes/predictor.py", "keras_vit/test_predictor.py"),
         ("zoo/network/released_names.py", "zoo/libraries/test_formats.py"),
-        ("zoo/libraries/names.csv", "zoo/libraries/test_formats.py"),
+        ("keras_vit/runtimes/predictor.py", "keras_vit/test_predictor.py"),
         ("train/study/page.md.jinja", "train/study/test_study.py"),
         ("train/export/templates/onnx.md.jinja", "train/export/test_onnx.py"),
-        ("train/run/learning_rate.md.jinja", "train/run/test_learning_rate.py"),
-        ("train/explain/templates/explanation.js", "train/explain/test_explain.py"),
         ("train/recipes/vtab.py", "train/recipes/test_recipes.py"),
         ("tests/train/data/released_ops.py", "train/data/test_augmentation.py"),
         ("tests/goldens/image_ops.npz", "train/data/test_augmentation.py"),
+        ("tests/test_changed.py", "test_changed.py"),
         ("colab/classify.ipynb", "colab"),
         ("docs/conf.py", "docs"),
     ],
 )
 def test_a_changed_file_has_the_tests_that_know_it(file, test):
-    assert TOP / test in changed.tests_of(pathlib.Path(file))
-
-
-def test_layers_of_onnx_graphs_are_not_those_of_the_models():
-    found = changed.tests_of(pathlib.Path("keras_vit/runtimes/onnx/layers.py"))
-    assert TOP / "keras_vit/layers/test_layers.py" not in found
+    assert changed.TOP / test in changed.tests_of(pathlib.Path(file))
 
 
 def test_every_file_of_the_product_has_tests():

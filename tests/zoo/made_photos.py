@@ -1,12 +1,14 @@
 """Photos as files, byte for byte where no library writes such a one."""
 
 import io
+import pathlib
 import struct
 import zlib
 
 import numpy as np
 from PIL import Image
 
+GOLDENS = pathlib.Path(__file__).parents[1] / "goldens" / "photos"
 HEIGHT, WIDTH = 20, 33
 
 
@@ -16,7 +18,14 @@ def picture(height=HEIGHT, width=WIDTH, seed=0):
     return np.asarray(Image.fromarray(pixels).resize((width, height)))
 
 
+def golden(name):
+    """Returns the bytes of a file and its pixels."""
+    with np.load(GOLDENS / "pixels.npz") as pixels:
+        return (GOLDENS / name).read_bytes(), pixels[name]
+
+
 PIXELS = picture()
+XMP = b'http://ns.adobe.com/xap/1.0/\0<x tiff:Orientation="6"/>'
 # EXIF's orientations, as functions of pixels that stand upright.
 TURNS = {
     1: lambda pixels: pixels,

@@ -57,23 +57,14 @@ def test_list(capsys):
     assert rows["vit-l16/sam"] == ["~1,161", "MiB", "224", "1000"]
     # Fits a terminal, so that handles stay whole.
     assert max(len(line.rstrip()) for line in lines) <= 80
-
-
-def test_list_marks_what_is_cached(capsys):
-    assert "yes" not in printed(capsys, "list").out
     main(["download", SMALL])
+    capsys.readouterr()
     lines = printed(capsys, "list", "vit-l*").out.splitlines()
     assert [line.split()[0] for line in lines if "yes" in line] == [SMALL]
     cached = {card["handle"]: card["cached"] for card in document(capsys, "list")}
     assert cached[SMALL].startswith(str(store.cache_dir()))
     assert cached[OTHER] is None
-
-
-def test_list_of_a_pattern(capsys):
-    cards = document(capsys, "list", "vit-b16/*augreg*")
-    assert [card["handle"] for card in cards] == zoo.list_models("vit-b16/*augreg*")
-    cards = document(capsys, "list", "augreg/*--oxford*res_384")
-    assert len(cards) == 9
+    assert len(document(capsys, "list", "augreg/*--oxford*res_384")) == 9
     assert f"augreg/{PETS}" in printed(capsys, "list", f"augreg/{PETS}").out
 
 
@@ -98,9 +89,6 @@ def test_info(capsys):
     output = printed(capsys, "info", "vit-b16/gsam").out
     assert re.search(r"inferred +url, from the names", output)
     assert "resnet" not in output
-
-
-def test_info_has_every_field_as_json(capsys):
     card = document(capsys, "info", "vit-b16/sam")
     assert card["architecture"]["hidden_size"] == 768
     assert card["accuracies"][0]["value"] == 80.25
@@ -113,44 +101,45 @@ def test_info_has_every_field_as_json(capsys):
         "training_data": ["imagenet2012"],
     }
     assert card | expected == card
-    card = document(capsys, "info", PETS)
-    assert (card["variant"], card["classes"]) == ("R26+ViT-S_32", 37)
 
 
-def test_download_prints_paths(capsys, goldens, released):
+def test_download_prints_paths_and_goes_on_after_a_failure(capsys, goldens, released):
     output = printed(capsys, "download", SMALL, OTHER)
     first, second = map(pathlib.Path, output.out.splitlines())
     assert first.read_bytes() == (goldens / "token.npz").read_bytes()
     assert second.read_bytes() == (goldens / "gap.npz").read_bytes()
     asked = list(released.requests)
-    assert document(capsys, "download", SMALL) == [
-        {"handle": SMALL, "path": str(first)}
-    ]
+    done = document(capsys, "download", SMALL)
+    assert done == [{"handle": SMALL, "path": str(first)}]
     assert released.requests == asked
-
-
-def test_download_goes_on_after_a_failure(capsys, released):
-    missing = zoo.get("vit-b32/gsam")
     output = printed(capsys, "download", "vit-b32/gsam", "nothing", SMALL, code=1)
     assert len(output.out.splitlines()) == 1
-    first, second = complaints(output.err)
-    assert missing.file.rpartition("/")[2] in first
-    assert "'nothing'" in second
+    missing, unknown = complaints(output.err)
+    assert zoo.get("vit-b32/gsam").file.rpartition("/")[2] in missing
+    assert "'nothing'" in unknown
     done = document(capsys, "download", "nothing", SMALL, code=1)
     assert [entry["handle"] for entry in done] == [SMALL]
+    # It mends what is damaged.
+    whole = first.read_bytes()
+    first.write_bytes(whole[:-9] + b"?" + whole[-8:])
+    [line] = complaints(printed(capsys, "download", SMALL).err)
+    assert "sha256" in line and line.endswith("Downloading it again.")
+    assert first.read_bytes() == whole
 
 
-def test_download_of_an_augreg_file(capsys, goldens, released):
+def test_files_of_augreg(capsys, goldens, released):
     path = released.folder / "augreg" / f"{PETS}.npz"
     shutil.copy(goldens / "token.npz", path)
     [done] = document(capsys, "download", f"augreg/{PETS}")
     assert done["handle"] == f"augreg/{PETS}"
     checks = document(capsys, "verify")
     assert {check["handle"] for check in checks} == {f"augreg/{PETS}", "index.csv"}
+    card = document(capsys, "info", PETS)
+    assert (card["variant"], card["classes"]) == ("R26+ViT-S_32", 37)
 
 
-@pytest.mark.parametrize("damage", ["a flipped bit", "cut short"])
-def test_verify(capsys, damage):
+@pytest.mark.parametrize("length", [None, 1000])
+def test_verify(capsys, length):
     assert document(capsys, "verify") == []
     main(["download", SMALL, OTHER])
     capsys.readouterr()
@@ -162,7 +151,7 @@ def test_verify(capsys, damage):
     [path] = [check["path"] for check in checks if check["handle"] == SMALL]
     content = bytearray(pathlib.Path(path).read_bytes())
     content[1000] ^= 1
-    pathlib.Path(path).write_bytes(content[: None if "bit" in damage else 1000])
+    pathlib.Path(path).write_bytes(content[:length])
     output = printed(capsys, "verify", code=1)
     assert (output.out.count(" bad "), output.out.count(" ok ")) == (1, 1)
     [line] = complaints(output.err)
@@ -175,7 +164,6 @@ def test_verify(capsys, damage):
 @pytest.mark.parametrize(
     ("source", "target", "naming"),
     [
-        ("path", "copy.npz", "released"),
         ("handle", "copy.npz", "released"),
         ("url", "model.safetensors", "released"),
         ("path", "new/folder/model.safetensors", "timm"),
@@ -200,16 +188,6 @@ def test_convert(capsys, goldens, tmp_path, source, target, naming):
         assert (array == converted.arrays[name]).all()
 
 
-def test_download_mends_what_is_damaged(capsys, goldens):
-    path = pathlib.Path(printed(capsys, "download", SMALL).out.strip())
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-9] + b"?" + whole[-8:])
-    output = printed(capsys, "download", SMALL)
-    [line] = complaints(output.err)
-    assert "sha256" in line and line.endswith("Downloading it again.")
-    assert path.read_bytes() == whole
-
-
 def test_a_warning_of_convert_is_one_line(capsys, goldens, tmp_path):
     arrays = zoo.read(goldens / "token.npz")
     zoo.write(tmp_path / "model.safetensors", arrays, naming="timm")
@@ -227,7 +205,6 @@ def test_a_warning_of_convert_is_one_line(capsys, goldens, tmp_path):
 # A command that ends with 1 and prints nothing, and what its one line names.
 COMPLAINTS = [
     ("info vit-b16/imagenet22k", "'vit-b16/imagenet22k'|vit-b16/imagenet21k"),
-    ("download vit-b16/imagenet22k", "'vit-b16/imagenet22k'|vit-b16/imagenet21k"),
     ("verify vit-b16/imagenet22k", "'vit-b16/imagenet22k'|vit-b16/imagenet21k"),
     (f"info {B16}x", f"{B16}x"),
     ("list resnet*", "'resnet*'|keras-vit zoo list"),
@@ -273,15 +250,13 @@ def test_a_user_interrupts(monkeypatch, capsys):
     assert printed(capsys, "info", SMALL, code=130) == ("", "")
 
 
-@pytest.mark.parametrize(
-    "name", ["", "list", "info", "download", "verify", "convert", "where"]
-)
-def test_help_opens_with_an_example(name, capsys):
-    with pytest.raises(SystemExit) as stop:
-        main([*name.split(), "--help"])
-    assert stop.value.code == 0
-    first = capsys.readouterr().out.splitlines()[0]
-    assert first.startswith(f"$ keras-vit zoo {name}")
+def test_help_opens_with_an_example(capsys):
+    for name in ("", "list", "info", "download", "verify", "convert", "where"):
+        with pytest.raises(SystemExit) as stop:
+            main([*name.split(), "--help"])
+        assert stop.value.code == 0
+        first = capsys.readouterr().out.splitlines()[0]
+        assert first.startswith(f"$ keras-vit zoo {name}")
 
 
 @pytest.mark.parametrize(
@@ -291,7 +266,6 @@ def test_help_opens_with_an_example(name, capsys):
         ("lst", "did you mean list?"),
         ("info", "usage: keras-vit zoo"),
         ("download", "usage: keras-vit zoo"),
-        ("convert one", "usage: keras-vit zoo"),
         ("convert a b --naming=tim", "did you mean timm?"),
         ("list --yaml", "usage: keras-vit zoo"),
     ],
@@ -305,15 +279,9 @@ def test_wrong_lines_end_with_2_and_show_the_usage(line, said, capsys):
 
 
 def test_a_reader_that_has_enough():
-    with subprocess.Popen(
-        [sys.executable, "-m", "zoo", "list", "--json"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=ROOT,
-    ) as process:
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-m", "zoo", "list", "--json"]
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, cwd=ROOT) as process:
         process.stdout.close()
-        errors = process.stderr.read()
+        assert process.stderr.read() == b""
     assert process.returncode == 1
-    assert b"Traceback" not in errors
-    assert b"Exception" not in errors
-    assert complaints(errors.decode()) == []

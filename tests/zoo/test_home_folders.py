@@ -6,22 +6,14 @@ import zoo
 from zoo.common.regular_files import NoHomeError, expand_home
 
 
-def test_a_home_folder_is_expanded(monkeypatch, tmp_path):
+def test_a_home_folder_is_expanded_and_that_of_nobody_refused(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert expand_home("~/runs") == tmp_path / "runs"
     assert expand_home(pathlib.Path("~")) == tmp_path
     assert expand_home("a/~b") == pathlib.Path("a/~b")
-
-
-@pytest.mark.parametrize("use", [expand_home, zoo.fetch, zoo.read, zoo.locate, zoo.get])
-def test_the_home_of_nobody_is_an_error_of_the_system(use):
-    with pytest.raises(OSError, match="~nobody_here"):
-        use("~nobody_here/photos")
-
-
-def test_the_error_says_what_to_do():
-    with pytest.raises(NoHomeError, match="write the whole path"):
-        expand_home("~nobody_here/photos")
+    for use in (expand_home, zoo.fetch, zoo.read, zoo.locate, zoo.get):
+        with pytest.raises(NoHomeError, match="~nobody_here.*write the whole path"):
+            use("~nobody_here/photos")
 
 
 @pytest.mark.parametrize("path", [["a.npz"], ("a", "b"), 3, None, b"a.npz"])

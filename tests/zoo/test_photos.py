@@ -1,19 +1,12 @@
 """Photos without TensorFlow, against TensorFlow and what evaluation does by it."""
 
-import io
-import pathlib
-import subprocess
-import sys
-
 import numpy as np
 import pytest
-from made_photos import HEIGHT, PIXELS, WIDTH, close, encode, picture, segment
+from made_photos import HEIGHT, PIXELS, WIDTH, encode, picture
 from PIL import Image
 
 from zoo import photos
 from zoo.photos import files, resizing
-
-SIZES = [(224, 224), (1, 1), (43, 67), (64, 32), (7, 301), (100, 50), (42, 68)]
 
 
 @pytest.fixture(scope="module")
@@ -21,11 +14,11 @@ def tf():
     return pytest.importorskip("tensorflow")
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [(224, 224), (1, 1), (43, 67), (7, 301), (42, 68)])
 @pytest.mark.parametrize("dtype", ["uint8", "float32", "int64"])
 def test_resize_has_the_numbers_of_tensorflow(size, dtype, tf):
     random = np.random.RandomState(1)
-    for height, width in [(43, 67), (300, 200), (1, 5), (224, 224)]:
+    for height, width in [(43, 67), (300, 200), (1, 5), (224, 224), (9, 4000)]:
         image = random.randint(0, 256, (height, width, 3)).astype(dtype)
         expected = tf.image.resize(
             image.astype("float32"), size, method="bilinear", antialias=False
@@ -35,18 +28,7 @@ def test_resize_has_the_numbers_of_tensorflow(size, dtype, tf):
         np.testing.assert_allclose(found, expected, atol=1e-4, rtol=0)
 
 
-def test_resize_of_a_photo_of_a_phone(tf):
-    image = np.random.RandomState(2).randint(0, 256, (3000, 4000, 3), np.uint8)
-    expected = tf.image.resize(image, (384, 384), method="bilinear", antialias=False)
-    np.testing.assert_allclose(
-        photos.resize(image, (384, 384)), expected, atol=1e-4, rtol=0
-    )
-
-
-@pytest.mark.parametrize(
-    "shape",
-    [(43, 67), (67, 43), (300, 200), (256, 341), (500, 375), (20, 999), (9, 9)],
-)
+@pytest.mark.parametrize("shape", [(43, 67), (300, 200), (500, 375), (20, 999), (9, 9)])
 @pytest.mark.parametrize("size", [(224, 224), (28, 28), (32, 48), (96, 32)])
 def test_the_central_crop_is_that_of_big_vision(shape, size, tf):
     """Its `resize_small(256, "area")` and `central_crop(224)`, for any size."""
@@ -85,29 +67,6 @@ def test_a_photo_may_be_bytes_a_path_or_opened(tmp_path):
             np.testing.assert_array_equal(found, expected)
 
 
-def test_a_cmyk_photo_without_adobe_marker_is_not_inverted(trained):
-    """By the JPEG standard: white paper has no ink, which is 0."""
-    encoded = encode(Image.new("CMYK", (16, 16)), "JPEG")
-    marker = encoded.index(b"\xff\xee")
-    length = 2 + int.from_bytes(encoded[marker + 2 : marker + 4], "big")
-    without = encoded[:marker] + encoded[marker + length :]
-    # What Pillow writes is inverted, so that without the marker it is black.
-    for decode in (photos.decode, trained):
-        assert decode(encoded).min() >= 250 and decode(without).max() <= 5
-    with Image.open(io.BytesIO(without)) as image:
-        assert photos.decode(image).max() <= 5
-
-
-def test_exif_of_an_opened_image_counts_and_xmp_does_not():
-    xmp = b'http://ns.adobe.com/xap/1.0/\0<x tiff:Orientation="6"/>'
-    encoded = encode(PIXELS, "TIFF", tiffinfo={700: xmp})
-    close(photos.decode(encoded), PIXELS)
-    plain = encode(PIXELS, "JPEG")
-    encoded = plain[:2] + segment(0xE1, xmp) + plain[2:]
-    with Image.open(io.BytesIO(encoded)) as image:
-        close(photos.decode(image), photos.decode(plain))
-
-
 def test_avif_is_read_where_pillow_reads_it(trained, monkeypatch):
     if not files.reads_avif():
         assert ".avif" not in photos.endings()
@@ -124,8 +83,7 @@ def test_avif_is_read_where_pillow_reads_it(trained, monkeypatch):
 
 @pytest.mark.parametrize("turn", [None, 6])
 def test_heic(turn, trained):
-    pillow_heif = pytest.importorskip("pillow_heif")
-    pillow_heif.register_heif_opener()
+    pytest.importorskip("pillow_heif").register_heif_opener()
     assert photos.reads_heic() and ".heic" in photos.endings()
     encoded = encode(PIXELS, "HEIF", turn=turn, quality=95)
     found = photos.decode(encoded)
@@ -147,12 +105,8 @@ def test_without_its_decoder_heic_says_what_to_install(tmp_path, monkeypatch):
 @pytest.mark.parametrize("dtype", ["uint8", "int32", "float16", "float32", "float64"])
 def test_arrays(dtype):
     image = PIXELS
-    for array in (
-        image,
-        image[..., :1],
-        image[..., 0],
-        np.dstack([image, image[..., 0]]),
-    ):
+    four = np.dstack([image, image[..., 0]])
+    for array in (image, image[..., :1], image[..., 0], four):
         found = photos.decode(array.astype(dtype))
         assert found.shape == (HEIGHT, WIDTH, 3) and found.dtype == dtype
         gray = array.ndim == 2 or array.shape[2] == 1
@@ -172,11 +126,8 @@ def test_arrays(dtype):
         (np.full((4, 4, 3), 0.5), "0.5 to 0.5: multiply them by 255"),
         (np.full((4, 4, 3), 256), "256 to 256: scale them"),
         (np.full((4, 4, 3), np.nan), "nan to nan: scale them"),
-        (np.full((4, 4, 3), np.inf), "inf to inf: scale them"),
         (np.zeros((4, 4, 3), bool), r"array of numbers, got array\(\[\[\[False"),
         (np.zeros((4, 4, 3), complex), r"array of numbers, got array\(\[\[\[0.\+0.j"),
-        (np.full((4, 4, 3), "a"), "array of numbers"),
-        (object(), "array of numbers, got <object"),
         (None, "array of numbers, got None"),
     ],
 )
@@ -189,12 +140,15 @@ def test_prepare_as_evaluation_does(tf, trained):
     from train.data.transforms.preprocessing import squash, to_model_range
 
     encoded = encode(picture(300, 200), "PNG")
-    for size in (224, (32, 48)):
-        pair = (size, size) if isinstance(size, int) else size
+    for size, pair in ((224, (224, 224)), ((32, 48), (32, 48))):
         expected = to_model_range(squash(trained(encoded), pair))
         found = photos.prepare(encoded, size)
         assert (found.dtype, found.shape) == ("float32", (*pair, 3))
         np.testing.assert_allclose(found, expected, atol=1e-6, rtol=0)
+    with pytest.raises(ValueError, match="squash, central crop, or like .* got 'crop'"):
+        photos.prepare(PIXELS, 32, "crop")
+    with pytest.raises(ValueError, match="image_size"):
+        photos.prepare(PIXELS, 0)
 
 
 def test_gray_models_get_the_luminance(tf):
@@ -208,33 +162,3 @@ def test_gray_models_get_the_luminance(tf):
     pixels = tf.io.decode_jpeg(encoded, channels=1).numpy()
     assert found.shape == (HEIGHT, WIDTH, 1)
     assert np.abs(found * 127.5 + 127.5 - pixels).max() < 4
-
-
-def test_settings_that_are_refused():
-    with pytest.raises(ValueError, match="squash, central crop, or like .* got 'crop'"):
-        photos.prepare(PIXELS, 32, "crop")
-    with pytest.raises(ValueError, match="image_size"):
-        photos.prepare(PIXELS, 0)
-
-
-def test_real_photos_are_the_same_in_evaluation(shared, trained):
-    from train.data.transforms.preprocessing import squash, to_model_range
-
-    for name in ("n01440764", "n01484850"):
-        path = shared / "photos" / "imagenet" / f"{name}.jpg"
-        expected = to_model_range(squash(trained(path.read_bytes()), (224, 224)))
-        np.testing.assert_array_equal(photos.prepare(path, 224), expected)
-
-
-def test_neither_tensorflow_nor_keras_is_imported():
-    code = (
-        "import sys, numpy as np\n"
-        "from zoo import photos\n"
-        "photos.prepare(np.zeros((4, 4, 3), 'uint8'), 2)\n"
-        "assert not {'keras', 'tensorflow', 'PIL'} & set(sys.modules)\n"
-    )
-    root = pathlib.Path(__file__).parents[2]
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True
-    )
-    assert (done.returncode, done.stderr) == (0, "")

@@ -1,6 +1,5 @@
 """Damaged, huge and foreign files are refused by all decoders, in bounded memory."""
 
-import os
 import random
 import struct
 import tracemalloc
@@ -34,9 +33,9 @@ IMAGE = Image.fromarray(PIXELS)
 GIF = encode(IMAGE.quantize(16), "GIF")
 JPEG = encode(PIXELS, "JPEG")
 HALVES = chunk(b"IDAT", DATA[:50]), chunk(b"IDAT", DATA[50:])
+EMPTY = np.zeros((4, 4, 1))
 PALETTE, TEXT = chunk(b"PLTE", b"abc"), chunk(b"tEXt", b"a\0b")
 # More pixels than the bound; and more bytes than it of 32 bits a pixel, and of 48.
-NO_IMAGE = "cannot be read as an image"
 SIDE, SIDE_OF_FOUR, SIDE_OF_DEEP = 14_000, 12_000, 10_000
 PILLOWS = ".196000000 pixels. exceeds limit of 178956970"
 OF_FOUR = "12,000 x 12,000 pixels of 32 bits"
@@ -82,7 +81,6 @@ DAMAGED = {
             "wrong checksum of the end": png(end=chunk(b"IEND", b"", 1)),
             "no end": png(end=b""),
             "no checksum of the pixels": png(chunk(b"IDAT", DATA[:-4])),
-            "half a checksum of the pixels": png(chunk(b"IDAT", DATA[:-2])),
             "another checksum of the pixels": png(chunk(b"IDAT", DATA[:-4] + b"abcd")),
             "cut": png(chunk(b"IDAT", DATA[:-20])),
             "a row too few": png(chunk(b"IDAT", zlib.compress(ROWS[: -1 - 3 * WIDTH]))),
@@ -99,23 +97,15 @@ DAMAGED = {
         }.items()
     },
     "nothing": (b"", NO_IMAGE),
-    "text": (b"no image", NO_IMAGE),
     "JPEG's start": (b"\xff\xd8\xff", NO_IMAGE),
     "half a JPEG": (JPEG[: len(JPEG) // 2], NO_IMAGE),
     "JPEG, cut by little": (JPEG[:-8], NO_IMAGE),
-    "half a PNG": (encode(PIXELS, "PNG")[:900], NO_IMAGE),
     "half a WebP": (encode(PIXELS, "WEBP")[:200], NO_IMAGE),
     "GIF's start": (b"GIF89a", NO_IMAGE),
     "another format": (encode(PIXELS, "TGA"), NO_IMAGE),
     "code": (encode(PIXELS, "EPS"), NO_IMAGE),
-    "TIFF of floats": (
-        tiff(np.zeros((4, 4, 1)), photometric=1, bits=32, kind=3),
-        "has values of float32",
-    ),
-    "TIFF of signed numbers": (
-        tiff(np.zeros((4, 4, 1)), photometric=1, bits=32, kind=2),
-        "has values of int32",
-    ),
+    "TIFF of floats": (tiff(EMPTY, photometric=1, bits=32, kind=3), "has .* float32"),
+    "TIFF of signs": (tiff(EMPTY, photometric=1, bits=32, kind=2), "has .* of int32"),
 }
 TOO_LARGE = {
     "PNG": (png_head(SIDE, 8, 2), "14,000 x 14,000 pixels, where 178,956,970"),
@@ -129,26 +119,13 @@ TOO_LARGE = {
         struct.pack("<2s4I2I2H24x", b"BM", 54, 0, 54, 40, 10**5, 10**5, 1, 24),
         ".10000000000 pixels. exceeds limit of 178956970",
     ),
-    "TIFF": (tiff_head(SIDE, 8, 3), PILLOWS),
     "TIFF of 16 bits": (tiff_head(SIDE_OF_DEEP, 16, 3), OF_DEEP),
     "TIFF in CMYK": (tiff_head(SIDE_OF_FOUR, 8, 4, 5), OF_FOUR),
     "TIFF of six channels": (tiff_head(SIDE_OF_DEEP, 8, 6, extra=3), OF_DEEP),
-    "TIFF in a larger tile": (
-        tiff_head(8, 8, 3, tile=16_384),
-        "16,384 x 16,384 pixels, where 178,956,970",
-    ),
-    "PNG, whole": (
-        png(
-            chunk(b"IDAT", zlib.compress(bytes((SIDE // 8 + 1) * SIDE), 9)),
-            depth=1,
-            colour=0,
-            size=(SIDE, SIDE),
-        ),
-        "14,000 x 14,000 pixels",
-    ),
+    "TIFF in a tile": (tiff_head(8, 8, 3, tile=16_384), "16,384 x 16,384 pixels"),
 }
 # Exports refuse them before they decode them, and say why.
-REFUSED_BY_SIZE = ("PNG", "PNG of 16 bits", "PNG, transparent", "JPEG", "PNG, whole")
+REFUSED_BY_SIZE = ("PNG", "PNG of 16 bits", "PNG, transparent", "JPEG")
 
 
 @pytest.mark.parametrize("name", DAMAGED)
@@ -274,9 +251,6 @@ def test_exif_that_a_graph_does_not_reach_is_refused(trained, served):
         served(encoded)
 
 
-# Tiles of TIFFs
-
-
 def ratio(*numbers):
     return 5, 1, struct.pack("<2I", *numbers)
 
@@ -289,7 +263,6 @@ def ratio(*numbers):
         (ratio(16, 1), 16, "tiles of no whole number of"),
         (ratio(0, 0), 16, "tiles of no whole number of"),
     ],
-    ids=["too large", "text", "a ratio", "no number"],
 )
 def test_tiles_of_packed_tiffs_are_bounded_and_mean_nothing_in_others(
     width, height, reason
@@ -303,9 +276,6 @@ def test_tiles_of_packed_tiffs_are_bounded_and_mean_nothing_in_others(
     close(photos.decode(tiff(PIXELS, bits=8, packed=True)), PIXELS)
     with pytest.raises(ValueError, match=f"{reason} pixels.*: save it"):
         photos.decode(tiff(PIXELS, bits=8, packed=True, more=tags))
-
-
-# Frames of GIFs
 
 
 def test_exports_decode_no_more_than_the_first_frame_of_a_gif(served):
@@ -338,23 +308,13 @@ def test_tensorflow_is_handed_the_first_frame_of_a_gif_alone(monkeypatch):
     assert handed == 3 * [GIF]
 
 
-# What is no file
-
-
-def test_an_opened_image_that_is_damaged(tmp_path):
+def test_files_that_are_damaged_not_there_or_no_files(tmp_path):
     path = tmp_path / "half.png"
     path.write_bytes(encode(PIXELS, "PNG")[:900])
     message = "An image of mode RGB cannot be read"
     with Image.open(path) as image, pytest.raises(ValueError, match=message):
         photos.decode(image)
-
-
-def test_files_that_are_not_there_or_no_files(tmp_path):
-    os.mkfifo(tmp_path / "photo.jpg")
-    for path, message in (
-        (tmp_path / "gone.jpg", "gone.jpg"),
-        (str(tmp_path), tmp_path.name),
-        (tmp_path / "photo.jpg", "photo.jpg is a FIFO"),
-    ):
-        with pytest.raises(OSError, match=message):
-            photos.decode(path)
+    with pytest.raises(OSError, match="gone.jpg cannot be opened"):
+        photos.decode(tmp_path / "gone.jpg")
+    with pytest.raises(OSError, match=f"{tmp_path.name} is a folder"):
+        photos.decode(str(tmp_path))

@@ -2,14 +2,12 @@ import pathlib
 import re
 import warnings
 
-import numpy as np
 import peer_models
 import pytest
 
 import zoo
 from zoo.catalog import families, locate
 from zoo.libraries.architectures import implied
-from zoo.network import released_names
 from zoo.store import hub
 
 GUIDE = (
@@ -18,21 +16,14 @@ GUIDE = (
 # In millions, as ../shared/reference/families.md measured timm's models.
 PARAMETERS = {
     "deit3_medium_patch16_224": 38.85,
-    "vit_wee_patch16_reg1_gap_256": 13.42,
-    "vit_little_patch16_reg4_gap_256": 22.52,
-    "vit_medium_patch16_reg4_gap_256": 38.88,
-    "vit_mediumd_patch16_reg4_gap_256": 64.11,
     "vit_betwixt_patch16_reg4_gap_256": 60.40,
-    "vit_so150m_patch16_reg4_gap_256": 134.13,
     "vit_so150m2_patch16_reg1_gap_256": 136.06,
     "flexivit_base": 86.59,
     "vit_small_patch14_dinov2": 22.06,
     "vit_giant_patch14_reg4_dinov2": 1136.48,
     "vit_so400m_patch14_reg1_tipsv2": 413.39,
-    "beit_base_patch16_224": 86.53,
     "beit_large_patch16_512": 305.67,
     "beitv2_large_patch16_224": 304.43,
-    "vit_base_patch16_siglip_224": 92.88,
     "vit_so400m_patch14_siglip_384": 428.23,
     "vit_giantopt_patch16_siglip_256": 1163.17,
 }
@@ -46,22 +37,20 @@ def test_every_model_is_named_once():
         assert zoo.get(handle) is model and handle in zoo.list_models()
         assert re.fullmatch(r"[a-z0-9-]+/[a-z0-9+_-]+", handle)
         assert hub._REPOSITORY.fullmatch(model.repository)
-        assert model.image_size in (
-            *(196, 224, 240, 256, 336, 378, 384, 448, 512, 518, 560),
-        )
+        assert 196 <= model.image_size <= 560
+        assert implied(model.architecture) is not None, handle
         # Sizes in a name are the image's.
         if size := re.search(r"-(\d{3})$", handle):
             assert int(size[1]) == model.image_size
 
 
-@pytest.mark.parametrize("architecture", PARAMETERS)
-def test_parameters(architecture):
+def test_parameters():
     found = {
-        round(model.parameters / 1e6, 2)
+        (model.architecture, round(model.parameters / 1e6, 2))
         for model in families.MODELS.values()
-        if model.architecture == architecture and model.classes in (0, 1000)
+        if model.architecture in PARAMETERS and model.classes in (0, 1000)
     }
-    assert found == {PARAMETERS[architecture]}
+    assert found == {*PARAMETERS.items()}
 
 
 def test_published_figures():
@@ -110,37 +99,17 @@ def test_rows_are_what_timm_says(timm):
         ), card.handle
 
 
-@pytest.mark.parametrize("handle", ["clip-b16/openai", "clip-b16/laion2b"])
-def test_one_repository_of_two_networks(handle, monkeypatch, tmp_path):
-    card = zoo.get(handle)
+def test_one_repository_of_two_networks(goldens, monkeypatch):
     # What timm writes beside the arrays of both.
-    checkpoint = zoo.Checkpoint(
-        "clip",
-        _arrays(card),
-        semantics=zoo.ViTConfig(
-            num_heads=1, activation="gelu", layer_norm_epsilon=1e-5
-        ),
-    )
-    zoo.write(tmp_path / "model.safetensors", checkpoint, naming="timm")
-    monkeypatch.setattr(hub, "fetch", lambda handle: tmp_path)
-    is_quick = handle.endswith("openai")
-    assert card.semantics.activation == ("quick_gelu" if is_quick else None)
-    assert ("_clip_quickgelu_" in card.architecture) == is_quick
-    found = locate.read_located(handle).config.activation
-    assert found == ("quick_gelu" if is_quick else "gelu")
-    assert locate.read_located(tmp_path).config.activation == "gelu"
-
-
-def _arrays(card):
-    sizes = dict.fromkeys(("hidden_size", "head_size", "mlp_dim", "classes"), 12)
-    sizes |= {"num_heads": 1, "patch_height": 2, "patch_width": 2, "channels": 3}
-    sizes["positions"] = 5
-    optional = {"class_token", "norm_before_blocks", "positions", "head"}
-    optional |= released_names.required(True, "all")
-    return {
-        name: np.zeros([released_names.value(size, sizes) for size in shape], "float32")
-        for name, shape in released_names.layout(1, None, optional).items()
-    }
+    folder = goldens / "peers" / "clip_timm"
+    monkeypatch.setattr(hub, "fetch", lambda handle: folder)
+    for handle, is_quick in (("clip-b16/openai", True), ("clip-b16/laion2b", False)):
+        card = zoo.get(handle)
+        assert card.semantics.activation == ("quick_gelu" if is_quick else None)
+        assert ("_clip_quickgelu_" in card.architecture) == is_quick
+        found = locate.read_located(handle).config.activation
+        assert found == ("quick_gelu" if is_quick else "gelu")
+    assert locate.read_located(folder).config.activation == "gelu"
 
 
 def test_names_of_timm_are_understood():
@@ -178,8 +147,3 @@ def test_terms_are_said():
         assert card.is_free == (card.licence in free), card.handle
         assert card.is_free or card.terms.startswith(f"{card.licence}, ")
     assert zoo.get("dinov3-b16/lvd1689m").terms.endswith("read them first")
-
-
-def test_every_network_can_be_read():
-    for model in families.MODELS.values():
-        assert implied(model.architecture) is not None, model.handle

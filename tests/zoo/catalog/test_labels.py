@@ -28,21 +28,12 @@ def test_imagenet2012_is_in_the_package():
     """Written as `keras.applications` downloads it, it has the checksum there."""
     names = zoo.class_names("imagenet2012")
     assert all(type(row) is tuple for row in names)
+    assert names[207] == ("n02099601", "golden retriever")
     written = [[number, name.replace(" ", "_")] for number, name in names]
     text = json.dumps({str(index): row for index, row in enumerate(written)})
-    assert hashlib.md5(text.encode()).hexdigest() == "c2c37ea517e94d9795004a39431a14cb"
-    assert names[207] == ("n02099601", "golden retriever")
-
-
-def test_imagenet2012_in_the_order_of_the_reference(shared):
-    ids = (shared / "labels" / "imagenet_synsets.txt").read_text().split()
-    assert [wordnet_id for wordnet_id, _ in zoo.class_names("imagenet2012")] == ids
-
-
-def test_the_checksum_is_that_of_keras():
     keras = pathlib.Path(importlib.util.find_spec("keras").origin).parent
-    text = (keras / "src" / "applications" / "imagenet_utils.py").read_text()
-    assert "c2c37ea517e94d9795004a39431a14cb" in text
+    utils = (keras / "src" / "applications" / "imagenet_utils.py").read_text()
+    assert f'"{hashlib.md5(text.encode()).hexdigest()}"' in utils
 
 
 def test_imagenet21k_pairs_ids_with_lemmas():
@@ -58,13 +49,7 @@ def test_imagenet21k_pairs_ids_with_lemmas():
 
 @pytest.mark.parametrize(
     "ids",
-    [
-        ["organism"] * 21843,
-        ["n00000001\x1b[2J"] * 21843,
-        IDS[:-1],
-        [*IDS, "n99999999"],
-        [],
-    ],
+    [["organism"] * 21843, ["n00000001\x1b[2J"] * 21843, IDS[:-1], [*IDS, "n9"], []],
 )
 def test_a_file_that_is_no_list_of_ids(ids):
     path = put("imagenet21k_ids", "\n".join(ids) + "\n")

@@ -79,25 +79,19 @@ def test_files_need_no_registry(here, goldens):
 
 
 def test_a_file_goes_before_a_published_model_called_so(here, monkeypatch):
-    published = dict.fromkeys(("best.npz", "best"), "its card")
-    monkeypatch.setattr(registry, "models", lambda: published)
-    assert handles.named("best")
+    published, asked = dict.fromkeys(("best.npz", "best"), "its card"), []
+    monkeypatch.setattr(registry, "models", lambda: asked.append(1) or published)
+    # In zoo itself the name is the function's.
+    module = sys.modules["zoo.catalog.locate"]
+    monkeypatch.setattr(module, "fetch_card", lambda card: card)
+    assert zoo.locate("best") == "its card"
+    assert asked == [1]
     (here / "best").mkdir()
     assert handles.named("best")
     (here / "best").rmdir()
     for name in published:
         (here / name).touch()
         assert zoo.locate(name) == pathlib.Path(name)
-
-
-def test_registries_are_asked_once(here, monkeypatch):
-    asked = []
-    monkeypatch.setattr(registry, "models", lambda: asked.append(1) or {"best": "card"})
-    # In zoo itself the name is the function's.
-    module = sys.modules["zoo.catalog.locate"]
-    monkeypatch.setattr(module, "fetch_card", lambda card: card)
-    assert zoo.locate("best") == "card"
-    assert asked == [1]
 
 
 def test_home(here, goldens, monkeypatch):
@@ -116,9 +110,5 @@ def test_paths_that_are_not_there(tmp_path):
             zoo.locate(path)
     with pytest.raises(zoo.CatalogError, match="no file or folder sam. .*vit-s16/sam"):
         zoo.locate("sam")
-
-
-def test_what_is_a_name():
-    assert handles.named("vit-b16/sam") and handles.named("vit-b16/gsam")
     for text in ("sam", "./vit-b16/sam", "vit-b16/none", "", "/", "own.npz"):
         assert not handles.named(text)

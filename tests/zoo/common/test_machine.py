@@ -5,29 +5,23 @@ import pytest
 from zoo.common import machine
 
 
-@pytest.mark.parametrize(
-    ("flags", "has_it"),
-    [
+def test_the_processor(tmp_path, monkeypatch):
+    info = tmp_path / "cpuinfo"
+    monkeypatch.setattr(machine, "_INFO", info)
+    # As on other systems.
+    assert not machine.computes_bfloat16()
+    assert machine.cpu_name()
+    for flags, has_bfloat16 in (
         ("fpu avx512f avx512_bf16 vaes", True),
         ("fpu amx_bf16 amx_tile", True),
         ("fpu avx2 avx512f xavx512_bf16", False),
-    ],
-)
-def test_bfloat16(flags, has_it, tmp_path, monkeypatch):
-    info = tmp_path / "cpuinfo"
-    info.write_text(
-        f"processor\t: 0\nmodel name\t: Some CPU: 5\nflags\t\t: {flags}\n"
-        "vmx flags\t: avx512_bf16\n"
-    )
-    monkeypatch.setattr(machine, "_INFO", info)
-    assert machine.computes_bfloat16() is has_it
-    assert machine.cpu_name() == "Some CPU: 5"
-
-
-def test_other_systems(tmp_path, monkeypatch):
-    monkeypatch.setattr(machine, "_INFO", tmp_path / "cpuinfo")
-    assert not machine.computes_bfloat16()
-    assert machine.cpu_name()
+    ):
+        info.write_text(
+            f"processor\t: 0\nmodel name\t: Some CPU: 5\nflags\t\t: {flags}\n"
+            "vmx flags\t: avx512_bf16\n"
+        )
+        assert machine.computes_bfloat16() is has_bfloat16
+        assert machine.cpu_name() == "Some CPU: 5"
 
 
 MEMINFO = "MemTotal:       24684084 kB\nMemAvailable:    1000000 kB\n"
@@ -36,17 +30,10 @@ V2 = "0::/box/inner\n"
 MACHINE = 1_000_000 * 1024
 
 
-def system(root, files):
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return root
-
-
 def v1(folder, limit, used, unused):
     place = f"sys/fs/cgroup/memory{folder}"
     return {
+        "proc/self/cgroup": V1,
         f"{place}/memory.limit_in_bytes": limit,
         f"{place}/memory.usage_in_bytes": used,
         f"{place}/memory.stat": f"inactive_file 1\ntotal_inactive_file {unused}\n",
@@ -56,6 +43,7 @@ def v1(folder, limit, used, unused):
 def v2(folder, limit, used, unused):
     place = f"sys/fs/cgroup{folder}"
     return {
+        "proc/self/cgroup": V2,
         f"{place}/memory.max": limit,
         f"{place}/memory.current": used,
         f"{place}/memory.stat": f"anon 5\ninactive_file {unused}\n",
@@ -67,26 +55,24 @@ def v2(folder, limit, used, unused):
     [
         ({}, MACHINE),
         ({"proc/self/cgroup": V2}, MACHINE),
-        ({"proc/self/cgroup": V2, **v2("/box/inner", "max\n", "5\n", 0)}, MACHINE),
-        ({"proc/self/cgroup": V2, **v2("/box/inner", "900\n", "700\n", 50)}, 250),
+        (v2("/box/inner", "max\n", "5\n", 0), MACHINE),
+        (v2("/box/inner", "900\n", "700\n", 50), 250),
         # The limit of the group above; and that of a container, whose group is the top.
-        ({"proc/self/cgroup": V2, **v2("/box", "900\n", "700\n", 0)}, 200),
-        ({"proc/self/cgroup": V2, **v2("", "900\n", "700\n", 0)}, 200),
-        ({"proc/self/cgroup": V2, **v2("", "700\n", "900\n", 0)}, 1),
-        ({"proc/self/cgroup": V1, **v1("/box/inner", "900\n", "700\n", 50)}, 250),
-        (
-            {"proc/self/cgroup": V1, **v1("", "9223372036854771712\n", "7\n", 0)},
-            MACHINE,
-        ),
+        (v2("/box", "900\n", "700\n", 0), 200),
+        (v2("", "900\n", "700\n", 0), 200),
+        (v2("", "700\n", "900\n", 0), 1),
+        (v1("/box/inner", "900\n", "700\n", 50), 250),
+        (v1("", "9223372036854771712\n", "7\n", 0), MACHINE),
     ],
 )
 def test_what_is_left_of_machine_and_control_group(files, expected, tmp_path):
-    root = system(tmp_path, {"proc/meminfo": MEMINFO} | files)
-    assert machine.available_bytes(root) == expected
-
-
-def test_other_systems_do_not_tell(tmp_path):
+    # Other systems do not tell.
     assert machine.available_bytes(tmp_path) == 0
+    for name, text in ({"proc/meminfo": MEMINFO} | files).items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert machine.available_bytes(tmp_path) == expected
 
 
 def test_the_peak_is_forgotten():
