@@ -13,7 +13,6 @@ import pytest
 from imported import imported
 
 import keras_vit_start
-import train
 import zoo
 from train.common import command_line, packages
 from train.common.errors import RunError
@@ -65,17 +64,21 @@ def python(*words, **environment):
     return run(sys.executable, *words, **{"PYTHONPATH": str(ROOT)} | environment)
 
 
-@pytest.mark.parametrize("words", [["finetune", "--help"], ["predict", "--helpfull"]])
-def test_help_ends_well_even_where_nobody_reads_it(words):
-    assert python("-m", f"train.{words[0]}", words[1]).returncode == 0
-    start = [sys.executable, "-m", f"train.{words[0]}", words[1]]
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (["-m", "train.finetune", "--help"], 0),
+        (["-m", "train.predict", "--helpfull"], 0),
+        (["keras_vit_start.py", "help"], 1),
+    ],
+)
+def test_help_ends_well_even_where_nobody_reads_it(words, status):
     reader, writer = os.pipe()
     os.close(reader)
-    done = subprocess.run(
-        start, cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, text=True
-    )
+    command, pipe = [sys.executable, *words], subprocess.PIPE
+    done = subprocess.run(command, cwd=ROOT, stdout=writer, stderr=pipe, text=True)
     os.close(writer)
-    assert done.stderr == ""
+    assert (done.returncode, done.stderr) == (status, "")
 
 
 def test_an_interrupt_before_the_run_is_one_line(tmp_path):
@@ -95,7 +98,7 @@ def test_commands_are_those_of_train_and_zoo():
     assert [*found, "zoo"] == list(keras_vit_start.COMMANDS)
 
 
-def test_the_map_of_commands_says_what_each_does():
+def test_the_map_of_commands_says_what_each_does(monkeypatch):
     _, *groups, examples, _ = keras_vit_start.usage().split("\n\n")
     rows = [row for group in groups for row in group.splitlines()[1:]]
     assert len(rows) == len(keras_vit_start.COMMANDS)
@@ -108,18 +111,7 @@ def test_the_map_of_commands_says_what_each_does():
     assert title == "For example" and len(lines) >= 3
     for line in lines:
         assert re.match(r"  keras-vit (\w+) ", line)[1] in keras_vit_start.COMMANDS
-
-
-def test_version_and_a_reader_that_stops(capsys, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["keras-vit", "--version"])
-    assert keras_vit_start.main() == 0
-    assert capsys.readouterr().out.startswith("keras_vit 0")
-    script = f"{sys.executable} {ROOT / 'keras_vit_start.py'} help | head -c 1"
-    found = subprocess.run(script, shell=True, capture_output=True, text=True)
-    assert not found.stderr
-
-
-def test_a_command_that_is_not_in_the_map_is_listed_at_its_end(monkeypatch):
+    # A command that is not in the map is listed at its end.
     place = keras_vit_start.COMMANDS["finetune"]
     monkeypatch.setitem(keras_vit_start.COMMANDS, "a_new_one", place)
     *_, last, _, _ = keras_vit_start.usage().split("\n\n")
@@ -205,26 +197,22 @@ def test_command_and_module_are_one_but_for_their_name():
     assert by_name.returncode == by_module.returncode
 
 
-@pytest.mark.parametrize("words", [[], ["--help"], ["help"]])
-def test_command_alone_lists_all(words, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["keras-vit", *words])
+def test_command_alone_lists_all_and_an_unknown_one_is_asked_for(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["keras-vit", "--version"])
     assert keras_vit_start.main() == 0
-    listed = re.findall(r"(?m)^  (\w+)  ", capsys.readouterr().out)
-    assert sorted(listed) == sorted(keras_vit_start.COMMANDS)
-
-
-@pytest.mark.parametrize(
-    ("word", "answer"),
-    [
+    assert capsys.readouterr().out.startswith("keras_vit 0")
+    for words in ([], ["--help"], ["help"]):
+        monkeypatch.setattr(sys, "argv", ["keras-vit", *words])
+        assert keras_vit_start.main() == 0
+        listed = re.findall(r"(?m)^  (\w+)  ", capsys.readouterr().out)
+        assert sorted(listed) == sorted(keras_vit_start.COMMANDS)
+    for word, answer in (
         ("fine-tune", "'fine-tune': did you mean finetune?"),
-        ("train.evaluate", "'train.evaluate': did you mean evaluate?"),
         ("\x1b[2J", r"'\x1b[2J': keras-vit alone lists all."),
-    ],
-)
-def test_unknown_command(word, answer, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["keras-vit", word])
-    assert keras_vit_start.main() == 2
-    assert capsys.readouterr().err == f"keras-vit: no command {answer}\n"
+    ):
+        monkeypatch.setattr(sys, "argv", ["keras-vit", word])
+        assert keras_vit_start.main() == 2
+        assert capsys.readouterr().err == f"keras-vit: no command {answer}\n"
 
 
 def test_command_imports_nothing_before_it_knows_which():
@@ -236,11 +224,7 @@ def test_command_imports_nothing_before_it_knows_which():
 
 @pytest.mark.parametrize(
     ("hiding", "importing"),
-    [
-        ("zoo.py", "keras_vit"),
-        ("zoo/__init__.py", "keras_vit.layers"),
-        ("zoo/__init__.py", "train.common.errors"),
-    ],
+    [("zoo.py", "keras_vit.layers"), ("zoo/__init__.py", "train.common.errors")],
 )
 def test_a_file_that_hides_ours_is_named(hiding, importing, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -286,18 +270,12 @@ def test_a_folder_without_python_hides_nothing(importing, tmp_path, monkeypatch)
     assert done.stdout == f"{ROOT / 'zoo' / '__init__.py'}\n"
 
 
-def test_ours_are_not_refused():
-    keras_vit_start.need_ours(*keras_vit_start.PACKAGES)
-    assert train.__file__ == str(ROOT / "train" / "__init__.py")
-
-
 def test_new_processes_never_run_files_of_the_folder(folder):
+    keras_vit_start.need_ours(*keras_vit_start.PACKAGES)
     done = run(*keras_vit_start.python("zoo", "where", "--json"))
     assert (done.returncode, done.stderr) == (0, "")
     assert '"cache"' in done.stdout
-
-
-def test_exports_are_compared_beside_files_of_the_same_names(folder):
+    # Nor does what compares exports.
     pytest.importorskip("onnxruntime")
     program = pytest.importorskip("train.export.program")
     parity = pytest.importorskip("train.export.parity")
@@ -306,52 +284,34 @@ def test_exports_are_compared_beside_files_of_the_same_names(folder):
         parity.run("model", folder / "none.onnx", folder / "images", threads=1)
 
 
-@pytest.mark.parametrize("backend", ["tensorflow", "torch"])
-def test_import_without_a_backend_says_what_to_install(backend, tmp_path):
-    blocked = "; ".join(
-        f"sys.modules[{name!r}] = None" for name in keras_vit_start.BACKENDS
-    )
-    code = f"import sys; {blocked}; import keras_vit"
-    done = python("-c", code, KERAS_BACKEND=backend, KERAS_HOME=str(tmp_path))
-    assert done.returncode == 1
-    message = done.stderr.splitlines()[-1]
-    assert f"Keras computes with {backend} here, which is not installed" in message
-    assert f"pip install {backend}" in message
+def test_import_without_a_backend_says_what_to_install(tmp_path):
+    for backend, missing, remedy in (
+        ("tensorflow", keras_vit_start.BACKENDS, "; or pip install jax or torch, and"),
+        ("torch", ["torch"], ", or set KERAS_BACKEND=tensorflow"),
+    ):
+        code = f"import sys; sys.modules |= dict.fromkeys({missing}); import keras_vit"
+        done = python("-c", code, KERAS_BACKEND=backend, KERAS_HOME=str(tmp_path))
+        assert done.returncode == 1
+        message = done.stderr.splitlines()[-1]
+        assert f"Keras computes with {backend} here, which is not installed" in message
+        assert f"pip install {backend}{remedy}" in message
 
 
-def test_an_installed_backend_is_offered():
-    code = "import sys; sys.modules['torch'] = None; import keras_vit"
-    done = python("-c", code, KERAS_BACKEND="torch")
-    assert "or set KERAS_BACKEND=tensorflow" in done.stderr.splitlines()[-1]
-
-
-@pytest.mark.parametrize(
-    ("words", "missing", "pip"),
-    [
-        (["finetune", "--dataset=digits"], "matplotlib", "matplotlib"),
-        (["evaluate", "runs/digits"], "sklearn", "scikit-learn"),
-    ],
-)
-def test_a_missing_package_is_named_before_anything_is_made(
-    words, missing, pip, tmp_path, monkeypatch
-):
+def test_missing_packages_are_named_before_anything_is_made(tmp_path, monkeypatch):
     code = (
-        f"import sys; sys.modules[{missing!r}] = None; import keras_vit_start; "
+        "import sys; sys.modules['sklearn'] = None; import keras_vit_start; "
         "keras_vit_start.main()"
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("KERAS_BACKEND", raising=False)
-    done = python("-c", code, *words)
+    done = python("-c", code, "finetune", "--dataset=digits")
     assert done.returncode == 1
     assert done.stderr == (
-        f"error: keras-vit {words[0]} needs {pip}, which is not installed: pip install "
-        f"{pip}. In a clone of keras_vit, pip install '.[train]' takes all of its "
-        "kind.\n"
+        "error: keras-vit finetune needs scikit-learn, which is not installed: pip "
+        "install scikit-learn. In a clone of keras_vit, pip install '.[train]' takes "
+        "all of its kind.\n"
     )
     assert os.listdir(tmp_path) == []
-
-
-def test_several_missing_packages_are_one_message(monkeypatch):
     for name in ("PIL", "jinja2"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(SystemExit, match="needs pillow and jinja2, which are not"):
@@ -363,11 +323,6 @@ def test_several_missing_packages_are_one_message(monkeypatch):
 def file_of(module):
     path = ROOT / module.replace(".", "/")
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-
-
-@functools.cache
-def imported_by(module):
-    return list(imported(file_of(module)))
 
 
 def asked_for(command):
@@ -396,7 +351,7 @@ def test_every_package_that_a_command_imports_is_asked_for():
             if module in seen:
                 continue
             seen.add(module)
-            for name in imported_by(module):
+            for name in imported(file_of(module)):
                 package = name.partition(".")[0]
                 if package not in keras_vit_start.PACKAGES:
                     found.add(package)
