@@ -28,8 +28,10 @@ def changed_files():
 def tests_of(path):
     """Returns the test or the room of tests of a changed file, None without one."""
     if path.parts[0] == "tests":
-        is_test = path.name.startswith("test_") and (ROOT / path).exists()
-        return path if is_test else path.parent
+        if path.name.startswith("test_"):
+            return path if (ROOT / path).exists() else None
+        own = path.with_name(f"test_{path.stem}.py")
+        return own if (ROOT / own).exists() else path.parent
     if path.suffix == ".md":
         return TOP / "docs"
     if path.parts[0] in PRODUCT:

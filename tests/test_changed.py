@@ -14,6 +14,8 @@ import pytest
         ("train/study/page.md.jinja", "tests/train/study"),
         ("tests/train/data/released_ops.py", "tests/train/data"),
         ("tests/test_changed.py", "tests/test_changed.py"),
+        ("tests/changed.py", "tests/test_changed.py"),
+        ("tests/test_none.py", "None"),
         ("colab/classify.ipynb", "tests/colab"),
         ("README.md", "tests/docs"),
         ("keras_vit_start.py", "tests/test_start.py"),

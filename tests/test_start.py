@@ -67,8 +67,8 @@ def python(*words, **environment):
 @pytest.mark.parametrize(
     ("words", "status"),
     [
-        (["-m", "train.finetune", "--help"], 0),
-        (["-m", "train.predict", "--helpfull"], 0),
+        (["-m", "train.finetune", "--help"], 141),
+        (["-m", "train.predict", "--helpfull"], 141),
         (["keras_vit_start.py", "help"], 1),
     ],
 )
@@ -325,6 +325,9 @@ def file_of(module):
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
+imported_by = functools.cache(lambda module: [*imported(file_of(module))])
+
+
 def asked_for(command):
     """The packages that the module of a command asks for, its own or a run's."""
     text = pathlib.Path(keras_vit_start.COMMANDS[command]).read_text()
@@ -351,7 +354,7 @@ def test_every_package_that_a_command_imports_is_asked_for():
             if module in seen:
                 continue
             seen.add(module)
-            for name in imported(file_of(module)):
+            for name in imported_by(module):
                 package = name.partition(".")[0]
                 if package not in keras_vit_start.PACKAGES:
                     found.add(package)

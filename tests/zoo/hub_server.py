@@ -1,8 +1,4 @@
-"""A hub on this machine that answers what `huggingface_hub` asks to read models.
-
-Small files lie in the repository itself; large ones, by their name, elsewhere, where a
-redirect leads: Git LFS, as without Xet.
-"""
+"""A hub on this machine that answers what `huggingface_hub` asks to read models."""
 
 import dataclasses
 import hashlib
@@ -11,7 +7,6 @@ import urllib.parse
 
 from serving import Quiet, serving
 
-LARGE = (".safetensors", ".npz", ".h5", ".bin", ".keras")
 TOKEN = "hf_of_somebody"
 
 
@@ -42,9 +37,6 @@ class Handler(Quiet):
         self.server.requests.append(path)
         if self.server.broken:
             return self._refuse(self.server.broken, None, "Out of order")
-        if path.startswith("/large/"):
-            assert "Authorization" not in self.headers
-            return self._answer(200, self.server.large[path.rpartition("/")[2]])
         parts = path.removeprefix("/api/models").strip("/").split("/")
         name, action, rest = "/".join(parts[:2]), parts[2:3], parts[3:]
         repository = self.server.repositories.get(name)
@@ -85,26 +77,13 @@ class Handler(Quiet):
     def _resolve(self, commit, files, file):
         if file not in files:
             return self._refuse(404, "EntryNotFound", "Entry not found")
-        content = files[file]
-        digest = hashlib.sha256(content).hexdigest()
-        headers = {"X-Repo-Commit": commit}
-        if not file.endswith(LARGE):
-            return self._answer(200, content, headers | {"ETag": f'"{digest[:40]}"'})
-        self.server.large[digest] = content
-        headers |= {
-            # Another host to the library, which then keeps the token to itself.
-            "Location": f"http://localhost:{self.server.server_port}/large/{digest}",
-            "X-Linked-Etag": f'"{digest}"',
-            "X-Linked-Size": str(len(content)),
-        }
-        return self._answer(302, b"", headers)
+        digest = hashlib.sha1(files[file]).hexdigest()
+        headers = {"X-Repo-Commit": commit, "ETag": f'"{digest}"'}
+        return self._answer(200, files[file], headers)
 
     def _entry(self, path, content):
-        digest = hashlib.sha256(content).hexdigest()
-        entry = {"type": "file", "path": path, "size": len(content), "oid": digest[:40]}
-        if path.endswith(LARGE):
-            entry["lfs"] = {"oid": digest, "size": len(content), "pointerSize": 130}
-        return entry
+        digest = hashlib.sha1(content).hexdigest()
+        return {"type": "file", "path": path, "size": len(content), "oid": digest}
 
     def _refuse(self, status, code, message):
         headers = {"X-Error-Message": message, "X-Error-Code": code}
@@ -125,4 +104,4 @@ class Handler(Quiet):
 
 def running():
     """Runs a server with `repositories`; `requests` has the paths that were asked."""
-    return serving(Handler, broken=None, repositories={}, large={}, requests=[])
+    return serving(Handler, broken=None, repositories={}, requests=[])

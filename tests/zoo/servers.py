@@ -30,13 +30,11 @@ BLOCK = bytes(2**16)
 @contextlib.contextmanager
 def failing(context=None):
     """Runs a server of `File`s, which logs the paths and ranges it is asked for."""
-    go_on = threading.Event()
     state = {"files": {}, "log": [], "sent": 0, "now": 0.0, "lock": threading.Lock()}
-    state |= {"reached": threading.Event(), "go_on": go_on}
-    state |= {"is_silent": threading.Event()}
+    state |= {"go_on": threading.Event(), "is_silent": threading.Event()}
     with serving(Handler, context, **state) as server:
         yield server
-        go_on.set()
+        server.go_on.set()
 
 
 @dataclasses.dataclass
@@ -94,10 +92,9 @@ def sent(content=None, *, ranges="right", more=0, total=None, pace=None):
         resumes = ranges != "none" and (known or ranges != "right")
         start = int(span[1]) if span and resumes else 0
         first, last = start + (ranges == "shifted"), len(body) - 1
+        span = f"bytes {first}-{last}/{total or len(body)}"
         own = {
-            "Content_Range": f"bytes {first}-{last}/{total or len(body)}"
-            if start
-            else None,
+            "Content_Range": span if start else None,
             "Content_Length": None if more is None else len(body) - start + more,
             "ETag": file.etag,
             "Last_Modified": file.modified,
@@ -156,15 +153,9 @@ def _half(_, body):
 
 
 def _half_and_wait(request, body):
-    yield from _half(request, body)
-    request.server.reached.set()
+    yield body[: len(body) // 2]
     request.server.go_on.wait()
     yield body[len(body) // 2 :]
-
-
-def _half_and_never(request, body):
-    yield from _half(request, body)
-    request.server.go_on.wait()
 
 
 def _dripping(request, body):
@@ -184,8 +175,7 @@ def _slow(_, body):
 
 
 CUT, WAITING = sent(pace=_half), sent(pace=_half_and_wait)
-STALLED, SLOW = sent(pace=_half_and_never), sent(pace=_slow)
-DRIPPING = sent(pace=_dripping)
+SLOW, DRIPPING = sent(pace=_slow), sent(pace=_dripping)
 WEB_PAGE = sent(PAGE, ranges="none")
 
 

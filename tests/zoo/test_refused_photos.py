@@ -1,9 +1,9 @@
 """Damaged, huge and foreign files are refused by all decoders, in bounded memory."""
 
-import random
 import struct
 import tracemalloc
 import zlib
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -12,7 +12,6 @@ from made_photos import (
     IDAT,
     PIXELS,
     ROWS,
-    SIGNATURE,
     WIDTH,
     chunk,
     close,
@@ -94,6 +93,10 @@ DAMAGED = {
             "unknown filter": png(chunk(b"IDAT", zlib.compress(b"\7" + ROWS[1:]))),
             "unknown ways": png(ways=(1, 0, 0)),
             "unknown interlace": png(ways=(0, 0, 2)),
+            "unknown colour": png(colour=5),
+            "unknown depth of colours": png(depth=4),
+            "no rows": png(size=(WIDTH, 0)),
+            "half a colour": png(chunk(b"PLTE", b"abcd"), IDAT, colour=3),
         }.items()
     },
     "nothing": (b"", NO_IMAGE),
@@ -159,58 +162,11 @@ def test_what_takes_more_memory_than_the_bound_is_refused(name, trained, served)
 
 
 def test_the_bound_itself_is_read():
-    for bits, most in (
-        (8, limits.PHOTO_PIXELS),
-        (24, limits.PHOTO_PIXELS),
-        (48, limits.PHOTO_VALUES // 6),
-    ):
+    pixels, deep = limits.PHOTO_PIXELS, limits.PHOTO_VALUES // 6
+    for bits, most in ((8, pixels), (24, pixels), (48, deep)):
         limits.check_photo_size(most, 1, bits)
         with pytest.raises(limits.TooLargeError):
             limits.check_photo_size(1, most + 1, bits)
-
-
-def answer(decode, encoded):
-    """Returns the pixels, None where the file is refused."""
-    try:
-        return decode(encoded)
-    except Exception:  # TensorFlow's or a ValueError
-        return None
-
-
-def test_pngs_changed_at_random_have_one_answer(trained, served):
-    """TensorFlow's libpng is the reference of what is refused."""
-    chosen = random.Random(0)
-    others = ((b"PLTE", b"abc"), (b"abCd", b"x"), (b"IDAT", b""), (b"tIME", bytes(7)))
-    answers = []
-    for _ in range(400):
-        chunks = [(b"IHDR", png()[16:29]), (b"tEXt", b"a\0b"), (b"IDAT", DATA[:50])]
-        chunks += [(b"IDAT", DATA[50:]), (b"sRGB", b"\0"), (b"IEND", b"")]
-        place = chosen.randrange(len(chunks))
-        kind, content = chunks[place]
-        way, checksum = chosen.randrange(6), None
-        if way == 0:
-            chunks.pop(place)
-        elif way == 1:
-            chunks.insert(chosen.randrange(7), chunks[place])
-        elif way == 2:
-            chunks.insert(place, chunks.pop(chosen.randrange(len(chunks))))
-        elif way == 3:
-            chunks.insert(place, chosen.choice(others))
-        elif way == 4:
-            checksum = chosen.randrange(2**32)
-        elif content:
-            content = bytearray(content)
-            content[chosen.randrange(len(content))] = chosen.randrange(256)
-            chunks[place] = kind, bytes(content)
-        parts = [chunk(*each) for each in chunks]
-        if checksum is not None:
-            parts[place] = chunk(kind, content, checksum)
-        encoded = SIGNATURE + b"".join(parts)
-        found = answer(photos.decode, encoded)
-        for decode in (trained, served):
-            np.testing.assert_equal(answer(decode, encoded), found)
-        answers.append(found is not None)
-    assert 80 < sum(answers) < 320
 
 
 @pytest.mark.parametrize("options", [{"progressive": True}, {"subsampling": 0}])
@@ -224,8 +180,9 @@ def test_a_jpeg_of_which_scans_are_missing_is_refused(options, trained):
         if whole[cut] == 0xFF and whole[cut + 1] not in (0, *range(0xD0, 0xD8)):
             cuts.add(cut)
     for cut in sorted(cuts):
-        assert answer(photos.decode, whole[:cut]) is None, cut
-        assert answer(trained, whole[:cut]) is None, cut
+        for decode in (photos.decode, trained):
+            with pytest.raises(Exception, match="cannot be read as an image"):
+                decode(whole[:cut])
     close(photos.decode(whole[:-2]), photos.decode(whole))
 
 
@@ -293,19 +250,13 @@ def test_exports_decode_no_more_than_the_first_frame_of_a_gif(served):
 def test_tensorflow_is_handed_the_first_frame_of_a_gif_alone(monkeypatch):
     """It would decode all of them: a GIF of 1 MB may have 100 of 180 MB each."""
     tf = pytest.importorskip("tensorflow")
-    from train.data.transforms import decoding
-
-    handed = []
-
-    def decode(encoded, channels):
-        handed.append(encoded.numpy())
-        return tf.zeros((*PIXELS.shape[:2], channels), tf.uint8)
-
+    decoding = pytest.importorskip("train.data.transforms.decoding")
+    decode = mock.Mock(return_value=tf.zeros(PIXELS.shape, tf.uint8))
     monkeypatch.setattr(decoding, "_decode_whole", decode)
     second = GIF[GIF.index(b"\x2c\0\0\0\0") :]
     for encoded in (GIF, GIF[:-1] + second, GIF[:-1] + 9 * second[:-1]):
         decoding.decode_in_graph(tf.constant(encoded))
-    assert handed == 3 * [GIF]
+        assert decode.call_args.args[0].numpy() == GIF
 
 
 def test_files_that_are_damaged_not_there_or_no_files(tmp_path):

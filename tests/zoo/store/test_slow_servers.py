@@ -13,7 +13,7 @@ from servers import (
     CUT,
     DRIPPING,
     SLOW,
-    STALLED,
+    WAITING,
     assert_right,
     left,
     moved,
@@ -132,7 +132,7 @@ def test_a_stalled_transfer_does_not_hang(server, offer, cache, monkeypatch):
     monkeypatch.setattr(transport, "BACKOFF_SECONDS", 0)
 
     def stalled_at_first(request, file):
-        return (sent() if request.range else STALLED)(request, file)
+        return (sent() if request.range else WAITING)(request, file)
 
     url = offer(*[stalled_at_first] * 99)
     assert_right(cache, url, zoo.fetch(url))
