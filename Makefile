@@ -14,17 +14,22 @@ digits: $(VENV)/.installed-train ## train on handwritten digits, report in runs/
 docs: $(VENV)/.installed-docs ## build the documentation into docs/_build/html
 	$(VENV)/bin/python -m sphinx -W --keep-going -n -b html docs docs/_build/html
 
-check: lint ## check style and types, and run the fast tests of what changed: for every day
-	@tests="$$($(VENV)/bin/python tests/changed.py)"; \
-	if [ -z "$$tests" ]; then echo "No file with tests has changed since main."; else \
-	$(VENV)/bin/python -m pytest -q --numprocesses=2 --dist=loadfile -m "not (slow or soak)" $$tests; fi
+check: lint ## check style and types, and run the fast tests of the rooms that changed: for every day
+	@rooms="$$({ git diff --name-only "$$(git merge-base main HEAD)"; git ls-files --others --exclude-standard; } | \
+	while read -r file; do \
+		room="tests/$$(dirname "$${file#tests/}")"; \
+		until [ -d "$$room" ]; do room="$$(dirname "$$room")"; done; echo "$$room"; \
+	done | sort -u | sed '/^tests$$/d; s,^tests/\.$$,tests/docs tests/test_start.py,')"; \
+	if [ -z "$$rooms" ]; then echo "No file with tests has changed since main."; else \
+	$(VENV)/bin/python -m pytest -q --numprocesses=2 --dist=loadfile -m "not (slow or soak)" $$rooms; fi
 
 test: lint ## check style and types, and run all tests, the slow ones too
 	$(VENV)/bin/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 
 lowest: ## run the fast tests with the lowest releases that setup.cfg allows, in .venv-lowest
 	$(MAKE) VENV=.venv-lowest .venv-lowest/.made
-	.venv-lowest/bin/python tests/lowest.py > .venv-lowest/constraints.txt
+	@# pip refuses two bounds of one package, and one that is no release.
+	sed -nE 's/^ +([A-Za-z0-9_-]+)>=([A-Za-z0-9.]+).*/\1==\2/p' setup.cfg | sort -u > .venv-lowest/constraints.txt
 	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check --constraint=.venv-lowest/constraints.txt --editable '.[test]'
 	.venv-lowest/bin/python -m pytest -q -m "not (slow or soak)"
 

@@ -12,6 +12,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import zoo
+from zoo.network import released_names
 
 EXAMPLES = os.environ.get("FUZZ_EXAMPLES")
 # The same examples each time, about a second of them, unless more are asked for.
@@ -22,48 +23,25 @@ fuzz = hypothesis.settings(
     deadline=None,
     suppress_health_check=list(hypothesis.HealthCheck),
 )
-BYTES = st.one_of(
-    st.binary(min_size=1, max_size=8),
-    st.sampled_from(
-        [b"\0" * 4, b"\xff" * 4, b"\xff" * 8, b"PK\x01\x02", b"PK\x06\x06"]
-    ),
-)
-EDITS = st.lists(
-    st.tuples(
-        st.sampled_from(["write", "write", "insert", "delete", "cut"]),
-        st.integers(0, 2**20),
-        BYTES,
-    ),
-    min_size=1,
-    max_size=4,
-)
+MARKS = [b"\0" * 4, b"\xff" * 4, b"\xff" * 8, b"PK\x01\x02", b"PK\x06\x06"]
+BYTES = st.one_of(st.binary(min_size=1, max_size=8), st.sampled_from(MARKS))
+KINDS = st.sampled_from(["write", "write", "insert", "delete", "cut"])
+EDIT = st.tuples(KINDS, st.integers(0, 2**20), BYTES)
+EDITS = st.lists(EDIT, min_size=1, max_size=4)
 
 
 def model(size=4):
     """The arrays of the smallest model that there is."""
     numbers = np.random.default_rng(0)
-    block = "Transformer/encoderblock_0"
-    attention = f"{block}/MultiHeadDotProductAttention_1"
+    optional = {"class_token", "positions", "head"}
+    optional |= released_names.required(True, "all")
+    sizes = {"hidden_size": size, "num_heads": 2, "head_size": size // 2, "mlp_dim": 8}
+    sizes |= {"patch_height": 2, "patch_width": 2, "channels": 3}
+    sizes |= {"positions": 5, "classes": 2}
     shapes = {
-        "cls": (1, 1, size),
-        "embedding/kernel": (2, 2, 3, size),
-        "embedding/bias": (size,),
-        "Transformer/posembed_input/pos_embedding": (1, 5, size),
-        "Transformer/encoder_norm/scale": (size,),
-        "Transformer/encoder_norm/bias": (size,),
-        "head/kernel": (size, 2),
-        "head/bias": (2,),
+        name: [released_names.value(side, sizes) for side in shape]
+        for name, shape in released_names.layout(1, None, optional).items()
     }
-    for norm in ("LayerNorm_0", "LayerNorm_2"):
-        shapes |= {f"{block}/{norm}/{name}": (size,) for name in ("scale", "bias")}
-    for name in ("query", "key", "value"):
-        shapes[f"{attention}/{name}/kernel"] = (size, 2, size // 2)
-        shapes[f"{attention}/{name}/bias"] = (2, size // 2)
-    shapes[f"{attention}/out/kernel"] = (2, size // 2, size)
-    shapes[f"{attention}/out/bias"] = (size,)
-    for name, sides in (("Dense_0", (size, 8)), ("Dense_1", (8, size))):
-        shapes[f"{block}/MlpBlock_3/{name}/kernel"] = sides
-        shapes[f"{block}/MlpBlock_3/{name}/bias"] = sides[1:]
     return {
         name: numbers.normal(size=shape).astype("float32")
         for name, shape in shapes.items()
@@ -113,17 +91,7 @@ def read_in_little_memory(path):
 
 
 def check_refused(content, name, tmp_path, monkeypatch):
-    """A file is refused by its name, in few words and little memory, without harm.
-
-    Args:
-        content: bytes of the file.
-        name: str, its name.
-        tmp_path: an empty folder.
-        monkeypatch: pytest's.
-
-    Returns:
-        str, the message.
-    """
+    """A file is refused by its name, in few words and little memory, without harm."""
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)

@@ -75,14 +75,11 @@ def head(status="200 OK", **headers):
 
 
 def sent(content=None, *, ranges="right", more=0, total=None, pace=None):
-    """Replies with the file.
+    """Replies with the file, or with `content`.
 
-    Args:
-        content: bytes sent in place of the file's.
-        ranges: "right", "none", "blind" to If-Range, or "shifted" by a byte.
-        total: length that the header of a range states, by default the right one.
-        more: bytes that are promised but not sent; None promises no length.
-        pace: function of the request and the body that yields the body.
+    `ranges` are "right", "none", "blind" to If-Range, or "shifted" by a byte; `total`
+    is the length that their header states, `more` the bytes that are promised but not
+    sent (None promises no length), and `pace` yields the body.
     """
 
     def reply(request, file):

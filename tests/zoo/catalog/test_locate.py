@@ -5,6 +5,7 @@ import shutil
 import sys
 
 import pytest
+from made_index import B16
 
 import zoo
 from zoo import store
@@ -24,13 +25,11 @@ def here(tmp_path, monkeypatch):
 
 
 def test_a_handle_goes_before_a_folder_called_so(here):
-    for release, file in (
-        ("sam", "/sam/ViT-B_16.npz"),
-        ("imagenet21k+imagenet2012-384", "imagenet2012/ViT-B_16.npz"),
-    ):
+    tuned = "imagenet21k+imagenet2012"
+    for release, folder in (("sam", "sam"), (f"{tuned}-384", tuned)):
         (here / "vit-b16" / release).mkdir(parents=True)
         fetched, url = zoo.locate(f"vit-b16/{release}")
-        assert fetched == "fetched" and url.endswith(file)
+        assert fetched == "fetched" and url.endswith(f"/{folder}/ViT-B_16.npz")
     assert zoo.locate("./vit-b16/sam") == pathlib.Path("vit-b16/sam")
     assert zoo.locate(pathlib.Path("vit-b16/sam")) == pathlib.Path("vit-b16/sam")
 
@@ -52,23 +51,16 @@ def test_a_folder_that_nothing_is_called_after_is_a_path(here):
     assert zoo.locate("imagenet", "ViT-S_16") == pathlib.Path("imagenet")
 
 
-def test_a_file_that_is_there_goes_before_the_index_of_augreg(here):
-    name = "B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.0-sd_0.0"
-    fetched, url = zoo.locate(name)
-    assert fetched == "fetched" and name in url
-    (here / f"{name}.npz").touch()
-    assert zoo.locate(f"{name}.npz") == pathlib.Path(f"{name}.npz")
-
-
-@pytest.fixture
-def unreachable(here, monkeypatch):
-    """A registry that is down."""
+def test_files_need_no_registry_and_go_before_the_index_of_augreg(
+    here, goldens, monkeypatch
+):
+    fetched, url = zoo.locate(B16)
+    assert fetched == "fetched" and B16 in url
+    (here / f"{B16}.npz").touch()
+    assert zoo.locate(f"{B16}.npz") == pathlib.Path(f"{B16}.npz")
+    # This one is down.
     monkeypatch.setattr(transport, "BACKOFF_SECONDS", 0)
     monkeypatch.setenv("KERAS_VIT_REGISTRY", "http://127.0.0.1:9/r")
-
-
-@pytest.mark.usefixtures("unreachable")
-def test_files_need_no_registry(here, goldens):
     for name in ("tiny.npz", "tiny.safetensors", "tiny"):
         shutil.copy(goldens / "token.npz", here / name)
         assert zoo.locate(name) == pathlib.Path(name)

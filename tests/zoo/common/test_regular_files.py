@@ -18,22 +18,18 @@ READERS = {
 
 
 @pytest.fixture
-def others(tmp_path):
+def others(tmp_path, monkeypatch):
     """Paths of what is not a file, by what it is called."""
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "link").symlink_to("fifo")
-    place = tmp_path / "socket"
+    # The path of a socket has 107 bytes at most.
+    monkeypatch.chdir(tmp_path)
     with socket.socket(socket.AF_UNIX) as one:
-        here = os.getcwd()
-        os.chdir(tmp_path)  # the path of a socket has 107 bytes at most
-        try:
-            one.bind(place.name)
-        finally:
-            os.chdir(here)
+        one.bind("socket")
         yield {
             "a FIFO": tmp_path / "fifo",
             "a FIFO ": tmp_path / "link",
-            "a socket": place,
+            "a socket": tmp_path / "socket",
             "a device": pathlib.Path(os.devnull),
             "a folder": tmp_path,
         }
@@ -93,11 +89,11 @@ def test_sizes_of_images_beyond_the_limits_are_refused(size):
     assert limits.check_image_size([4096, 4096]) == (4096, 4096)
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
-def test_text_in_another_encoding_is_named_with_what_to_do(tmp_path, encoding):
+def test_text_in_another_encoding_is_named_with_what_to_do(tmp_path):
     file = tmp_path / "class_names.txt"
-    file.write_bytes("daisy\népinette\n".encode(encoding))
-    with pytest.raises(regular_files.NotTextError, match="is not text in UTF-8.*save"):
-        regular_files.read_text(file, 100)
+    for encoding in ("utf-16", "latin-1"):
+        file.write_bytes("daisy\népinette\n".encode(encoding))
+        with pytest.raises(regular_files.NotTextError, match="not text in UTF-8.*save"):
+            regular_files.read_text(file, 100)
     file.write_bytes("daisy\népinette\n".encode("utf-8-sig"))
     assert regular_files.read_text(file, 100, "utf-8-sig") == "daisy\népinette\n"

@@ -4,6 +4,7 @@ import errno
 import json
 import pathlib
 import sys
+from unittest import mock
 
 import hub_server
 import numpy as np
@@ -19,22 +20,22 @@ pytestmark = pytest.mark.usefixtures("cache")
 
 GOLDENS = pathlib.Path(__file__).parents[2] / "goldens"
 HANDLE = "hf://somebody/vit"
+OTHERS = ("README.md", "pytorch_model.bin", "model.keras", "saved_model/a.pb")
 NPZ = {name: (GOLDENS / f"{name}.npz").read_bytes() for name in ("token", "gap")}
 
 
 @pytest.fixture
-def home(tmp_path, monkeypatch):
+def home(tmp_path):
     """Where downloads are kept: nothing yet."""
-    home = tmp_path / "home"
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(home))
-    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
-    monkeypatch.delenv("HF_TOKEN", raising=False)
-    return home
+    return tmp_path / "home"
 
 
 @pytest.fixture
 def server(home, monkeypatch):
     """A hub without repositories."""
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(home))
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(home / "token"))
+    monkeypatch.delenv("HF_TOKEN", raising=False)
     with hub_server.running() as server:
         connect(monkeypatch, server.url)
         yield server
@@ -90,11 +91,6 @@ def assert_golden(folder, name="token"):
         np.testing.assert_array_equal(arrays[key], array)
 
 
-# Downloads
-
-OTHERS = ("README.md", "pytorch_model.bin", "model.keras", "saved_model/a.pb")
-
-
 def names(folder):
     return sorted(file.name for file in folder.iterdir())
 
@@ -105,8 +101,7 @@ def test_only_what_is_read_comes_and_only_once(server, serve, model):
     assert names(folder) == sorted(model)
     assert_golden(folder)
     assert zoo.read(folder).semantics.input_mean == (0.1, 0.2, 0.3)
-    asked = server.requests
-    assert not any(other in path for path in asked for other in OTHERS)
+    assert not any(o in path for path in server.requests for o in OTHERS)
     # Again, it asks only whether there is something new.
     server.requests.clear()
     assert hub.fetch(HANDLE) == folder
@@ -141,14 +136,6 @@ def test_a_revision_is_a_branch_or_a_commit_and_branches_move(serve, model):
         hub.fetch(f"{HANDLE}@v3")
 
 
-def test_private_ones_want_the_token(serve, model, monkeypatch):
-    serve(model, private=True)
-    with pytest.raises(zoo.StoreError, match="or it is private: check.*HF_TOKEN"):
-        hub.fetch(HANDLE)
-    monkeypatch.setenv("HF_TOKEN", TOKEN)
-    assert_golden(hub.fetch(HANDLE))
-
-
 def test_offline_the_last_download_is_taken(
     server, serve, model, home, go_offline, monkeypatch
 ):
@@ -171,16 +158,9 @@ def test_offline_the_last_download_is_taken(
 
 
 @pytest.mark.parametrize("gone", ["model.safetensors", "preprocessor_config.json"])
-def test_offline_and_not_whole(gone, serve, model, monkeypatch):
-    """Without its settings a model would be taken for another."""
-    serve(model)
-    (hub.fetch(HANDLE) / gone).unlink()
-    monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
-    with pytest.raises(zoo.StoreError, match="was not downloaded whole before"):
-        hub.fetch(HANDLE)
-
-
-def test_without_a_network_the_last_download_is_taken(serve, model, monkeypatch):
+def test_without_a_network_the_last_download_is_taken_if_it_is_whole(
+    gone, serve, model, monkeypatch
+):
     serve(model)
     with monkeypatch.context() as patch:
         connect(patch, "http://127.0.0.1:9")
@@ -189,6 +169,11 @@ def test_without_a_network_the_last_download_is_taken(serve, model, monkeypatch)
     folder = hub.fetch(HANDLE)
     connect(monkeypatch, "http://127.0.0.1:9")
     assert hub.fetch(HANDLE) == folder
+    # Without its settings a model would be taken for another.
+    (folder / gone).unlink()
+    monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
+    with pytest.raises(zoo.StoreError, match="was not downloaded whole before"):
+        hub.fetch(HANDLE)
 
 
 @pytest.mark.parametrize(
@@ -207,9 +192,14 @@ def test_nothing_that_is_read(files, message, server, serve):
     assert not any(".bin" in path for path in server.requests)
 
 
-def test_refusals_of_the_hub(server, serve, model):
+def test_refusals_of_the_hub(server, serve, model, monkeypatch):
     with pytest.raises(zoo.StoreError, match="hf://a/b: there is no http.*/a/b, or"):
         hub.fetch("hf://a/b")
+    serve(model, private=True)
+    with pytest.raises(zoo.StoreError, match="or it is private: check.*HF_TOKEN"):
+        hub.fetch(HANDLE)
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    assert_golden(hub.fetch(HANDLE))
     serve(model, gated=True)
     with pytest.raises(zoo.StoreError, match="gated: ask for access at http.*/vit"):
         hub.fetch(HANDLE)
@@ -228,71 +218,53 @@ def test_refusals_of_the_hub(server, serve, model):
     ],
 )
 def test_a_download_that_fails(error, message, monkeypatch):
-    def fail(*_, **__):
-        raise error
-
-    monkeypatch.setattr("huggingface_hub.snapshot_download", fail)
+    broken = mock.Mock(side_effect=error)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", broken)
     with pytest.raises(zoo.StoreError, match=f"download {HANDLE}: .*{message}"):
         hub.fetch(HANDLE)
-
-
-def test_without_the_library(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(zoo.StoreError, match="pip install --upgrade huggingface_hub"):
         hub.fetch(HANDLE)
 
 
-# Uploads
-
-
 @pytest.fixture
-def push(server, tmp_path, monkeypatch):
-    """Pushes a folder with a model; gives the URL and what the library was handed."""
+def upload(server, tmp_path, monkeypatch):
+    """What is called in place of the library's upload, of a folder with a model."""
     (tmp_path / "published").mkdir()
     (tmp_path / "published" / "model.npz").touch()
-    uploaded = {}
-
-    def push(name="somebody/vit", token=TOKEN, folder="published", **settings):
-        monkeypatch.setenv("HF_TOKEN", token)
-        return hub.push(folder, name, **settings), uploaded
-
-    def upload(_, **arguments):
-        uploaded.update(arguments)
-
-    monkeypatch.setattr("huggingface_hub.HfApi.upload_folder", upload)
     monkeypatch.chdir(tmp_path)
-    return push
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    upload = mock.Mock()
+    monkeypatch.setattr("huggingface_hub.HfApi.upload_folder", upload)
+    return upload
 
 
 @pytest.mark.parametrize("private", [False, True])
-def test_a_folder_is_pushed_to_a_repository_new_or_not(server, push, private):
-    url, uploaded = push(message="The first", private=private)
-    assert url == f"{server.url}/somebody/vit" == push(message="The first")[0]
+def test_a_folder_is_pushed_to_a_repository_new_or_not(server, upload, private):
+    url = hub.push("published", "somebody/vit", message="The first", private=private)
+    assert url == f"{server.url}/somebody/vit" == hub.push("published", "somebody/vit")
     assert server.repositories["somebody/vit"].private is private
-    assert uploaded == {
-        "repo_id": "somebody/vit",
-        "folder_path": pathlib.Path("published"),
-        "commit_message": "The first",
-    }
+    arguments = {"repo_id": "somebody/vit", "folder_path": pathlib.Path("published")}
+    upload.assert_any_call(**arguments, commit_message="The first")
+    upload.assert_called_with(**arguments, commit_message=None)
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("token", "folder", "name", "message"),
     [
-        ({"token": ""}, "nobody is logged in.*auth login.*HF_T"),
-        ({"token": "hf_of_another"}, "token may not do that.*HF_TOKEN"),
-        ({"name": "else/vit"}, "to else/vit: the token may not.*right"),
-        ({"folder": "gone"}, "no folder .*gone: check the path"),
-        ({"folder": "."}, "has none of model.safetensors"),
+        ("", "published", "somebody/vit", "nobody is logged in.*auth login.*HF_T"),
+        ("hf_other", "published", "somebody/vit", "token may not do that.*HF_TOKEN"),
+        (TOKEN, "published", "else/vit", "to else/vit: the token may not.*right"),
+        (TOKEN, "gone", "somebody/vit", "no folder .*gone: check the path"),
+        (TOKEN, ".", "somebody/vit", "has none of model.safetensors"),
     ],
 )
-def test_a_push_that_is_refused(server, push, settings, message):
+@pytest.mark.usefixtures("upload")
+def test_a_push_that_is_refused(server, monkeypatch, token, folder, name, message):
+    monkeypatch.setenv("HF_TOKEN", token)
     with pytest.raises(zoo.StoreError, match=message):
-        push(**settings)
+        hub.push(folder, name)
     assert server.repositories == {}
-
-
-# Handles
 
 
 @pytest.mark.parametrize(
@@ -303,19 +275,16 @@ def test_a_push_that_is_refused(server, push, settings, message):
     ],
 )
 def test_names_that_are_none(name):
+    assert hub.is_handle(f"hf://{name}")
     with pytest.raises(zoo.StoreError, match="expected org/name, as in hf://google"):
         hub.fetch(f"hf://{name}")
     with pytest.raises(zoo.StoreError, match="expected org/name"):
         hub.push(GOLDENS, name)
 
 
-@pytest.mark.parametrize("revision", ["", "..", "../../x", "a//b", "/a", "a b", "a@b"])
-def test_revisions_that_are_none(revision):
-    with pytest.raises(zoo.StoreError, match="is not a branch, tag or commit"):
-        hub.fetch(f"{HANDLE}@{revision}")
-
-
-def test_handles():
-    assert hub.is_handle("hf://google/vit") and hub.is_handle("hf://")
+def test_revisions_that_are_none():
+    for revision in ("", "..", "../../x", "a//b", "/a", "a b", "a@b"):
+        with pytest.raises(zoo.StoreError, match="is not a branch, tag or commit"):
+            hub.fetch(f"{HANDLE}@{revision}")
     for source in ("google/vit", "https://huggingface.co/google/vit", GOLDENS):
         assert not hub.is_handle(source)

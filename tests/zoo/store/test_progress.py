@@ -21,23 +21,13 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.fixture
-def terminal(monkeypatch):
+def test_a_terminal_shows_what_is_waited_for_until_the_first_update(monkeypatch):
     monkeypatch.setattr(progress, "_TICK_SECONDS", 0.001)
-    stream = Terminal()
-
-    def bar(*arguments, **settings):
-        # Only now, as pytest puts its own stream here between fixture and test.
-        with monkeypatch.context() as patch:
-            patch.setattr(sys, "stderr", stream)
-            return progress_bar(*arguments, **settings)
-
-    stream.bar = bar
-    return stream
-
-
-def test_a_terminal_shows_what_is_waited_for_until_the_first_update(terminal):
-    with terminal.bar("compiling", total=4, desc="testing", unit="image") as bar:
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    with progress_bar("compiling", total=4, disable=True) as bar:
+        bar.update(4)
+    assert terminal.getvalue() == ""
+    with progress_bar("compiling", total=4, desc="testing", unit="image") as bar:
         for _ in range(60_000):
             if terminal.getvalue().count("testing: 0/4, compiling [") >= 3:
                 break
@@ -53,13 +43,7 @@ def test_a_terminal_shows_what_is_waited_for_until_the_first_update(terminal):
     after = terminal.getvalue()[len(before) :]
     assert "compiling" not in after
     assert "testing: 100%" in after and "4/4" in after and "image/s" in after
-
-
-def test_an_error_ends_what_is_shown_and_a_disabled_bar_shows_nothing(terminal):
-    with terminal.bar("compiling", total=4, disable=True) as bar:
-        bar.update(4)
-    assert terminal.getvalue() == ""
-    with pytest.raises(KeyError), terminal.bar("compiling", total=4, desc="a") as bar:
+    with pytest.raises(KeyError), progress_bar("compiling", total=4, desc="a") as bar:
         thread = bar._thread
         raise KeyError
     assert not thread.is_alive()
