@@ -1,7 +1,9 @@
 """What the tests of downloads share."""
 
+import made_index
 import pytest
 import servers
+from serving import serving_files, use_mirror
 
 from zoo.store import transport
 
@@ -38,6 +40,17 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setattr(transport, "BACKOFF_SECONDS", 0.001)
     monkeypatch.setattr(transport, "RETRY_AFTER_SECONDS", 0.001)
     return folder
+
+
+@pytest.fixture
+def bucket(tmp_path, monkeypatch):
+    """A server of released files, with a made index in its `folder`; an empty cache."""
+    folder = tmp_path / "server" / "vit_models"
+    made_index.write(folder / "augreg" / "index.csv", made_index.rows())
+    with serving_files(folder.parent) as server:
+        use_mirror(monkeypatch, server.url, tmp_path / "cache")
+        server.folder = folder
+        yield server
 
 
 @pytest.fixture(scope="session")

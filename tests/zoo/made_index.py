@@ -1,11 +1,6 @@
-"""A small made index of the AugReg files, and a server that has it."""
+"""A small made index of the AugReg files."""
 
 import csv
-import pathlib
-from typing import NamedTuple
-
-import pytest
-from serving import serving_files, use_mirror
 
 # What is read, and what is not.
 READ = (
@@ -73,20 +68,3 @@ def write(path, table):
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
         writer.writerows(table)
-
-
-class Bucket(NamedTuple):
-    """A server of released files: its folder, and the paths it was asked for."""
-
-    folder: pathlib.Path
-    requests: list
-
-
-@pytest.fixture
-def bucket(tmp_path, monkeypatch):
-    """A made bucket of released files, with the index in it, and an empty cache."""
-    folder = tmp_path / "server" / "vit_models"
-    write(folder / "augreg" / "index.csv", rows())
-    with serving_files(folder.parent) as server:
-        use_mirror(monkeypatch, server.url, tmp_path / "cache")
-        yield Bucket(folder, server.requests)

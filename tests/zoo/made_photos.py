@@ -77,9 +77,7 @@ def png(*chunks, depth=8, colour=2, size=(WIDTH, HEIGHT), ways=(0, 0, 0), end=No
 
 
 def png_of(values, significant=None):
-    """A PNG of 16 bits, gray (height, width) or with 1 to 4 channels."""
-    if values.ndim == 2:
-        values = values[..., None]
+    """A PNG of 16 bits with 1 to 4 channels."""
     height, width, channels = values.shape
     rows = values.astype(">u2").reshape(height, -1)
     data = zlib.compress(b"".join(b"\0" + row.tobytes() for row in rows))
@@ -157,8 +155,7 @@ LOCAL = COLOURS[::-1].copy()
 def gif(frame, place=(0, 0), size=None, background=0, transparent=None,
         local=None, palette=COLOURS):  # fmt: skip
     height, width = frame.shape
-    image = Image.new("P", (width, height))
-    image.putdata(frame.ravel().tolist())
+    image = Image.fromarray(frame.astype("uint8"))
     image.putpalette(COLOURS.tobytes())
     encoded = encode(image, "GIF", optimize=False)
     start = encoded.index(b"\x2c\0\0\0\0" + struct.pack("<HH", width, height))

@@ -31,8 +31,7 @@ BLOCK = bytes(2**16)
 def failing(context=None):
     """Runs a server of `File`s, which logs the paths and ranges it is asked for."""
     state = {"files": {}, "log": [], "sent": 0, "now": 0.0, "lock": threading.Lock()}
-    state |= {"go_on": threading.Event(), "is_silent": threading.Event()}
-    with serving(Handler, context, **state) as server:
+    with serving(Handler, context, go_on=threading.Event(), **state) as server:
         yield server
         server.go_on.set()
 
@@ -140,7 +139,6 @@ def hung_up(*_):
 
 
 def mute(request, _):
-    request.server.is_silent.set()
     request.server.go_on.wait()
     return []
 

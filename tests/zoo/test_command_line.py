@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from made_index import B16, R26, bucket  # noqa: F401
+from made_index import B16, R26
 
 import zoo
 from zoo import store
@@ -22,7 +22,7 @@ OTHER = "vit-l32/sam"
 
 
 @pytest.fixture(autouse=True)
-def released(bucket, goldens):  # noqa: F811
+def released(bucket, goldens):
     """Goldens in place of two released files; returns the bucket."""
     for handle, golden in ((SMALL, "token"), (OTHER, "gap")):
         path = bucket.folder / zoo.get(handle).file

@@ -1,6 +1,6 @@
 import made_index
 import pytest
-from made_index import B16, B16_30, B16_I1K, R26, R26_OTHER, bucket  # noqa: F401
+from made_index import B16, B16_30, B16_I1K, R26, R26_OTHER
 
 import zoo
 from zoo.catalog import augreg, index_file
@@ -10,12 +10,7 @@ PETS = f"{R26}--oxford_iiit_pet-steps_0k-lr_0.003-res_384"
 
 
 @pytest.fixture(autouse=True)
-def _bucket(bucket):  # noqa: F811
-    """Every test here has the made index."""
-
-
-@pytest.fixture
-def index(bucket):  # noqa: F811
+def index(bucket):
     """Where the served index is."""
     return bucket.folder / "augreg" / "index.csv"
 
@@ -100,10 +95,7 @@ def test_every_file_name_is_a_handle():
 
 
 def test_what_cards_say():
-    for data_set, classes, inferred in (
-        ("kitti", 4, ["classes"]),
-        ("resisc45", 45, []),
-    ):
+    for data_set, classes, inferred in ("kitti", 4, ["classes"]), ("resisc45", 45, []):
         card = augreg.best("R26+ViT-S_32", finetune=data_set)
         assert card.classes == classes
         assert [note.field for note in card.inferred] == inferred
@@ -118,7 +110,7 @@ def test_what_cards_say():
     assert card.notes == "Pre-trained for 30 epochs."
 
 
-def test_the_index_is_fetched_once_and_only_when_needed(bucket, monkeypatch):  # noqa: F811
+def test_the_index_is_fetched_once_and_only_when_needed(bucket, index, monkeypatch):
     zoo.list_models()
     zoo.list_models("*augreg*")
     zoo.get("vit-b16/augreg-imagenet21k")
@@ -134,10 +126,7 @@ def test_the_index_is_fetched_once_and_only_when_needed(bucket, monkeypatch):  #
     monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
     index_file._parse.cache_clear()
     assert augreg.best("B_16", finetune="cifar100").classes == 100
-
-
-def test_an_index_fetched_anew_is_read_anew(index):
-    assert len(augreg.rows()) == len(made_index.FINE_TUNED)
+    monkeypatch.delenv("KERAS_VIT_OFFLINE")
     path = zoo.fetch(index_file.INDEX_URL)
     path.unlink()
     path.with_name(f"{path.name}.json").unlink()
@@ -148,18 +137,12 @@ def test_an_index_fetched_anew_is_read_anew(index):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("H_14",), "no model 'H_14': choose Ti_16.* or R50_L_32"),
-        (("L_16",), "No AugReg model has name 'L/16': choose B/16 or R26"),
-        (("R26_S_32", "i1k"), "of name R26.S/32 has ds 'i1k': choose i21k\\."),
-        (
-            ("B_16", "i21k", "cifar10"),
-            "of name B/16 of ds i21k has adapt_ds 'cifar10': choose cifar100 or image",
-        ),
-        (
-            ("B_16", "i21k", "imagenet2012", 512),
-            "has adapt_resolution 512: choose 224 or 384",
-        ),
-        (("B_16", "i21k", None, 384), "pre-trained at 224 only, not at 384"),
+        (["H_14"], "no model 'H_14': choose Ti_16.* or R50_L_32"),
+        (["L_16"], "No AugReg model has name 'L/16': choose B/16 or R26"),
+        (["R26_S_32", "i1k"], "of name R26.S/32 has ds 'i1k': choose i21k\\."),
+        (["B_16", "i21k", "cifar10"], "of ds i21k has adapt_ds 'cifar10': choose cif"),
+        (["B_16", "i21k", "cifar100", 224], "has adapt_resolution 224: choose 384"),
+        (["B_16", "i21k", None, 384], "pre-trained at 224 only, not at 384"),
     ],
 )
 def test_best_says_what_there_is(arguments, message):
@@ -197,11 +180,7 @@ def test_damage_is_refused(index, before, after, message):
     ("changed", "use", "message"),
     [
         ({"final_val": "nan"}, lambda: augreg.best("B_16"), "index has no final_val"),
-        (
-            {"adapt_ds": "cifar10"},
-            lambda: zoo.get(PETS),
-            "says 'cifar10' of R26.*known are cif",
-        ),
+        ({"adapt_ds": "a"}, lambda: zoo.get(PETS), "says 'a' of R26.*known are cifar"),
     ],
 )
 def test_what_the_index_says_anew_is_not_guessed_at(index, changed, use, message):

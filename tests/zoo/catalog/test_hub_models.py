@@ -58,9 +58,8 @@ def test_published_figures():
     assert len(with_figures) == 4 + 8 + 32 + 3 + 39 + 35 + 9
     assert zoo.get("deit3-b16/imagenet2012-224").top1 == 83.786
     assert zoo.get("eva02-l14/mim38m+imagenet21k+imagenet2012").top1 == 90.052
-    assert zoo.get("clip-b16/openai").accuracies[0] == (
-        "imagenet2012", "zero-shot top1", 68.34, 224, "open_clip openclip_results.csv",
-    )  # fmt: skip
+    figure = ("imagenet2012", "zero-shot top1", 68.34, 224)
+    assert zoo.get("clip-b16/openai").accuracies[0][:4] == figure
     # Of a probe or of texts, not of the model as it is.
     assert zoo.get("clip-b16/openai").top1 is None
     assert zoo.get("dinov2-g14/lvd142m").top1 is None
@@ -75,13 +74,13 @@ def test_the_guide_has_the_figures_of_the_cards():
         card = zoo.get(handle)
         assert float(millions.replace(",", "")) == round(card.parameters / 1e6, 1)
         assert licence.strip() == card.licence
-        figures = {one.metric: f"{one.value:g}" for one in card.accuracies}
+        figures = {one.metric: one.value for one in card.accuracies}
         for metric, text in (
-            ("top1 of a linear probe", linear),
-            ("top1 of nearest neighbours", neighbours),
+            ("a linear probe", linear),
+            ("nearest neighbours", neighbours),
         ):
-            said = text.strip().removesuffix("%")
-            assert said == "" or float(said) == float(figures[metric])
+            said = text.strip(" %")
+            assert said == "" or float(said) == figures[f"top1 of {metric}"]
 
 
 @pytest.mark.slow
@@ -113,32 +112,26 @@ def test_one_repository_of_two_networks(goldens, monkeypatch):
 
 
 def test_names_of_timm_are_understood():
-    assert families.similar("timm/deit3_huge_patch14_224") == [
-        "deit3-h14/imagenet2012",
-        "deit3-h14/imagenet21k+imagenet2012",
-    ]
-    for name in ("vit_base_patch16_clip_224.openai", "quickgelu_224.openai"):
-        name = name.replace("quickgelu", "vit_base_patch16_clip_quickgelu")
-        assert families.similar(name) == ["clip-b16/openai"]
+    huge = ["deit3-h14/imagenet2012", "deit3-h14/imagenet21k+imagenet2012"]
+    assert families.similar("timm/deit3_huge_patch14_224") == huge
+    for name in ("clip_224.openai", "clip_quickgelu_224.openai"):
+        assert families.similar(f"vit_base_patch16_{name}") == ["clip-b16/openai"]
 
 
 @pytest.mark.parametrize("here", [None, "somewhere"])
-def test_a_licence_is_said_before_the_download(monkeypatch, tmp_path, here):
-    fetched = []
+def test_a_licence_is_said_before_the_download(monkeypatch, here):
     monkeypatch.setattr(hub, "cached", lambda handle: here)
-    monkeypatch.setattr(hub, "fetch", lambda handle: fetched.append(handle) or tmp_path)
+    monkeypatch.setattr(hub, "fetch", lambda handle: handle)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        assert zoo.locate("dinov2-s14/lvd142m") == tmp_path
-        assert zoo.locate("mae-b16/imagenet2012") == tmp_path
-    assert fetched == [
-        "hf://timm/vit_small_patch14_dinov2.lvd142m",
-        "hf://timm/vit_base_patch16_224.mae",
-    ]
+        for handle, place in (
+            ("dinov2-s14/lvd142m", "hf://timm/vit_small_patch14_dinov2.lvd142m"),
+            ("mae-b16/imagenet2012", "hf://timm/vit_base_patch16_224.mae"),
+        ):
+            assert locate.fetch_card(zoo.get(handle)) == place
     expected = "mae-b16/imagenet2012 has the licence cc-by-nc-4.0, for non-commercial"
-    assert [str(one.message)[: len(expected)] for one in said] == (
-        [] if here else [expected]
-    )
+    said = [str(one.message)[: len(expected)] for one in said]
+    assert said == ([] if here else [expected])
 
 
 def test_terms_are_said():
