@@ -20,24 +20,22 @@ from train.run import recipe_flags
 
 ROOT = pathlib.Path(__file__).parent.parent
 KERAS_VIT = pathlib.Path(sys.executable).with_name("keras-vit")
-TRAINING = [name for name in keras_vit_start.COMMANDS if name != "zoo"]
-# Asked for by a data set, a recipe, a format or a backend, where these need them.
+OURS = ("keras_vit.", "train.", "zoo.")
+# Every installation has the first ones; a data set, a recipe, a format or a backend
+# asks for others, and some are used where they are installed.
 ASKED_FOR_ELSEWHERE = {
-    *("tensorflow_datasets", "jax", "torch", "huggingface_hub"),
+    *("absl", "einops", "filelock", "h5py", "keras", "numpy", "requests", "rich"),
+    *("tqdm", "urllib3", "keras_vit_start", "tensorflow_datasets", "jax", "torch"),
     *("onnx", "onnxruntime", "ai_edge_litert", "ai_edge_quantizer", "flatbuffers"),
-    # Used where they are installed.
-    *("anyascii", "pillow_heif", "yaml"),
+    *("huggingface_hub", "anyascii", "pillow_heif", "yaml"),
 }
 # What a module that a command imports needs in functions that it does not call.
 NOT_CALLED = {
-    # Digits are asked for as data; the intervals of a report are of classifiers.
     "masked_patches": {"sklearn", "scipy"},
     "few_shot": {"sklearn"},
-    # As above; they read what reports have written.
     **dict.fromkeys(("compare", "publish"), {"sklearn", "scipy", "matplotlib"}),
     "explain": {"sklearn"},
     "export": {"sklearn", "matplotlib"},
-    # Asked for where a model, or --gallery, needs them.
     "predict": {"tensorflow", "scipy", "jinja2"},
 }
 
@@ -124,18 +122,17 @@ class Terminal(io.StringIO):
 
 
 def test_colours_are_for_terminals_alone(monkeypatch):
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.delenv("NO_COLOR", raising=False)
     styled = functools.partial(keras_vit_start.styled, "text", "error")
-    assert styled(Terminal()) == "\x1b[1;31mtext\x1b[0m"
-    for stream in (io.StringIO(), None):
-        assert styled(stream) == "text"
-    for name, value in (("NO_COLOR", "0"), ("TERM", "dumb")):
-        with monkeypatch.context() as patch:
-            patch.setenv(name, value)
-            assert styled(Terminal()) == "text"
-    monkeypatch.setenv("NO_COLOR", "")  # means that it is not set
-    assert styled(Terminal()) != "text"
+    for no_colour, term, is_styled in (
+        ("0", "xterm", False),
+        ("", "dumb", False),
+        ("", "xterm", True),  # An empty one is as none.
+    ):
+        monkeypatch.setenv("NO_COLOR", no_colour)
+        monkeypatch.setenv("TERM", term)
+        expected = "\x1b[1;31mtext\x1b[0m" if is_styled else "text"
+        assert styled(Terminal()) == expected
+    assert styled(io.StringIO()) == styled(None) == "text"
     monkeypatch.delenv("TERM")  # as on Windows
     assert styled(Terminal()) != "text"
     monkeypatch.setattr("rich.console.Console.color_system", "windows")
@@ -216,10 +213,7 @@ def test_command_alone_lists_all_and_an_unknown_one_is_asked_for(monkeypatch, ca
 
 
 def test_command_imports_nothing_before_it_knows_which():
-    packages = {
-        name.partition(".")[0] for name in imported(ROOT / "keras_vit_start.py")
-    }
-    assert packages - set(sys.stdlib_module_names) == {"keras", "rich"}
+    assert uses("keras_vit_start") == (set(), {"keras", "rich"})
 
 
 @pytest.mark.parametrize(
@@ -325,42 +319,29 @@ def file_of(module):
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
-imported_by = functools.cache(lambda module: [*imported(file_of(module))])
+@functools.cache
+def uses(module):
+    """The modules of ours that a module imports, and the packages of others."""
+    names = {*imported(file_of(module))}
+    ours = {name for name in names if name.startswith(OURS) and file_of(name).exists()}
+    packages = {name.partition(".")[0] for name in names}
+    return ours, packages - {*keras_vit_start.PACKAGES, *sys.stdlib_module_names}
 
 
-def asked_for(command):
-    """The packages that the module of a command asks for, its own or a run's."""
-    text = pathlib.Path(keras_vit_start.COMMANDS[command]).read_text()
-    scope = {"recipe_flags": recipe_flags}
-    if own := re.search(r"^PACKAGES = \(.*?\)$", text, re.M | re.S):
-        exec(own[0], scope)
-        assert len(re.findall(r"(?<!_)\bPACKAGES\b", text)) == 2
-        return set(scope["PACKAGES"])
-    [shared] = re.findall(r"packages(?:, task)? = recipe_flags\.(\w*PACKAGES)", text)
-    return set(getattr(recipe_flags, shared))
-
-
-def test_every_package_that_a_command_imports_is_asked_for():
-    # Those of `pip install .`, without an extra.
-    basic = {*("absl", "einops", "filelock", "h5py", "keras", "numpy", "requests")}
-    basic |= {"rich", "tqdm", "urllib3", "keras_vit_start", *sys.stdlib_module_names}
-    wrong = {}
-    for command in TRAINING:
-        found, seen, todo = set(), set(), [f"train.{command}"]
-        if (ROOT / "train" / command).is_dir():
-            todo.append(f"train.{command}.__main__")
-        while todo:
-            module = todo.pop()
-            if module in seen:
-                continue
-            seen.add(module)
-            for name in imported_by(module):
-                package = name.partition(".")[0]
-                if package not in keras_vit_start.PACKAGES:
-                    found.add(package)
-                elif file_of(name).exists():
-                    todo.append(name)
-        known = basic | ASKED_FOR_ELSEWHERE | NOT_CALLED.get(command, set())
-        missing = found - known - asked_for(command)
-        wrong |= {command: missing} if missing else {}
-    assert wrong == {}
+@pytest.mark.parametrize("command", keras_vit_start.COMMANDS.keys() - {"zoo"})
+def test_every_package_that_a_command_imports_is_asked_for(command):
+    run = recipe_flags.CLASSIFIER_PACKAGES
+    asked = {"masked_patches": recipe_flags.PACKAGES, "finetune": run, "pretrain": run}
+    modules, found = [f"train.{command}"], set()
+    if command not in ("finetune", "pretrain"):
+        modules.append(f"train.{command}.__main__")
+    if command not in asked:
+        said = re.search(r"(?m)^PACKAGES = (.*)", file_of(modules[1]).read_text())[1]
+        asked[command] = eval(said, {"recipe_flags": recipe_flags})
+    for module in modules:
+        ours, packages = uses(module)
+        modules += ours.difference(modules)
+        found |= packages
+    assert found - ASKED_FOR_ELSEWHERE - NOT_CALLED.get(command, set()) <= {
+        *asked[command]
+    }

@@ -5,9 +5,9 @@ import shutil
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 from made_index import B16, R26
+from peer_files import arrays_of, folder_of
 
 import zoo
 from zoo import store
@@ -15,6 +15,7 @@ from zoo.__main__ import main
 from zoo.containers import safetensors
 
 ROOT = pathlib.Path(__file__).parents[2]
+GOLDEN = ROOT / "tests" / "goldens" / "token.npz"
 PETS = f"{R26}--oxford_iiit_pet-steps_0k-lr_0.003-res_384"
 # Cards whose file's size is not known: a golden can stand for them.
 SMALL = "vit-l16/sam"
@@ -57,8 +58,7 @@ def test_list(capsys):
     assert rows["vit-l16/sam"] == ["~1,161", "MiB", "224", "1000"]
     # Fits a terminal, so that handles stay whole.
     assert max(len(line.rstrip()) for line in lines) <= 80
-    main(["download", SMALL])
-    capsys.readouterr()
+    printed(capsys, "download", SMALL)
     lines = printed(capsys, "list", "vit-l*").out.splitlines()
     assert [line.split()[0] for line in lines if "yes" in line] == [SMALL]
     cached = {card["handle"]: card["cached"] for card in document(capsys, "list")}
@@ -141,14 +141,11 @@ def test_files_of_augreg(capsys, goldens, released):
 @pytest.mark.parametrize("length", [None, 1000])
 def test_verify(capsys, length):
     assert document(capsys, "verify") == []
-    main(["download", SMALL, OTHER])
-    capsys.readouterr()
+    path, _ = printed(capsys, "download", SMALL, OTHER).out.splitlines()
     checks = document(capsys, "verify")
     assert {check["handle"] for check in checks} == {SMALL, OTHER}
     assert all(check["ok"] and check["error"] is None for check in checks)
     assert printed(capsys, "verify").out.count(" ok ") == 2
-
-    [path] = [check["path"] for check in checks if check["handle"] == SMALL]
     content = bytearray(pathlib.Path(path).read_bytes())
     content[1000] ^= 1
     pathlib.Path(path).write_bytes(content[:length])
@@ -164,14 +161,12 @@ def test_verify(capsys, length):
 @pytest.mark.parametrize(
     ("source", "target", "naming"),
     [
-        ("handle", "copy.npz", "released"),
-        ("url", "model.safetensors", "released"),
-        ("path", "new/folder/model.safetensors", "timm"),
+        (SMALL, "copy.npz", "released"),
+        (zoo.get(SMALL).url, "model.safetensors", "released"),
+        (str(GOLDEN), "new/folder/model.safetensors", "timm"),
     ],
 )
-def test_convert(capsys, goldens, tmp_path, source, target, naming):
-    path = str(goldens / "token.npz")
-    source = {"path": path, "handle": SMALL, "url": zoo.get(SMALL).url}[source]
+def test_convert(capsys, tmp_path, source, target, naming):
     target = tmp_path / target
     line = ["convert", source, str(target), f"--naming={naming}"]
     assert printed(capsys, *line).out.startswith(f"{target}: 56 arrays, 0.")
@@ -182,41 +177,33 @@ def test_convert(capsys, goldens, tmp_path, source, target, naming):
     if naming == "timm":
         assert b"blocks.0.norm1.weight" in target.read_bytes()
         assert target.with_name("config.json").is_file()
-    original, converted = zoo.read(path), zoo.read(target)
-    assert original.shapes == converted.shapes
-    for name, array in original.arrays.items():
-        assert (array == converted.arrays[name]).all()
+    original, converted = zoo.read(GOLDEN).arrays, zoo.read(target).arrays
+    assert original.keys() == converted.keys()
+    assert all((array == converted[name]).all() for name, array in original.items())
 
 
-def test_a_warning_of_convert_is_one_line(capsys, goldens, tmp_path):
-    arrays = zoo.read(goldens / "token.npz")
-    zoo.write(tmp_path / "model.safetensors", arrays, naming="timm")
-    file = safetensors.Safetensors(tmp_path / "model.safetensors")
-    wrapped = {f"module.{key}": np.asarray(file.check(key)) for key in file.keys}
-    del file
-    safetensors.write(tmp_path / "model.safetensors", wrapped)
-    target = str(tmp_path / "a.safetensors")
-    found = printed(capsys, "convert", str(tmp_path), target)
-    [line] = found.err.splitlines()
-    assert "zoo: warning: " in line
-    assert "'module.' in its keys" in line
+def test_a_warning_of_convert_is_one_line(capsys, tmp_path):
+    shutil.copytree(folder_of("deit_timm"), tmp_path / "deit")
+    arrays = {f"module.{key}": array for key, array in arrays_of("deit_timm").items()}
+    safetensors.write(tmp_path / "deit" / "model.safetensors", arrays)
+    line = ("convert", str(tmp_path / "deit"), str(tmp_path / "a.safetensors"))
+    [said] = printed(capsys, *line).err.splitlines()
+    assert "zoo: warning: " in said and "'module.' in its keys" in said
 
 
-# A command that ends with 1 and prints nothing, and what its one line names.
-COMPLAINTS = [
-    ("info vit-b16/imagenet22k", "'vit-b16/imagenet22k'|vit-b16/imagenet21k"),
-    ("verify vit-b16/imagenet22k", "'vit-b16/imagenet22k'|vit-b16/imagenet21k"),
-    (f"info {B16}x", f"{B16}x"),
-    ("list resnet*", "'resnet*'|keras-vit zoo list"),
-    (f"verify {SMALL}", f"{SMALL} is not in the cache|keras-vit zoo download {SMALL}"),
-    ("convert missing.npz new.npz", "There is no file missing.npz"),
-    ("convert vit-b16/imagenet22k new.npz", "Did you mean vit-b16/imagenet21k"),
-    (f"convert {SMALL} new.txt", "new.txt"),
-    ("convert README.md new.npz", "README.md"),
-]
-
-
-@pytest.mark.parametrize(("line", "words"), COMPLAINTS)
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("info vit-b16/imagenet22k", "'vit-b16/imagenet22k'|vit-b16/imagenet21k"),
+        (f"info {B16}x", f"{B16}x"),
+        ("list resnet*", "'resnet*'|keras-vit zoo list"),
+        (f"verify {SMALL}", f"{SMALL} is not in |keras-vit zoo download {SMALL}"),
+        ("convert missing.npz new.npz", "There is no file missing.npz"),
+        ("convert vit-b16/imagenet22k new.npz", "Did you mean vit-b16/imagenet21k"),
+        (f"convert {SMALL} new.txt", "new.txt"),
+        ("convert README.md new.npz", "README.md"),
+    ],
+)
 def test_a_complaint_is_one_line(capsys, tmp_path, monkeypatch, line, words):
     monkeypatch.chdir(tmp_path)
     pathlib.Path("README.md").write_text("no checkpoint")
@@ -228,18 +215,16 @@ def test_a_complaint_is_one_line(capsys, tmp_path, monkeypatch, line, words):
 
 
 def test_where(capsys, monkeypatch):
-    main(["download", SMALL])
-    capsys.readouterr()
-    found = document(capsys, "where")
-    assert found["cache"] == str(store.cache_dir())
-    assert found["files"] == 1
+    printed(capsys, "download", SMALL)
+    found, cache = document(capsys, "where"), str(store.cache_dir())
+    assert (found["cache"], found["files"]) == (cache, 1)
     assert found["size"] == store.cached()[0].size
-    assert found["environment"]["KERAS_VIT_CACHE"] == found["cache"]
+    assert found["environment"]["KERAS_VIT_CACHE"] == cache
     assert "KERAS_VIT_OFFLINE" not in found["environment"]
     monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
     output = printed(capsys, "where").out
     assert re.search(r"KERAS_VIT_OFFLINE +1", output)
-    assert found["cache"] in output
+    assert cache in output
 
 
 def test_a_user_interrupts(monkeypatch, capsys):

@@ -117,6 +117,8 @@ def test_a_fault_is_named_and_leaves_nothing(fault, server, offer, cache):
 
 
 CONTINUED = [None, "bytes=150000-"]
+STARTS = (150_000, 225_000, 262_500, 281_250, 290_625, 295_312)
+HALVES = [f"bytes={start}-" for start in STARTS]
 DATE = "Sat, 21 Nov 2020 12:00:00 GMT"
 STORED_PACKED = {
     "x_goog_stored_content_encoding": "gzip",
@@ -125,6 +127,7 @@ STORED_PACKED = {
 # Replies, the file, and the ranges that are asked for until it is whole.
 MENDED = {
     "cut, with an ETag": ([CUT], {"md5": CONTENT, "etag": '"x"'}, CONTINUED),
+    "cut again and again": ([CUT] * 6, {}, [None, *HALVES]),
     "cut, with a date": ([CUT], {"etag": None, "modified": DATE}, CONTINUED),
     "cut, with neither": ([CUT], {"etag": None}, [None, None]),
     "cut, with a weak ETag": ([CUT], {"etag": 'W/"weak"'}, [None, None]),
@@ -153,26 +156,13 @@ def test_a_fault_is_mended_by_the_next_reply(case, server, offer, cache):
     assert server.sent < 10**8
 
 
-def test_it_breaks_again_and_again(server, offer, cache):
-    url = offer(*[CUT] * 12)
-    assert_right(cache, url, zoo.fetch(url))
-    starts = [int(span[6:-1]) for span in ranges(server)[1:]]
-    assert len(starts) == 12
-    assert starts == sorted(starts)
-
-
 def test_how_long_a_server_may_ask_to_wait(monkeypatch):
     monkeypatch.setattr(transport, "RETRY_AFTER_SECONDS", 60)
-    for asked, seconds in (
-        ("7", 7),
-        ("3600", 60),
-        ("Sat, 21 Nov 2099 12:00:00 GMT", 60),
-        ("soon", None),
-        ("9" * 5000, None),
-        ("-1", None),
-    ):
-        assert transport._retry_after({"Retry-After": asked}) == seconds
     assert transport._retry_after({}) is None
+    asked = {"7": 7, "3600": 60, "Sat, 21 Nov 2099 12:00:00 GMT": 60}
+    asked |= dict.fromkeys(("soon", "9" * 5000, "-1"))
+    for text, seconds in asked.items():
+        assert transport._retry_after({"Retry-After": text}) == seconds
 
 
 @pytest.mark.parametrize("piece", [1, 2, 1000])
@@ -261,12 +251,6 @@ def test_proxies(server, cache, monkeypatch):
     assert_right(cache, url, zoo.fetch(url))
 
 
-@pytest.fixture
-def impatient(cache, monkeypatch):
-    monkeypatch.setattr(transport, "FIRST_BYTE_SECONDS", 0.25)
-
-
-@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(
     "said",
     [
@@ -276,21 +260,19 @@ def impatient(cache, monkeypatch):
         b"HTTP/1.1 100 Continue\r\nServer: ",
     ],
 )
-def test_one_deadline_until_the_first_byte(server, offer, cache, said):
-    url = offer(*[trickled(said)] * 2)
+def test_one_deadline_until_the_first_byte(server, offer, cache, monkeypatch, said):
+    monkeypatch.setattr(transport, "FIRST_BYTE_SECONDS", 0.25)
     with pytest.raises(zoo.StoreError, match=r"did not begin to send .* 0\.25 seco"):
-        zoo.fetch(url)
-    with pytest.raises(zoo.StoreError, match="did not begin to send"):
-        store.latest(url, 1000)
+        zoo.fetch(offer(trickled(said)))
     assert left(cache) == []
     # A busy machine may give up before it has sent its request.
-    assert len(server.log) <= 2
+    assert len(server.log) <= 1
 
 
-@pytest.mark.usefixtures("impatient")
 def test_redirects_attempts_and_the_name_server_share_the_deadline(
     server, offer, monkeypatch
 ):
+    monkeypatch.setattr(transport, "FIRST_BYTE_SECONDS", 0.25)
     monkeypatch.setattr(transport, "_MOST_REDIRECTS", 10**6)
 
     def slowly(request, file):
