@@ -3,7 +3,6 @@
 import hashlib
 import json
 import pathlib
-import pkgutil
 import re
 import shutil
 import subprocess
@@ -66,11 +65,9 @@ def test_images_of_any_size(
         assert (found.image_shape, found.size_step) == ((32, 32, 3), (8, 8))
         np.testing.assert_allclose(found.run(photo), expected, atol=1e-5)
     # Images of the other signatures come to the size of the positions.
-    served = tf.saved_model.load(str(out / "saved_model" / "1"))
-    squashed = tf.image.resize(photo / 2 + 0.5, (32, 32))
-    np.testing.assert_allclose(
-        served(photo / 2 + 0.5), fixed(2 * squashed - 1), atol=1e-4
-    )
+    served, pixels = tf.saved_model.load(str(out / "saved_model/1")), photo / 2 + 0.5
+    squashed = 2 * tf.image.resize(pixels, (32, 32)) - 1
+    np.testing.assert_allclose(served(pixels), fixed(squashed), atol=1e-4)
 
 
 def test_all_formats_beside_the_model(
@@ -129,64 +126,6 @@ def test_all_formats_beside_the_model(
     exec(found[-1], names)
     assert capsys.readouterr().out == f"{np.argmax(expected)}\n"
     assert (out / "class_names.txt").read_text().split() == list("0123456789")
-
-
-@pytest.mark.parametrize(
-    ("options", "aim"),
-    [
-        ({}, None),
-        ({"min_agreement": 0.25}, 0.25),
-        ({"min_agreement": 0.0}, None),
-        ({"features": True}, None),
-    ],
-)
-def test_what_quantized_exports_aim_at(options, aim, model_file, tmp_path, monkeypatch):
-    aims = {}
-
-    def write(model, path, *, precision, calibration, min_agreement, **arguments):
-        aims[precision] = min_agreement
-        needed = precision == "int8" or min_agreement is not None
-        assert (calibration is not None) >= needed
-        raise RunError("enough is known")
-
-    monkeypatch.setattr(tflite, "write_tflite", write)
-    facts = {"version": "", "one_by_one": False, "latency": {}, "peak_bytes": 1}
-    monkeypatch.setattr(parity, "run", lambda *_, **__: (np.eye(8, 10), facts))
-    formats, out = ["tflite-dynamic", "tflite-int8"], tmp_path / "out"
-    few = {"dataset": "digits", "compared": 8, "calibration": 8}
-    with pytest.raises(RunError, match="enough is known"):
-        run.export(model_file, formats, out, **few, **options)
-    assert aims == {"dynamic": aim, "int8": aim}
-
-
-def test_dynamic_is_small_unless_more_agreement_is_required(
-    all_formats, model_file, convert_once, tmp_path, capsys, monkeypatch
-):
-    convert_once(monkeypatch)
-    out = tmp_path / "out"
-    results = run.export(
-        model_file,
-        ["tflite-dynamic"],
-        out,
-        dataset="digits",
-        compared=40,
-        calibration=16,
-        min_agreement=1.0,
-    )
-    [_, agreeing] = results["exports"]
-    before, folder = all_formats
-    [small] = [row for row in before["exports"] if row["name"] == "tflite-dynamic"]
-    for row, of, where in (agreeing, results, out), (small, before, folder):
-        low, high = interval(round(40 * row["agreement"]), 40)
-        assert (row["agreement_low"], row["agreement_high"]) == (low, high)
-        text = f"{row['agreement']:.2%} ({low:.2%} to {high:.2%})"
-        assert text in report.table(of) and text in (where / "export.md").read_text()
-    assert "float16" not in small["matrices"] and small["aim"] is None
-    assert agreeing["matrices"]["float16"] > 0 and agreeing["aim"] == 1
-    sentence = report.matrices(agreeing)
-    assert "of 8 stay in float16 for --min_agreement=1" in sentence
-    assert sentence in capsys.readouterr().out
-    assert sentence in (out / "export.md").read_text()
 
 
 def test_features_without_a_data_set(model_file, tmp_path):
@@ -248,6 +187,45 @@ def test_images_that_calibrate_are_not_compared(model_file, tmp_path):
         sample_images.read(given, path, 2000, calibration=8, **data)
 
 
+@pytest.mark.parametrize(
+    ("options", "aim"),
+    [({}, None), ({"min_agreement": 0.25}, 0.25), ({"min_agreement": 0.0}, None)],
+)
+def test_what_quantized_exports_aim_at(options, aim, model_file, tmp_path, monkeypatch):
+    aims = {}
+
+    def write(model, path, *, precision, calibration, min_agreement, **arguments):
+        aims[precision] = min_agreement
+        assert len(calibration) == 8
+        raise RunError("enough is known")
+
+    monkeypatch.setattr(tflite, "write_tflite", write)
+    facts = {"version": "", "one_by_one": False, "latency": {}, "peak_bytes": 1}
+    monkeypatch.setattr(parity, "run", lambda *_, **__: (np.eye(8, 10), facts))
+    formats, few = ["tflite-dynamic", "tflite-int8"], {"compared": 8, "calibration": 8}
+    with pytest.raises(RunError, match="enough is known"):
+        run.export(model_file, formats, tmp_path, dataset="digits", **few, **options)
+    assert aims == {"dynamic": aim, "int8": aim}
+
+
+def test_more_agreement_keeps_matrices_in_float16(
+    all_formats, model_file, convert_once, tmp_path, capsys, monkeypatch
+):
+    convert_once(monkeypatch)
+    few = {"dataset": "digits", "compared": 40, "calibration": 16, "min_agreement": 1.0}
+    results = run.export(model_file, ["tflite-dynamic"], tmp_path / "out", **few)
+    [_, row] = results["exports"]
+    assert row["matrices"]["float16"] > 0 and row["aim"] == 1
+    text = (tmp_path / "out/export.md").read_text()
+    low, high = interval(round(40 * row["agreement"]), 40)
+    assert f"{row['agreement']:.2%} ({low:.2%} to {high:.2%})" in text
+    sentence = report.matrices(row)
+    assert "of 8 stay in float16 for --min_agreement=1" in sentence
+    assert sentence in capsys.readouterr().out and sentence in text
+    [small] = [one for one in all_formats[0]["exports"] if one["name"] == row["name"]]
+    assert "float16" not in small["matrices"] and small["aim"] is None
+
+
 def test_help_and_docs_have_every_format():
     help = [sys.executable, "-m", "train.export", "--help"]
     shown = subprocess.run(help, capture_output=True, text=True, cwd=ROOT).stdout
@@ -257,4 +235,3 @@ def test_help_and_docs_have_every_format():
         assert f"  {row.name:16} {row.help}\n" in shown
         share = f"{row.min_agreement:.1%}".replace(".0%", "%")
         assert f"| `{row.name}` | {row.help} | {share} |\n" in page
-        assert callable(pkgutil.resolve_name(row.runtime.writer))

@@ -191,17 +191,6 @@ def test_onnx_files_take_images_of_any_size(name, method, sizes, tmp_path):
         np.testing.assert_allclose(found.run(images), wanted, rtol=0, atol=limit)
 
 
-def test_onnx_files_give_a_map_of_features_of_images_of_any_size(tmp_path):
-    model = keras_vit.at_image_size(shared("registers"), (None, None))
-    maps = keras_vit.features(model, 0)
-    model = keras.Model(maps.input, maps.output["layer_0"])
-    found = exported_model.in_its_runtime(write("onnx", model, tmp_path))
-    images = images_for(keras_vit.at_image_size(model, (24, 64)))
-    wanted = np.asarray(model(images))
-    limit = 1e-5 * np.abs(wanted).max()
-    np.testing.assert_allclose(found.run(images), wanted, atol=limit)
-
-
 # Sizes that small models do not have.
 
 
@@ -217,24 +206,6 @@ def smallest(config):
             return side
 
 
-def check_variant(variant, folder, seen, **changes):
-    """Compares three files of a variant with one block with its model.
-
-    `seen` grows as `small_models.seen_by` says: no writer computes unused tokens.
-    """
-    sizes = dataclasses.asdict(zoo.VARIANTS[variant])
-    config = ViTConfig(**sizes | {"num_layers": 1} | changes)
-    model = VisionTransformer(config, image_size=smallest(config), classes=3)
-    randomize(model)
-    # The many convolutions of R50 add up more rounding.
-    tolerance = 1e-4 if config.is_hybrid else 2e-5
-    for format in ("saved_model", "onnx", "tflite"):
-        seen.clear()
-        path = write(format, model, folder)
-        assert all(seen) and bool(seen) == (format != "onnx")
-        check(path, model, tolerance)
-
-
 @pytest.mark.parametrize(
     ("variant", "narrower"),
     [
@@ -244,17 +215,23 @@ def check_variant(variant, folder, seen, **changes):
             "R+ViT-Ti_16",
             {"hidden_size": 24, "num_heads": 3, "mlp_dim": 40, "resnet_width": 32},
         ),
+        *(pytest.param(name, {}, marks=pytest.mark.soak) for name in zoo.VARIANTS),
     ],
 )
 def test_every_writer_writes_a_variant(variant, narrower, tmp_path, monkeypatch):
-    check_variant(variant, tmp_path, small_models.seen_by(monkeypatch), **narrower)
-
-
-@pytest.mark.soak
-def test_every_variant_at_full_width(tmp_path, monkeypatch):
+    """With one block, no writer computes unused tokens."""
     seen = small_models.seen_by(monkeypatch)
-    for variant in zoo.VARIANTS:
-        check_variant(variant, tmp_path, seen)
+    sizes = dataclasses.asdict(zoo.VARIANTS[variant])
+    config = ViTConfig(**sizes | {"num_layers": 1} | narrower)
+    model = VisionTransformer(config, image_size=smallest(config), classes=3)
+    randomize(model)
+    # The many convolutions of R50 add up more rounding.
+    tolerance = 1e-4 if config.is_hybrid else 2e-5
+    for format in ("saved_model", "onnx", "tflite"):
+        seen.clear()
+        path = write(format, model, tmp_path)
+        assert all(seen) and bool(seen) == (format != "onnx")
+        check(path, model, tolerance)
 
 
 # What writers refuse.

@@ -97,9 +97,8 @@ def test_each_format_stands_for_itself(model_file, tmp_path, monkeypatch, capsys
     assert {path: path.read_bytes() for path in out.iterdir()} == before
     # Unless somebody wants it.
     run.export(model_file, ["onnx"], out, min_agreement=0.0, **few)
-    assert "model.onnx" in os.listdir(out) and "model-float16.onnx" not in os.listdir(
-        out
-    )
+    written[-1] = "model.onnx"
+    assert sorted(os.listdir(out)) == written
 
 
 @pytest.mark.parametrize(
@@ -152,14 +151,8 @@ def test_cosines_have_no_interval():
         (["onnx"], {"model": "none", "any_size": True}, RunError, "leave --any_size"),
         (["tflite"], {"out": "mine"}, RunError, "exists and is not an earlier export"),
         (["tflite"], {"out": "mine/notes.txt"}, RunError, "not an earlier export"),
-        *(
-            (["tflite"], {"out": "mine", "record": record}, RunError, told)
-            for record, told in (
-                ({"exports": []}, "notes.txt besides"),
-                ({"exports": [{"files": [{"path": "a"}]}]}, "notes.txt besides"),
-                ([1], "not an earlier export"),
-            )
-        ),
+        (["tflite"], {"record": '{"exports": []}'}, RunError, "notes.txt besides"),
+        (["tflite"], {"record": "[1]"}, RunError, "not an earlier export"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_exported(
@@ -171,7 +164,8 @@ def test_what_cannot_be_exported(
     pathlib.Path("mine/notes.txt").write_text("mine")
     given = {"model": model_file, "out": "out", "compared": 2, **options}
     if "record" in given:
-        pathlib.Path("mine/export.json").write_text(json.dumps(given.pop("record")))
+        given["out"] = "mine"
+        pathlib.Path("mine/export.json").write_text(given.pop("record"))
     # Models without positions of a grid have one size.
     if given["model"] in ("relative", "none"):
         config = keras_vit.ViTConfig(8, 1, 2, 16, 8, position_embedding=given["model"])

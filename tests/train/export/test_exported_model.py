@@ -1,6 +1,5 @@
 """What exported files say of their model, found and read without Keras."""
 
-import json
 import re
 import shutil
 import tracemalloc
@@ -54,6 +53,13 @@ def test_an_export_says_all_that_answers_need(sigmoid):
     if found.features:
         body, _ = writing.body_and_head(model)
         np.testing.assert_allclose(found.features(images), body(images), atol=2e-5)
+    # The digest is of the bytes.
+    known, some = exported_model.digest_of(path), exported_model.files_of(path)[-1]
+    assert known == exported_model.digest_of(path)
+    content = some.read_bytes()
+    some.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    assert exported_model.digest_of(path) != known
+    some.write_bytes(content)
 
 
 @pytest.mark.parametrize("shape", [(3, 48, 48, 3), (3, 32, 48, 1)])
@@ -64,17 +70,6 @@ def test_images_that_the_graph_does_not_take_are_a_clear_error(shape, sigmoid):
     message = str(caught.value)
     assert str(path) in message and str(shape[1:]) in message
     assert message.endswith("export it again.") and "\n" not in message
-
-
-def test_the_digest_is_of_the_bytes(sigmoid):
-    path = exported_model.find(sigmoid[1])
-    known = exported_model.digest_of(path)
-    assert known == exported_model.digest_of(path)
-    some = exported_model.files_of(path)[-1]
-    content = some.read_bytes()
-    some.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    assert exported_model.digest_of(path) != known
-    some.write_bytes(content)
 
 
 @pytest.fixture
@@ -97,17 +92,9 @@ def test_class_names_lie_beside_the_file(onnx_file, tmp_path):
     assert (found.output, found.size, found.class_names) == ("features", 24, None)
 
 
-def test_folders_of_several_exports_and_of_others(onnx_file, tmp_path):
+def test_the_export_in_a_folder_is_found(tmp_path):
     for other in ("vit-ti16/augreg-imagenet21k", tmp_path):
         assert exported_model.find(other) is None
-    second = onnx_file.with_name("model-float16.onnx")
-    shutil.copy(onnx_file, second)
-    several = r"has several exports, model-float16\.onnx, model\.onnx: give"
-    with pytest.raises(RunError, match=several):
-        exported_model.find(onnx_file.parent)
-    # A run, whose model is meant.
-    (onnx_file.parent / "model.keras").touch()
-    assert exported_model.find(onnx_file.parent) is None
     with pytest.raises(RunError, match="There is no file .*none.tflite"):
         exported_model.find("none.tflite")
     # The newest version that is served.
@@ -119,32 +106,22 @@ def test_folders_of_several_exports_and_of_others(onnx_file, tmp_path):
     assert exported_model.find(tmp_path / "saved_model").name == "10"
 
 
-def with_metadata(onnx_file, **texts):
-    proto = onnx.load(onnx_file)
-    known = {entry.key: entry.value for entry in proto.metadata_props}
-    onnx.helper.set_model_props(proto, known | texts)
-    onnx.save(proto, onnx_file)
-
-
-NO_NAMES = "class_names are not a list of texts.*export"
-
-
 @pytest.mark.parametrize(
     ("name", "value", "told"),
     [
         ("preparation", "new", "not as keras-vit export writes it.*new"),
         ("activation", "tanh", "not as keras-vit export writes it.*tanh"),
-        ("image_size", "20000,20000", "its images"),
         ("image_size", "1,100000", "its images"),
         ("image_size", "0,0", "its images"),
-        *(
-            ("class_names", names, NO_NAMES)
-            for names in ("[1, 2, 3, 4, 5]", '[["a"], "b"]', "7", '{"a": 1}')
-        ),
+        ("class_names", "[1, 2, 3, 4, 5]", "not a list of texts.*export"),
+        ("class_names", '{"a": 1}', "class_names are not a list of texts"),
     ],
 )
 def test_metadata_of_others_are_refused(name, value, told, onnx_file):
-    with_metadata(onnx_file, **{name: value})
+    proto = onnx.load(onnx_file)
+    known = {entry.key: entry.value for entry in proto.metadata_props}
+    onnx.helper.set_model_props(proto, known | {name: value})
+    onnx.save(proto, onnx_file)
     with pytest.raises(RunError, match=told):
         exported_model.load(onnx_file)
 
@@ -160,10 +137,8 @@ def tflite_file(tmp_path_factory):
     [
         (description.LABELS, bytes(2**25), "has more than"),
         (description.FACTS, bytes(2**25), "has more than"),
-        *(
-            (description.FACTS, json.dumps(facts), "its facts are not a table of texts")
-            for facts in ([], {"image_size": 32}, {"activation": ["softmax"]})
-        ),
+        (description.FACTS, "[]", "its facts are not a table of texts"),
+        (description.FACTS, '{"image_size": 32}', "its facts are not a table of texts"),
     ],
 )
 def test_texts_packed_into_a_tflite_file_are_checked_and_bounded(

@@ -161,18 +161,6 @@ def test_uint8_takes_pixels(model, converted, calibration, tmp_path):
     assert np.abs((found - zero) * scale - wanted).max() < 0.1 * np.abs(wanted).max()
 
 
-def test_more_agreement_keeps_more_in_float16(model, converted, calibration, tmp_path):
-    kept, errors = [], []
-    for agreement in (0.5, 1.0):
-        content = quantize(
-            converted, calibration, static=False, min_agreement=agreement
-        )
-        assert sum(kinds(content).values()) == PRODUCTS
-        kept.append(kinds(content)["float16"])
-        errors.append(error_of(content, model, tmp_path / "model.tflite"))
-    assert kept[0] < kept[1] and errors[1] < errors[0]
-
-
 def test_what_is_kept_in_float16():
     """By hand: what changes most for its size, until the estimate is small enough."""
     known = [
@@ -191,31 +179,10 @@ def test_what_is_kept_in_float16():
     assert quantization._kept(known, errors, answers, 1.0) == ["b", "a", "c"]
 
 
-@pytest.fixture(scope="module")
-def metadata(model, converted, tmp_path_factory):
-    """The metadata of a file with class names, as bytes."""
-    path = tmp_path_factory.mktemp("metadata") / "model.tflite"
-    names = ["tench", "goldfish", "white shark", "müßig", ""]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tflite, "_converted", lambda *_: converted)
-        write_tflite(model, path, class_names=names)
-    with zipfile.ZipFile(path) as archive:
-        assert archive.read("labels.txt").decode().split("\n")[:-1] == names
-        facts = json.loads(archive.read("keras_vit.json"))
-    assert facts == {"activation": "linear", "preparation": "squash"}
-    from ai_edge_litert.tools import flatbuffer_utils
-
-    content = flatbuffer_utils.read_model(str(path))
-    [entry] = [known for known in content.metadata if known.name == b"TFLITE_METADATA"]
-    return bytes(bytearray(content.buffers[entry.buffer].data))
-
-
 class Reader:
     """Reads a flatbuffer by the numbers of its fields."""
 
-    def __init__(self, data, position=None):
-        if position is None:
-            position = flatbuffers.encode.Get(N.UOffsetTFlags.packer_type, data, 0)
+    def __init__(self, data, position):
         self.table = flatbuffers.table.Table(data, position)
 
     def place(self, number):
@@ -243,10 +210,26 @@ class Reader:
         return np.frombuffer(self.table.Bytes, "<f4", count, start).tolist()
 
 
-def test_metadata_name_the_classes_and_the_range(model, metadata):
+def test_metadata_name_the_classes_and_the_range(
+    model, converted, tmp_path, monkeypatch
+):
     """By the field numbers of metadata_schema.fbs."""
+    from ai_edge_litert.tools import flatbuffer_utils
+
+    monkeypatch.setattr(tflite, "_converted", lambda *_: converted)
+    names = ["tench", "goldfish", "white shark", "müßig", ""]
+    path = tmp_path / "model.tflite"
+    write_tflite(model, path, class_names=names)
+    with zipfile.ZipFile(path) as archive:
+        assert archive.read("labels.txt").decode().split("\n")[:-1] == names
+        facts = json.loads(archive.read("keras_vit.json"))
+    assert facts == {"activation": "linear", "preparation": "squash"}
+    content = flatbuffer_utils.read_model(str(path))
+    [entry] = [known for known in content.metadata if known.name == b"TFLITE_METADATA"]
+    metadata = bytes(bytearray(content.buffers[entry.buffer].data))
     assert metadata[4:8] == b"M001"
-    root = Reader(metadata)
+    position = flatbuffers.encode.Get(N.UOffsetTFlags.packer_type, metadata, 0)
+    root = Reader(metadata, position)
     assert root.text(0) == model.name and root.text(7) == "1.0.0"
     assert "32x48x3" in root.text(1) and "8 float32" in root.text(1)
     graph = root.only(3)

@@ -6,14 +6,12 @@ import dataclasses
 import filecmp
 import os
 import pathlib
-import warnings
 
 import numpy as np
 import pytest
 from photo_folder import (
     PROBABILITIES,
     by_mean,
-    interrupted,
     paths,
     prepared,
     text_of,
@@ -102,19 +100,6 @@ def test_bits_reach_photos_and_settings(folder, stub, goldens):
         predict("stub", [path], out="bits.csv", resume=True)
 
 
-def test_a_warning_names_each_dark_photo(stub, goldens, tmp_path):
-    dark = (goldens / "photos" / "grey_12_bits_in_16.png").read_bytes()
-    photos = [tmp_path / "1.png", tmp_path / "2.png"]
-    for photo in photos:
-        photo.write_bytes(dark)
-    stub(lambda images: (np.eye(3, dtype="float32")[[0, 0]], None))
-    with warnings.catch_warnings(record=True) as shown:
-        warnings.simplefilter("default")
-        predict("stub", [*map(str, photos)])
-    texts = [str(one.message).partition(" has values of 12 bits")[0] for one in shown]
-    assert sorted(texts) == [*map(str, photos)]
-
-
 # Interruptions.
 
 
@@ -182,16 +167,10 @@ def test_two_at_a_time_do_not_mix(flag, path, folder, stub):
     stub(second)
     with pytest.raises(KeyboardInterrupt):
         predict("stub", ["photos"], **{flag: path})
+    assert flag == "out" or os.listdir(folder) == ["photos"]
     stub()
     assert predict("stub", ["photos"], **given).answered == 10
     assert not [name for name in os.listdir((folder / path).parent) if ".lock" in name]
-
-
-def test_nothing_is_left_of_features_without_out(folder, stub):
-    stub(interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        predict("stub", ["photos"], features="x.npz")
-    assert os.listdir(folder) == ["photos"]
 
 
 def test_many_unreadable_photos(folder, stub):

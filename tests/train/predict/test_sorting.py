@@ -6,7 +6,6 @@ import re
 import pytest
 
 from train.common.errors import RunError
-from train.predict import sorting
 from train.predict.sorting import SortedCopies, folder_names
 
 
@@ -49,17 +48,6 @@ def test_a_name_that_is_taken_gets_a_digest(copies, tmp_path, monkeypatch):
             assert where.parent.name == "a_b" and where.read_text() == folder
     shown = {name for name in os.listdir(tmp_path / "sorted") if name[0] != "."}
     assert shown == {"a_b", "cat"}
-
-
-def test_many_photos_of_one_name_take_constant_time(tmp_path, monkeypatch):
-    copies, compared, checked = SortedCopies(tmp_path / "sorted", ["cat"]), [], []
-    lexists = os.path.lexists
-    monkeypatch.setattr(sorting.filecmp, "cmp", lambda *a, **_: compared.append(a))
-    monkeypatch.setattr(os.path, "lexists", lambda p: checked.append(p) or lexists(p))
-    for number in range(50):
-        copies.add(photo(tmp_path, str(number), str(number)), "cat")
-    assert len(os.listdir(tmp_path / "sorted" / "cat")) == 50
-    assert len(compared) <= 50 and len(checked) <= 4 * 50
 
 
 def test_folders_of_other_things_are_not_touched(copies, tmp_path):
