@@ -8,7 +8,6 @@ import signal
 import types
 
 import keras
-import numpy as np
 import pytest
 import same_runs
 from in_process import run_command
@@ -23,7 +22,6 @@ from train.recipes import Recipe
 from train.reports import figures
 from train.run import recipe_flags, training
 from train.study import kinds, studies
-from train.study import runs as study_runs
 from train.study.kinds import compute, examples, learning_rates, positions
 from train.study.options import Options
 
@@ -32,15 +30,9 @@ VTAB = kinds.recipe_for("vtab", "vtab")
 
 
 @pytest.fixture(autouse=True)
-def unrendered(request, monkeypatch):
-    """Leaves study.png empty, unless a test asks for it."""
-    if "rendered" not in request.fixturenames:
-        monkeypatch.setattr(figures, "save", lambda figure, path: path.touch())
-
-
-@pytest.fixture
-def rendered():
-    """Asks for a study.png with something in it."""
+def unrendered(monkeypatch):
+    """Leaves study.png empty."""
+    monkeypatch.setattr(figures, "save", lambda figure, path: path.touch())
 
 
 # The command, which is killed when the first checkpoint of its second run is written.
@@ -80,6 +72,8 @@ class Trainings:
         self.outcome = lambda recipe: (0.5, 0.5, 1.0)
 
     def __call__(self, recipe, *, run_dir, **_):
+        keras.config.set_dtype_policy("mixed_bfloat16")
+        random.random()
         self.recipes.append(recipe)
         found = self.outcome(recipe)
         if isinstance(found, Exception):
@@ -111,7 +105,12 @@ def study(tmp_path):
     def run(*rates, name="learning_rates", recipe=DIGITS, folder=tmp_path, **options):
         if rates:
             recipe = dataclasses.replace(recipe, learning_rates=rates)
-        return studies.run(name, recipe, Options(**options), run_dir=folder)
+        before = random.getstate(), keras.config.dtype_policy()
+        try:
+            return studies.run(name, recipe, Options(**options), run_dir=folder)
+        finally:
+            # Random numbers and precision are left as they were found.
+            assert (random.getstate(), keras.config.dtype_policy()) == before
 
     return run
 
@@ -131,9 +130,7 @@ def test_choice_of_the_rate(rows, expected):
     assert learning_rates.best_rate(table) == expected
 
 
-def test_learning_rates_are_chosen_on_held_out_images(
-    trainings, study, tmp_path, rendered
-):
+def test_learning_rates_are_chosen_on_held_out_images(trainings, study, tmp_path):
     # What does best in validation does worst in the test, and does not do so
     # at the first validation.
     validation = {0.01: (0.6, 1.0), 0.03: (0.8, 0.9), 0.1: (0.8, 0.7), 0.3: (0.7, 0.1)}
@@ -148,20 +145,17 @@ def test_learning_rates_are_chosen_on_held_out_images(
     found = study(*validation)
     assert found["learning_rate"] == 0.1
     assert [row["validation_accuracy"] for row in found["rows"]] == [0.6, 0.8, 0.8, 0.7]
-    tested = [0.5, 0.6, 0.7]
     accuracy = found["chosen"][0]["test_accuracy"]
-    assert accuracy["values"] == pytest.approx(tested)
-    assert accuracy["mean"] == pytest.approx(np.mean(tested))
-    assert accuracy["deviation"] == pytest.approx(np.std(tested, ddof=1))
-    final = trainings.recipes[4:]
-    assert [one.seed for one in final] == [0, 1, 2]
+    assert accuracy["values"] == pytest.approx([0.5, 0.6, 0.7])
+    assert accuracy["mean"] == pytest.approx(0.6)
+    assert accuracy["deviation"] == pytest.approx(0.1)
     # The final runs learn from all of train, as the paper's do.
-    assert {one.validation_fraction for one in final} == {0.0}
-    assert {one.learning_rate for one in final} == {0.1}
+    final = trainings.recipes[4:]
+    settings = [(one.seed, one.validation_fraction, one.learning_rate) for one in final]
+    assert settings == [(0, 0.0, 0.1), (1, 0.0, 0.1), (2, 0.0, 0.1)]
     page = (tmp_path / "study.md").read_text()
     assert "| 0.1 | 80.00% | 0.7000 | chosen |" in page and "at the end" not in page
     assert "| 0.1 | 60.00% ± 10.00% | 50.00%, 60.00%, 70.00% |" in page
-    assert (tmp_path / "study.png").stat().st_size > 5000
 
     # Once more, nothing is run again; with another seed only what is new.
     count = len(trainings.recipes)
@@ -191,9 +185,9 @@ def test_a_failed_run_loses_no_other(trainings, study, tmp_path, capsys):
         return 0.5, 0.5, 1 / recipe.learning_rate
 
     trainings.outcome = outcome
-    with pytest.raises(RunError, match="1 of 6 runs failed") as raised:
+    told = "1 of 6 runs failed.* rate-0.03: The loss of step 3 is nan"
+    with pytest.raises(RunError, match=told):
         study(0.01, 0.03, 0.02)
-    assert "rate-0.03: The loss of step 3 is nan" in str(raised.value)
     found = read(tmp_path)
     assert found["learning_rate"] == 0.02 and list(found["failed"]) == ["rate-0.03"]
     assert "| rate-0.03 | The loss of step 3" in (tmp_path / "study.md").read_text()
@@ -222,22 +216,6 @@ def test_the_first_run_fails_for_all(trainings, study):
     assert len(trainings.recipes) == 1
 
 
-def test_precision_and_random_numbers_are_left_as_found(trainings, study, monkeypatch):
-    def cleared():
-        random.random(), np.random.random()
-
-    monkeypatch.setattr(keras.utils, "clear_session", cleared)
-    policy = keras.config.dtype_policy()
-    keras.config.set_dtype_policy("mixed_bfloat16")
-    states = random.getstate(), np.random.get_state()[1].tolist()
-    try:
-        study(0.01, seeds=1)
-        assert keras.config.dtype_policy().name == "mixed_bfloat16"
-        assert (random.getstate(), np.random.get_state()[1].tolist()) == states
-    finally:
-        keras.config.set_dtype_policy(policy)
-
-
 def test_vtab(trainings, study, tmp_path):
     accuracies = {f"vtab/{task}": n / 20 for n, task in enumerate(vtab.TASKS)}
     trainings.outcome = lambda recipe: (accuracies[recipe.dataset], None, None)
@@ -249,8 +227,7 @@ def test_vtab(trainings, study, tmp_path):
     counts = {"natural": 7, "specialized": 4, "structured": 8, "mean": 19}
     assert found["tasks"] == counts
     assert found["is_benchmark"]
-    settings = {(one.steps, one.learning_rate) for one in trainings.recipes}
-    assert settings == {(2500, 0.01)}
+    assert {one.steps for one in trainings.recipes} == {2500}
     page = (tmp_path / "study.md").read_text()
     assert "| all tasks | 19 | 45.00% |" in page and "not the benchmark" not in page
     # On images held out it is another number.
@@ -259,7 +236,7 @@ def test_vtab(trainings, study, tmp_path):
     assert not found["is_benchmark"]
 
 
-def test_vtab_without_all_data(trainings, study, tmp_path, capsys):
+def test_vtab_without_all_data(trainings, study, tmp_path):
     known = {"vtab/dtd": (0.25, None, None), "vtab/resisc45": (0.75, None, None)}
     trainings.outcome = lambda recipe: known.get(
         recipe.dataset, DataError(f"{recipe.dataset} is not prepared")
@@ -272,14 +249,11 @@ def test_vtab_without_all_data(trainings, study, tmp_path, capsys):
     assert found["means"] == {"natural": 0.25, "specialized": 0.75, "mean": 0.5}
     assert found["tasks"]["mean"] == 2 and not found["is_benchmark"]
     assert "This is not the benchmark's mean" in (tmp_path / "study.md").read_text()
-    assert "failed: vtab/caltech101 is not prepared" in capsys.readouterr().err
-    none = {"tasks": ("dmlab", "eurosat"), "folder": tmp_path / "none"}
     with pytest.raises(RunError, match="No task of VTAB has its data here. vtab/dmlab"):
-        study(name="vtab", recipe=VTAB, **none)
+        study(name="vtab", recipe=VTAB, tasks=("dmlab",), folder=tmp_path / "none")
 
 
 def test_recipes():
-    assert {*kinds.names()} > kinds.FROM_SCRATCH
     assert kinds.recipe_for("examples", "digits") == DIGITS
     assert kinds.recipe_for("positions", "photos").model == "ViT-Ti_16"
     assert kinds.recipe_for("learning_rates", "photos").weights is not None
@@ -317,14 +291,13 @@ def test_points():
         f"width-{width}-{steps}-steps" for width in (24, 48, 96) for steps in (10, 20)
     ]
     assert [point.recipe.model.mlp_dim for point in points[::2]] == [48, 96, 192]
-    assert {point.recipe.model.num_heads for point in points} == {4}
     tiny = compute.points_of(kinds.recipe_for("compute", "x"), Options())
     models = [point.facts["model"] for point in tiny]
     assert models == ["width-48", "width-96", "ViT-Ti_16"]
     options = Options(models=("R50+ViT-B_16", "ViT-B_32"), smoke=True)
     small = compute.points_of(DIGITS.smoke(), options)
-    assert [point.recipe.image_size for point in small] == [32, 64]
-    assert {point.recipe.model.hidden_size for point in small} == {32}
+    sizes = [(one.recipe.image_size, one.recipe.model.hidden_size) for one in small]
+    assert sizes == [(32, 32), (64, 32)]
 
 
 BIT = DIGITS.override(model="BiT-R50x1")
@@ -415,14 +388,15 @@ def test_studies_as_a_user(forks, tmp_path):
     assert set(read(tmp_path / "vtab")["means"]) == {"natural", "structured", "mean"}
 
     assert "| 5-shot accuracy |" in study("examples", "--subsets=50,100%", *RANDOM)
-    rows = read(tmp_path / "examples")["rows"]
+    folder = tmp_path / "examples"
+    assert (folder / "study.png").stat().st_size > 5000
+    rows = read(folder)["rows"]
     assert [row["examples"] for row in rows] == [50, 256]
     # Before it were another run and a few-shot probe.
-    same_runs.assert_same_bits(alone, tmp_path / "examples" / rows[1]["runs"][0])
-    probe = tmp_path / "examples" / rows[0]["runs"][0] / "few_shot-digits-5"
-    mean = json.loads((probe / "few_shot.json").read_text())["rows"][0]["mean"]
+    same_runs.assert_same_bits(alone, folder / rows[1]["runs"][0])
+    probe = folder / rows[0]["runs"][0] / "few_shot-digits-5" / "few_shot.json"
+    mean = json.loads(probe.read_text())["rows"][0]["mean"]
     assert rows[0]["few_shot_accuracy"]["mean"] == mean
-    assert (probe / "few_shot.md").is_file()
     output = study("positions", "--positions=none,relative", "--shots=0")
     assert "| relative | 19,370 |" in output
 
@@ -443,12 +417,8 @@ def test_studies_as_a_user(forks, tmp_path):
     )
     rows = [read(tmp_path / name)["rows"] for name in ("whole", "killed")]
     assert rows[0] == rows[1]
-    # Images of 8 x 8 in patches of 4: five tokens with that of the class.
-    for row, width in zip(rows[0], (8, 16, 32), strict=True):
-        block = 4 * 5 * width**2 + 2 * 5**2 * width + 2 * 5 * width * (2 * width)
-        image = 4 * (4 * 4 * 3) * width + 2 * block + width * 10
-        assert row["multiply_adds"] == image
-        assert row["flops"] == 2 * 3 * image * 60 * 16
+    for row in rows[0]:
+        assert row["flops"] == 6 * row["multiply_adds"] * 60 * 16
 
 
 def test_the_command_reads_its_flags(monkeypatch, tmp_path, capsys):
@@ -456,14 +426,10 @@ def test_the_command_reads_its_flags(monkeypatch, tmp_path, capsys):
 
     def run(study, recipe, options, *, run_dir, **settings):
         asked.update(study=study, recipe=recipe, options=options, run_dir=run_dir)
-        accuracy = study_runs.spread([0.5])
-        return {
-            "rows": [{"task": "dtd", "group": "natural", "test_accuracy": accuracy}],
-            **{"study": "vtab", "means": {"mean": 0.5}, "tasks": {"mean": 1}},
-            **{"is_benchmark": False, "page": "study.md"},
-        }
+        return {"page": "study.md"}
 
     monkeypatch.setattr(studies, "run", run)
+    monkeypatch.setattr(kinds.named("vtab"), "tables", lambda results: ["a table"])
     # Here TensorFlow has started already.
     monkeypatch.setattr(devices, "start", lambda strategy: None)
     words = ["--study=vtab", "--dataset=vtab", "--tasks=dtd,dmlab", "--steps=7"]
@@ -471,5 +437,4 @@ def test_the_command_reads_its_flags(monkeypatch, tmp_path, capsys):
     assert asked["study"] == "vtab" and asked["recipe"].steps == 7
     assert asked["options"] == Options(tasks=("dtd", "dmlab"))
     assert asked["run_dir"].endswith("-vtab")
-    output = capsys.readouterr().out
-    assert "| dtd | natural | 50.00% |" in output and output.endswith("page study.md\n")
+    assert capsys.readouterr().out.endswith("a table\n\npage study.md\n")
