@@ -1,10 +1,8 @@
 """Masked patch prediction: what is hidden, what is asked, and the whole run."""
 
 import dataclasses
-import json
 import re
 import shutil
-import sys
 import types
 
 import keras
@@ -299,21 +297,6 @@ def test_a_picture_is_drawn(built, tmp_path):
 # Recipes, and what is refused.
 
 
-@pytest.mark.parametrize(
-    ("name", "shown"),
-    [
-        ("paper", "NAME --recipe=paper"),
-        ("imagenet2012", "imagenet2012"),
-        ("own_data", "FOLDER"),
-    ],
-)
-def test_a_recipe_opens_with_its_command(name, shown):
-    module = sys.modules[f"train.masked_patches.recipes.{name}"]
-    command = f"keras-vit masked_patches --dataset={shown}"
-    assert re.match(rf"{re.escape(command)}[.,]", module.__doc__)
-    json.dumps(dataclasses.asdict(module.RECIPE))
-
-
 def test_the_papers_recipe_is_the_papers():
     paper = recipes.for_dataset("jft", "paper")
     assert (paper.steps, paper.warmup_steps, paper.batch_size) == (10**6, 10**4, 4_096)
@@ -351,11 +334,6 @@ ROTARY = dataclasses.replace(SMOKE.model, position_embedding="2d")
 def test_what_cannot_be_is_refused(values, told):
     with pytest.raises(RunError, match=told):
         masking.build(dataclasses.replace(SMOKE, **values))
-
-
-def test_two_patches_are_enough():
-    _, _, corruption = masking.build(dataclasses.replace(SMOKE, image_size=(16, 32)))
-    assert (corruption.patches, corruption.count) == (2, 1)
 
 
 # Whole runs.

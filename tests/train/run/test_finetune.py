@@ -1,6 +1,5 @@
 """The fine-tuning command, run as a user would."""
 
-import dataclasses
 import os
 import pathlib
 import re
@@ -15,8 +14,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 import keras_vit
-from train.engine.choices import LOSSES, OPTIMIZERS, SCHEDULES
-from train.recipes import Recipe, digits
+from train.recipes import digits
 
 ROOT = pathlib.Path(__file__).parents[3]
 SMOKE = ["--dataset=digits", "--smoke"]
@@ -203,25 +201,6 @@ def test_starts_from_a_released_file_and_says_what_does_not_fit(command, tmp_pat
     assert "hidden_size 32 (the model has 192)" in message
 
 
-@pytest.mark.soak
-def test_the_real_model_on_cifar100(shared, command, tmp_path):
-    name = "ViT-Ti_16-augreg-imagenet21k+imagenet2012-224.npz"
-    weights, data = shared / "weights" / name, shared / "tfds"
-    if not weights.exists() or not (data / "cifar100").exists():
-        pytest.skip(f"{weights} or {data / 'cifar100'} is not there")
-    output = finished(
-        command,
-        *("--dataset=cifar100", f"--data_dir={data}", "--run_dir=run"),
-        *("--model=ViT-Ti_16", f"--weights={weights}", "--image_size=32"),
-        *("--steps=2", "--batch_size=64", "--validation_fraction=0.001"),
-        "--precision=mixed_bfloat16",
-    )
-    assert "49,950 training, 50 validation and 10,000 test images" in output
-    report = same_runs.report(tmp_path / "run")
-    assert (report["test_examples"], report["steps"]) == (10_000, 2)
-    assert len(report["per_class"]) == 100
-
-
 COLOURS = {"blue": (20, 20, 220), "green": (20, 220, 20), "red": (220, 20, 20)}
 
 
@@ -270,17 +249,3 @@ def test_a_single_class_is_refused(photos, command):
             shutil.rmtree(path)
     message = failed(command, f"--dataset={photos}", "--run_dir=run")
     assert "only one class, red" in message and "at least one other class" in message
-
-
-def test_help_has_every_flag_and_choice(command):
-    _, shown = command("--help")
-    # Only a recipe file changes the others.
-    others = {"learning_rates", "momentum", "clip_norm", "pre_logits"}
-    others |= {"test_examples", "published"}
-    names = {field.name for field in dataclasses.fields(Recipe)} - others
-    names |= {"data_dir", "recipe", "smoke", "run_dir", "skip_corrupt", "strategy"}
-    for flag in (*names, "find_learning_rate"):
-        assert re.search(rf"^  --(\[no\])?{flag}: \S", shown, re.M), flag
-    for rows in (LOSSES, OPTIMIZERS, SCHEDULES):
-        for name, choice in rows.items():
-            assert f"{name}: {choice.title}" in " ".join(shown.split())

@@ -22,16 +22,9 @@ FLAGS = [
 pytestmark = [pytest.mark.slow, pytest.mark.soak]
 
 
-def start(run_dir, *flags):
+def start(run_dir):
     return subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "train.finetune",
-            *FLAGS,
-            f"--run_dir={run_dir}",
-            *flags,
-        ],
+        [sys.executable, "-m", "train.finetune", *FLAGS, f"--run_dir={run_dir}"],
         cwd=ROOT,
         env={**os.environ, "KERAS_BACKEND": "tensorflow"},
         stdout=subprocess.PIPE,
@@ -78,28 +71,3 @@ def test_twenty_kills_change_no_bit(tmp_path):
     # Temporary files and locks alike.
     left = [path for path in killed.rglob("*") if path.name.startswith(".")]
     assert not left, "half-written files stay behind"
-
-
-def test_a_second_command_is_told_and_the_first_goes_on(tmp_path):
-    # No end before the second has begun.
-    first = start(tmp_path, "--steps=200000")
-    try:
-        wait_for_progress(first, tmp_path)
-        second = start(tmp_path, "--steps=200000")
-        output, _ = second.communicate(timeout=1800)
-        assert second.returncode == 1 and "Traceback" not in output, output
-        assert f"error: Another run (process {first.pid} on " in output
-        wait_for_progress(first, tmp_path)
-    finally:
-        first.send_signal(signal.SIGKILL)
-        first.communicate()
-    # Nothing but its kill was needed to let another one in.
-    third = start(tmp_path, "--steps=200000")
-    try:
-        wait_for_progress(third, tmp_path)
-        third.send_signal(signal.SIGTERM)
-        output, _ = third.communicate(timeout=1800)
-    finally:
-        third.kill()
-    assert "going on after step" in output and "Stopped by SIGTERM" in output
-    assert not list(tmp_path.rglob(".*"))

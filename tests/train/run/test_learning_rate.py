@@ -6,7 +6,6 @@ import same_runs
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from train import recipes
-from train.common.errors import RunError
 from train.engine.schedules import ExponentialRise
 from train.run import learning_rate, training
 from train.run.classification import FineTuning
@@ -70,20 +69,6 @@ def test_rates_that_are_repeated_are_one():
     found = suggest(rates, losses)
     assert found["suggested"] == pytest.approx(0.03, rel=0.2)
     assert len(found["smoothed"]) == 203
-
-
-@pytest.mark.parametrize("curvature", [0.2, 1.0, 20.0])
-def test_on_a_quadratic_it_is_stable_and_not_slow(curvature):
-    """Gradient descent diverges above 2 / curvature."""
-    weight, losses = 1.0, []
-    for rate in RATES:
-        weight -= rate * curvature * weight
-        losses.append(0.5 * curvature * weight**2)
-        if losses[-1] > 4 * losses[0]:
-            break
-    count = len(losses)
-    found = suggest(RATES[:count], losses, diverged=count < len(RATES))
-    assert 0.02 / curvature < found["suggested"] < 1.0 / curvature
 
 
 def test_rates_rise_by_the_same_factor():
@@ -166,10 +151,3 @@ def test_no_suggestion_has_a_remedy():
     text = learning_rate._sentence(found, recipes.for_dataset("digits"))
     assert "did not fall at any rate from 0.0001 to 100 " in text
     assert "Pass another --learning_rate" in text
-
-
-def test_it_is_in_a_folder_of_its_own(tmp_path):
-    task = FineTuning(DIGITS.override(model="ViT-X"))
-    with pytest.raises(RunError, match="ViT-X"):
-        learning_rate.find(task, run_dir=tmp_path / "run")
-    assert not (tmp_path / "run" / "config.json").exists()

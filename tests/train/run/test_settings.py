@@ -1,6 +1,5 @@
 """Settings of runs: flags, --config, --print_config, their order, and their help."""
 
-import dataclasses
 import functools
 import json
 import pathlib
@@ -15,7 +14,6 @@ from absl import flags
 
 from train import recipes
 from train.common.errors import RunError
-from train.common.setting import ABOVE_0, setting
 from train.data.registry import CROPS
 from train.data.transforms import preprocessing
 from train.recipes import pretraining
@@ -39,15 +37,6 @@ def test_texts_of_flags(name, texts, value):
     for text in texts:
         known(["finetune", f"--{name}={text}"])
         assert known[name].value == value
-
-
-def test_every_augmentation_of_a_recipe_can_be_turned_off():
-    recipe = pretraining.for_dataset("photos/")
-    assert recipe.augmentation_titles == ["RandAugment 2 x 10", "mixup 0.2"]
-    given = {"rand_augment": ["none"], "mixup": 0.0, "flip": False, "crop": "resize"}
-    plain = recipe.override(**recipe_flags.overrides(given, recipes.Recipe))
-    assert plain.augmentation_titles == []
-    assert (plain.crop, plain.flip, plain.rand_augment) == ("resize", False, None)
 
 
 def test_crops_are_those_of_the_table():
@@ -85,7 +74,8 @@ def test_flags_override_the_file_which_overrides_the_recipe(file):
     assert (got.rand_augment, got.image_size) == ((2, 15.0), (32, 64))
     assert (got.micro_batches, got.model.num_heads) == ("auto", 2)
     assert got.batch_size == base.batch_size
-    assert settle(config).recipe.learning_rate == 1e-3
+    plain = settle(config, rand_augment=["none"]).recipe
+    assert (plain.learning_rate, plain.rand_augment) == (1e-3, None)
     expected = {
         **{"learning_rate": "flag", "flip": "config file", "crop": "recipe"},
         **{"warmup_steps": "follows flag", "seed": "default"},
@@ -173,21 +163,16 @@ def test_what_is_shown_is_a_file_of_the_same_settings(
 
 
 def test_showing_settings_imports_no_keras(tmp_path):
-    words = ["finetune", "--dataset=cifar100", "--print_config", "--flip=no"]
-    code = f"import sys; sys.argv[1:] = {words}\n"
-    code += "import keras_vit_start, atexit\n"
+    code = "import atexit, keras_vit_start, sys\n"
     code += "atexit.register(lambda: print({'keras', 'tensorflow'} & {*sys.modules}))\n"
     code += "keras_vit_start.main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.stdout.endswith("\nset()\n"), done
-    assert re.search("(?m)^flip: false +# flag$", done.stdout)
-    assert re.search("(?m)^steps: 10000 +# recipe$", done.stdout)
+    words = ["finetune", "--dataset=cifar100", "--print_config", "--flip=no"]
+    command = [sys.executable, "-c", code, *words]
+    environment = {"PYTHONPATH": str(ROOT)}
+    shown = subprocess.check_output(command, cwd=tmp_path, env=environment, text=True)
+    assert shown.endswith("\nset()\n")
+    assert re.search("(?m)^flip: false +# flag$", shown)
+    assert re.search("(?m)^steps: 10000 +# recipe$", shown)
     assert [*tmp_path.iterdir()] == []
 
 
@@ -205,30 +190,8 @@ def test_a_run_starts_elsewhere_from_its_own_settings(short_run, forks, tmp_path
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class WiderRecipe(recipes.Recipe):
-    width: float = setting(1.0, "Factor of the width.", ABOVE_0, group="Model")
-
-
-def test_a_setting_is_one_field(file):
-    shown = flags.FlagValues()
-    recipe_flags.define_settings(WiderRecipe.settings(), shown)
-    assert shown["width"].help == "Factor of the width."
-    shown(["finetune", "--width=2"])
-    values = {**shown.flag_values_dict(), "dataset": "x/"}
-    recipe = recipes.for_dataset("x/")
-    wider = WiderRecipe(**dataclasses.asdict(recipe) | {"published": ""})
-    found = settle(find_recipe=lambda *_: wider, **values)
-    assert (found.recipe.width, found.origins["width"]) == (2.0, "flag")
-    found = settle(file("dataset: x/\nwidth: 3e-1"), lambda *_: wider)
-    assert found.recipe.width == found.recipe.deciding["width"] == 0.3
-    assert re.search("(?m)^width: 0.3 +# config file$", settings.page(found, {}))
-    with pytest.raises(ValueError, match="width must be above 0, got -1.0"):
-        wider.override(width=-1.0)
-
-
 CONFIG = "dataset: digits\nrand_augment: [2, 15]\n"
-OWN = recipes.for_dataset("")
+DIGITS, OWN = recipes.for_dataset("digits"), recipes.for_dataset("")
 IMAGENET = pretraining.for_dataset("imagenet2012")
 
 
@@ -236,30 +199,10 @@ IMAGENET = pretraining.for_dataset("imagenet2012")
     ("words", "label", "recipe"),
     [
         ("finetune", "your own data", OWN),
-        ("finetune --dataset", "your own data", OWN),
-        ("finetune --dataset=cifar100", "cifar100", recipes.for_dataset("cifar100")),
         ("finetune x/ --recipe=vtab", "vtab", recipes.for_dataset("x/", "vtab")),
-        (
-            "finetune -dataset digits --smoke",
-            "digits, smoke",
-            recipes.for_dataset("digits").smoke(),
-        ),
-        (
-            "finetune --config=a.yaml",
-            "a.yaml",
-            recipes.for_dataset("digits").override(rand_augment=(2, 15.0)),
-        ),
-        ("pretrain --dataset=imagenet2012", "imagenet2012", IMAGENET),
-        (
-            "study --dataset=imagenet2012",
-            "imagenet2012",
-            recipes.for_dataset("imagenet2012"),
-        ),
-        (
-            "study --study=positions --dataset=imagenet2012",
-            "imagenet2012",
-            IMAGENET,
-        ),
+        ("finetune -dataset digits --smoke", "digits, smoke", DIGITS.smoke()),
+        ("finetune --config=a.yaml", "a.yaml", DIGITS.override(rand_augment=(2, 15.0))),
+        ("study --study=positions --dataset=imagenet2012", "imagenet2012", IMAGENET),
     ],
 )
 def test_help_has_the_values_of_the_recipe_that_is_named(

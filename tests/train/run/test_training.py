@@ -1,5 +1,6 @@
 """A run: what it leaves of the process, and what it measures."""
 
+import dataclasses
 import os
 import pathlib
 import random
@@ -16,9 +17,9 @@ from train import recipes
 from train.common.errors import RunError
 from train.engine.metric_log import MetricLog
 from train.models.run_directory import RunDirectory
-from train.recipes import Recipe
+from train.recipes import Recipe, pretraining
 from train.run import config_file, training
-from train.run.classification import FineTuning
+from train.run.classification import FineTuning, PreTraining
 from train.run.task import speed
 
 ROOT = pathlib.Path(__file__).parents[3]
@@ -51,6 +52,54 @@ def test_a_run_leaves_keras_as_it_was_and_is_alone(tmp_path):
         pytest.raises(RunError, match=f"process {os.getpid()} .*another --run_dir"),
     ):
         training.run(recipe, run_dir=tmp_path / "run")
+
+
+# Each with a recipe, of which the others are copies in other numbers.
+SETTINGS = {
+    "LoRA": {
+        **{"recipe": "own_data", "lora_rank": 2, "layer_decay": 0.7},
+        **{"loss": "sigmoid", "class_weights": "balanced", "head_bias": -2.0},
+    },
+    "float16": {
+        **{"recipe": "augreg_imagenet21k_strong2", "precision": "mixed_float16"},
+        **{"remat": True, "dropout_rate": 0.1, "average_decay": 0.9},
+    },
+    "probe": {
+        **{"recipe": "own_data", "frozen": True, "early_stopping": 1},
+        **{"eval_every": 1, "steps": 8},
+    },
+    "ResNet": {"recipe": "own_data", "model": "ResNet50V2", "image_size": 32},
+}
+MARKED = [
+    pytest.param(name, marks=pytest.mark.soak if name == "ResNet" else pytest.mark.slow)
+    for name in SETTINGS
+]
+
+
+@pytest.mark.parametrize("name", MARKED)
+def test_settings_together(name, tmp_path):
+    values = {"steps": 3, "warmup_steps": 1, "eval_every": 2, **SETTINGS[name]}
+    chosen = values.pop("recipe")
+    known, task = recipes, FineTuning
+    if chosen not in recipes.names():
+        known, task = pretraining, PreTraining
+    recipe = known.for_dataset("digits", chosen).smoke().override(**values)
+    task = task(dataclasses.replace(recipe, test_examples=32))
+    results = training.run(task, run_dir=tmp_path)
+    report = same_runs.report(tmp_path)
+    assert (report["steps"], report["test_examples"]) == (results["steps"], 32)
+    assert (results["weights"] is not None) == isinstance(task, PreTraining)
+    assert results["model"] in task.summary(results)
+    lines = same_runs.records(tmp_path)
+    accuracies = [line["val_accuracy"] for line in lines if "val_loss" in line]
+    best = tmp_path / "checkpoints" / "best.npz"
+    assert best.exists() == bool(recipe.early_stopping)
+    if recipe.early_stopping:
+        first_best = accuracies.index(max(accuracies)) + 1
+        assert results["steps"] == first_best
+        assert len(accuracies) == min(first_best + 1, 8)
+    else:
+        assert results["steps"] == recipe.steps
 
 
 # A command on simulated devices of TensorFlow, which are set before all else.
