@@ -1,12 +1,34 @@
-"""Photos without TensorFlow, against TensorFlow and what evaluation does by it."""
+"""Photos without TensorFlow, against TensorFlow; and values of 9 to 16 bits."""
+
+import io
 
 import numpy as np
+import PIL
 import pytest
-from made_photos import HEIGHT, PIXELS, WIDTH, encode, picture
+from made_photos import (
+    GOLDENS,
+    HEIGHT,
+    PIXELS,
+    WIDTH,
+    XMP,
+    close,
+    directory,
+    encode,
+    golden,
+    picture,
+    png_of,
+    segment,
+    tiff,
+)
+from packaging.version import Version
 from PIL import Image
 
 from zoo import photos
+from zoo.network.preparation import ModelBits
 from zoo.photos import files, resizing
+
+pytestmark = pytest.mark.filterwarnings("error::UserWarning")
+PLAIN = encode(PIXELS, "JPEG")
 
 
 @pytest.fixture(scope="module")
@@ -162,3 +184,158 @@ def test_gray_models_get_the_luminance(tf):
     pixels = tf.io.decode_jpeg(encoded, channels=1).numpy()
     assert found.shape == (HEIGHT, WIDTH, 1)
     assert np.abs(found * 127.5 + 127.5 - pixels).max() < 4
+
+
+def values(bits=16, channels=3):
+    """Random values, the first of which is the largest."""
+    values = np.random.RandomState(0).randint(0, 2**bits, (6, 7, channels))
+    values[0, 0] = 2**bits - 1
+    return values
+
+
+def levels(values, shift):
+    """The colours that values stand for, gray or with transparency or not."""
+    colours = np.repeat(values[..., :1], 3, 2) if values.shape[2] < 3 else values
+    return (colours[..., :3] >> shift).astype("uint8")
+
+
+def test_values_of_12_bits_have_the_pixels_that_a_setting_says(served):
+    path = GOLDENS / "grey_12_bits_in_16.png"
+    _, expected = golden(path.name)
+    for bits in (12, np.int64(12), np.uint8(12)):
+        close(photos.decode(path, bits=bits), expected)
+    with pytest.raises(UserWarning, match=r"values of 12 bits.* bits=12\.$"):
+        photos.decode(path)
+    for bits in (7, 17, 12.0, np.float64(12), True, "12"):
+        with pytest.raises(ValueError, match="bits must be 8 to 16"):
+            photos.decode(PIXELS, bits=bits)
+    too_few = "values up to 4,046, more than bits=10: leave out bits=10 for it, or pass"
+    with pytest.raises(ValueError, match=too_few):
+        photos.decode(path, bits=10)
+    prepared = photos.prepare(path, (64, 96), bits=12)
+    np.testing.assert_allclose(prepared * 127.5 + 127.5, expected, 0, 1e-4)
+    with pytest.raises(Exception, match="does not read"):
+        served(path.read_bytes())
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+@pytest.mark.parametrize("bits", [8, 10, 12, 14, 16])
+def test_significant_bits_of_a_png_count(channels, bits, trained):
+    """Right-aligned, as cameras have them, or scaled as the standard says."""
+    found = values(bits, channels)
+    replicated = found << (16 - bits) | found >> max(2 * bits - 16, 0)
+    for scaled in (found, found << (16 - bits), replicated):
+        for decode in (photos.decode, trained):
+            close(decode(png_of(scaled, bits)), levels(found, bits - 8))
+    close(photos.decode(png_of(found), bits=bits), levels(found, bits - 8))
+    close(photos.decode(png_of(found << (16 - bits)), bits=16), levels(found, bits - 8))
+
+
+def test_scaled_values_are_known_by_zeros_unless_the_photo_is_nearly_black():
+    """The standard scales to 16 bits; of 1/16 of white it is taken as not scaled."""
+    found = values(10, 1) << 2
+    for photo, bits, shift in (
+        (found, 12, 4),  # 8 or 10 bits in 12: as black if it were scaled
+        (found << 2, 14, 8),
+        (found << 2 | 1, 14, 6),
+        (found, 14, 6),
+    ):
+        close(photos.decode(png_of(photo, bits)), levels(photo, shift))
+    with pytest.raises(UserWarning, match="values of 12 bits"):
+        photos.decode(png_of(found))
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_nearly_black_photos_are_warned_of(channels):
+    found = np.zeros((4, 4, channels), int)
+    for top, bits in ((1, 8), (255, 8), (256, 10), (1024, 12), (4095, 12)):
+        found[1, 1] = top
+        with pytest.raises(UserWarning, match=f"values of {bits} bits.*bits={bits}"):
+            photos.decode(png_of(found))
+    for top in (0, 4096, 65535):
+        photos.decode(png_of(np.full((4, 4, channels), top)))
+    photos.decode(png_of(np.full((4, 4, channels), 300), 16))
+
+
+def test_bits_of_a_file_come_before_those_of_a_model_and_after_those_given():
+    found = values(10)
+    said, unsaid = png_of(found, 10), png_of(found)
+    close(photos.decode(said, bits=ModelBits(12)), levels(found, 2))
+    close(photos.decode(unsaid, bits=ModelBits(12)), levels(found, 4))
+    close(photos.decode(said, bits=12), levels(found, 4))
+    full = png_of(found << 6, 16)
+    close(photos.decode(full, bits=ModelBits(12)), levels(found, 2))
+    for value, bits, enough in ((4096, 12, 16), (4000, 10, 12)):
+        said = f"{value:,}, more than the model's {bits} bits: pass bits={enough}\\.$"
+        with pytest.raises(ValueError, match=said):
+            photos.decode(png_of(np.full((2, 2, 1), value)), bits=ModelBits(bits))
+
+
+@pytest.mark.parametrize("planes", [1, 2])
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("bits", [10, 12, 16])
+def test_tiffs_in_colours_have_the_bits_that_are_said(bits, order, planes, trained):
+    found = values(bits)
+    turned = tiff(found, order, planes, turn=6)
+    expected = levels(found, bits - 8)
+    close(photos.decode(turned, bits=bits), np.rot90(expected, -1))
+    full = tiff(found << (16 - bits), order, planes)
+    for decode in (photos.decode, trained):
+        close(decode(full), expected)
+
+
+@pytest.mark.parametrize("planes", [1, 2])
+@pytest.mark.parametrize("extra", [(), (0,), (2,)])
+def test_nearly_black_tiffs_in_colours_are_warned_of(extra, planes):
+    if extra == (0,) and planes == 2 and Version(PIL.__version__) < Version("12.2"):
+        pytest.skip("Pillow before 12.2 refuses planes with a fourth of no meaning")
+    dark = values(12, 3 + len(extra))
+    dark[..., 3:] = 2**16 - 1  # opaque
+    encoded = tiff(dark, planes=planes, extra=extra)
+    with pytest.raises(UserWarning, match="values of 12 bits.*bits=12"):
+        photos.decode(encoded)
+    close(photos.decode(encoded, bits=16), levels(dark, 8))
+    with pytest.raises(ValueError, match="values up to 4,095, more than bits=10"):
+        photos.decode(encoded, bits=10)
+    # Transparency within the colours.
+    with pytest.raises(ValueError, match="save it without compression or transp"):
+        photos.decode(tiff(values(12, 4), extra=(1,)), bits=12)
+
+
+def test_packed_tiffs_in_cmyk_and_of_12_bits():
+    gray = values(12, 1)
+    image = Image.fromarray(gray[..., 0].astype("uint16"))
+    packed = encode(image, "TIFF", compression="tiff_lzw")
+    close(photos.decode(packed, bits=12), levels(gray, 4))
+    found = values(12, 4)
+    ink = Image.fromarray((found >> 4).astype("uint8"), "CMYK")
+    expected = np.asarray(ink.convert("RGB"))
+    close(photos.decode(tiff(found, photometric=5), bits=12), expected)
+    # Two values in three bytes, the first one's higher bits first.
+    entries = {256: 2, 257: 1, 258: 12, 259: 1, 262: 1, 273: 8, 277: 1, 278: 1, 279: 3}
+    found = photos.decode(directory(bytes([0xFF, 0xF8, 0x00]), entries))
+    assert found[0, :, 0].tolist() == [255, 128]
+
+
+@pytest.mark.parametrize(
+    "encoded",
+    [
+        *(tiff(values(8), bits=8, turn=turn) for turn in range(1, 9)),
+        *(tiff(values(channels=1), photometric=photometric) for photometric in (0, 1)),
+        png_of(values(channels=1)),
+        (GOLDENS / "cmyk_without_adobe_marker.jpg").read_bytes(),
+        PLAIN[:2] + segment(0xE1, XMP) + PLAIN[2:],
+    ],
+)
+def test_an_opened_image_is_as_its_file(encoded):
+    """Turned once, and by its EXIF; of ink or light."""
+    image = Image.open(io.BytesIO(encoded))
+    np.testing.assert_array_equal(photos.decode(image), photos.decode(encoded))
+
+
+@pytest.mark.parametrize("mode", ["I", "F"])
+def test_images_of_pillow_with_numbers_are_as_arrays(mode):
+    image = Image.fromarray(PIXELS[..., 0]).convert(mode)
+    np.testing.assert_array_equal(photos.decode(image), PIXELS[..., [0, 0, 0]])
+    with pytest.raises(ValueError, match="scale them to that range"):
+        photos.decode(image.point(lambda value: value * 256 + 0))

@@ -7,7 +7,9 @@ import tracemalloc
 
 import pytest
 
+import zoo
 from zoo.common import limits, regular_files
+from zoo.common.regular_files import NoHomeError, expand_home
 
 READERS = {
     "check": regular_files.check,
@@ -97,3 +99,22 @@ def test_text_in_another_encoding_is_named_with_what_to_do(tmp_path):
             regular_files.read_text(file, 100)
     file.write_bytes("daisy\népinette\n".encode("utf-8-sig"))
     assert regular_files.read_text(file, 100, "utf-8-sig") == "daisy\népinette\n"
+
+
+def test_a_home_folder_is_expanded_and_that_of_nobody_refused(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert expand_home("~/runs") == tmp_path / "runs"
+    assert expand_home(pathlib.Path("~")) == tmp_path
+    assert expand_home("a/~b") == pathlib.Path("a/~b")
+    for use in (expand_home, zoo.fetch, zoo.read, zoo.locate, zoo.get):
+        with pytest.raises(NoHomeError, match="~nobody_here.*write the whole path"):
+            use("~nobody_here/photos")
+
+
+@pytest.mark.parametrize("path", [["a.npz"], ("a", "b"), 3, None, b"a.npz"])
+def test_what_is_no_path_is_named(path):
+    for use in (zoo.read, zoo.locate, zoo.fetch, zoo.verify, zoo.registry.read):
+        with pytest.raises(TypeError, match="must be one path, a str or os.PathLike"):
+            use(path)
+    with pytest.raises(TypeError, match="^path must be one path"):
+        zoo.write(path, {})

@@ -1,40 +1,35 @@
 """The Hugging Face hub, as a server on this machine plays it."""
 
 import errno
-import json
 import pathlib
 import sys
 from unittest import mock
 
 import hub_server
-import numpy as np
 import pytest
 from hub_server import TOKEN, Repository
+from peer_files import folder_of
 
 import zoo
-from zoo.containers import safetensors
 from zoo.store import hub
 
 constants = pytest.importorskip("huggingface_hub.constants")
 pytestmark = pytest.mark.usefixtures("cache")
 
-GOLDENS = pathlib.Path(__file__).parents[2] / "goldens"
+BESIDE = ("config.json", "preprocessor_config.json")
+MODEL = {
+    name: (folder_of("dino_transformers") / name).read_bytes()
+    for name in ("model.safetensors", *BESIDE)
+}
 HANDLE = "hf://somebody/vit"
 OTHERS = ("README.md", "pytorch_model.bin", "model.keras", "saved_model/a.pb")
-NPZ = {name: (GOLDENS / f"{name}.npz").read_bytes() for name in ("token", "gap")}
 
 
 @pytest.fixture
-def home(tmp_path):
-    """Where downloads are kept: nothing yet."""
-    return tmp_path / "home"
-
-
-@pytest.fixture
-def server(home, monkeypatch):
-    """A hub without repositories."""
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(home))
-    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(home / "token"))
+def server(tmp_path, monkeypatch):
+    """A hub without repositories, of which nothing was downloaded."""
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "home"))
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
     monkeypatch.delenv("HF_TOKEN", raising=False)
     with hub_server.running() as server:
         connect(monkeypatch, server.url)
@@ -49,58 +44,25 @@ def connect(monkeypatch, url):
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_TELEMETRY", True)
 
 
-@pytest.fixture(params=["KERAS_VIT_OFFLINE", "HF_HUB_OFFLINE"])
-def go_offline(request):
-    """Sets one of the two variables; the library reads its own when it is imported."""
-    if request.param.startswith("HF"):
-        return lambda patch: patch.setattr(constants, request.param, True)
-    return lambda patch: patch.setenv(request.param, "1")
-
-
-@pytest.fixture
-def model(tmp_path):
-    """The files of a model for transformers, none of which says everything."""
-    folder = tmp_path / "saved"
-    folder.mkdir()
-    path = folder / "model.safetensors"
-    said = zoo.ViTConfig.released(activation="gelu", input_mean=(0.1, 0.2, 0.3))
-    arrays = zoo.read(GOLDENS / "token.npz")
-    zoo.write(path, arrays, naming="transformers", semantics=said)
-    # Without what we say in it ourselves.
-    file = safetensors.Safetensors(path)
-    arrays = {key: np.array(file.check(key)) for key in file.keys}
-    safetensors.write(path, arrays)
-    return {file.name: file.read_bytes() for file in folder.iterdir()}
-
-
 @pytest.fixture
 def serve(server):
     """Puts files into a repository, and returns it."""
 
-    def put(files, **access):
+    def put(files=MODEL, **access):
         server.repositories["somebody/vit"] = Repository({"main": files}, **access)
         return server.repositories["somebody/vit"]
 
     return put
 
 
-def assert_golden(folder, name="token"):
-    arrays, expected = zoo.read(folder).arrays, zoo.read(GOLDENS / f"{name}.npz").arrays
-    assert arrays.keys() == expected.keys()
-    for key, array in expected.items():
-        np.testing.assert_array_equal(arrays[key], array)
+def assert_whole(folder, files=MODEL):
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == files
 
 
-def names(folder):
-    return sorted(file.name for file in folder.iterdir())
-
-
-def test_only_what_is_read_comes_and_only_once(server, serve, model):
-    serve(model | dict.fromkeys(OTHERS, b"never read"))
+def test_only_what_is_read_comes_and_only_once(server, serve):
+    serve(MODEL | dict.fromkeys(OTHERS, b"never read"))
     folder = hub.fetch(HANDLE)
-    assert names(folder) == sorted(model)
-    assert_golden(folder)
-    assert zoo.read(folder).semantics.input_mean == (0.1, 0.2, 0.3)
+    assert_whole(folder)
     assert not any(o in path for path in server.requests for o in OTHERS)
     # Again, it asks only whether there is something new.
     server.requests.clear()
@@ -108,38 +70,32 @@ def test_only_what_is_read_comes_and_only_once(server, serve, model):
     assert not any("/resolve/" in path for path in server.requests)
 
 
-def test_shards_come_with_their_index(serve, model, tmp_path):
-    keys = safetensors.Safetensors(tmp_path / "saved" / "model.safetensors").keys
-    content = model.pop("model.safetensors")
-    shard = "model-00001-of-00001.safetensors"
-    places = dict.fromkeys(keys, shard)
-    index = json.dumps({"weight_map": places}).encode()
-    model |= {shard: content, "model.safetensors.index.json": index}
-    serve(model | {"pytorch_model-00001-of-00001.bin": b"never read"})
-    folder = hub.fetch(HANDLE)
-    assert names(folder) == sorted(model)
-    assert_golden(folder)
-
-
-def test_a_revision_is_a_branch_or_a_commit_and_branches_move(serve, model):
-    repository = serve(model)
+def test_a_revision_is_a_branch_or_a_commit_and_branches_move(serve):
+    repository = serve()
     # What we publish is an npz and its card.
-    published = {"model.npz": NPZ["gap"], "model.json": b"{}"}
+    published = {"model.npz": b"arrays", "model.json": b"{}"}
     repository.revisions["v2.0"] = published | {"model.keras": b"never read"}
-    assert_golden(hub.fetch(HANDLE))
+    assert_whole(hub.fetch(HANDLE))
     for revision in ("v2.0", repository.commit("v2.0")):
-        assert_golden(hub.fetch(f"{HANDLE}@{revision}"), "gap")
+        assert_whole(hub.fetch(f"{HANDLE}@{revision}"), published)
     repository.revisions["main"] = repository.revisions["v2.0"]
-    assert_golden(hub.fetch(HANDLE), "gap")
-    assert names(hub.fetch(HANDLE)) == sorted(published)
+    assert_whole(hub.fetch(HANDLE), published)
     with pytest.raises(zoo.StoreError, match=r"hf://somebody/vit@v3: it has no suc"):
         hub.fetch(f"{HANDLE}@v3")
 
 
+@pytest.mark.parametrize(
+    "go_offline",
+    [
+        lambda patch: patch.setenv("KERAS_VIT_OFFLINE", "1"),
+        # The library reads its variable when it is imported.
+        lambda patch: patch.setattr(constants, "HF_HUB_OFFLINE", True),
+    ],
+)
 def test_offline_the_last_download_is_taken(
-    server, serve, model, home, go_offline, monkeypatch
+    server, serve, tmp_path, go_offline, monkeypatch
 ):
-    serve(model)
+    serve()
     with monkeypatch.context() as patch:
         go_offline(patch)
         with pytest.raises(zoo.StoreError, match="OFFLINE is set: unset it"):
@@ -149,19 +105,19 @@ def test_offline_the_last_download_is_taken(
     folder = hub.fetch(HANDLE)
     assert hub.cached(HANDLE) == folder
     # Of a home called otherwise, the library remembers nothing but what is on the disk.
-    moved = home.rename(home.with_name("moved"))
+    moved = (tmp_path / "home").rename(tmp_path / "moved")
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(moved))
     server.requests.clear()
     go_offline(monkeypatch)
-    assert hub.fetch(HANDLE) == moved / folder.relative_to(home)
+    assert hub.fetch(HANDLE) == moved / folder.relative_to(tmp_path / "home")
     assert server.requests == []
 
 
 @pytest.mark.parametrize("gone", ["model.safetensors", "preprocessor_config.json"])
 def test_without_a_network_the_last_download_is_taken_if_it_is_whole(
-    gone, serve, model, monkeypatch
+    gone, serve, monkeypatch
 ):
-    serve(model)
+    serve()
     with monkeypatch.context() as patch:
         connect(patch, "http://127.0.0.1:9")
         with pytest.raises(zoo.StoreError, match="Connect.*Check the network"):
@@ -192,21 +148,21 @@ def test_nothing_that_is_read(files, message, server, serve):
     assert not any(".bin" in path for path in server.requests)
 
 
-def test_refusals_of_the_hub(server, serve, model, monkeypatch):
+def test_refusals_of_the_hub(server, serve, monkeypatch):
     with pytest.raises(zoo.StoreError, match="hf://a/b: there is no http.*/a/b, or"):
         hub.fetch("hf://a/b")
-    serve(model, gated=True)
+    serve(gated=True)
     with pytest.raises(zoo.StoreError, match="gated: ask for access at http.*/vit"):
         hub.fetch(HANDLE)
     server.broken = 500
     with pytest.raises(zoo.StoreError, match="refused it .*500.*try again later"):
         hub.fetch(HANDLE)
     server.broken = None
-    serve(model, private=True)
+    serve(private=True)
     with pytest.raises(zoo.StoreError, match="or it is private: check.*HF_TOKEN"):
         hub.fetch(HANDLE)
     monkeypatch.setenv("HF_TOKEN", TOKEN)
-    assert_golden(hub.fetch(HANDLE))
+    assert_whole(hub.fetch(HANDLE))
 
 
 @pytest.mark.parametrize(
@@ -280,12 +236,18 @@ def test_names_that_are_none(name):
     with pytest.raises(zoo.StoreError, match="expected org/name, as in hf://google"):
         hub.fetch(f"hf://{name}")
     with pytest.raises(zoo.StoreError, match="expected org/name"):
-        hub.push(GOLDENS, name)
+        hub.push(pathlib.Path(), name)
+
+
+def test_shards_come_with_their_index():
+    index = "model.safetensors.index.json"
+    chosen = [index, "model-*-of-*.safetensors"]
+    assert hub._choose([index, "pytorch_model-00001-of-00001.bin"], "") == chosen
 
 
 def test_revisions_that_are_none():
     for revision in ("", "..", "../../x", "a//b", "/a", "a b", "a@b"):
         with pytest.raises(zoo.StoreError, match="is not a branch, tag or commit"):
             hub.fetch(f"{HANDLE}@{revision}")
-    for source in ("google/vit", "https://huggingface.co/google/vit", GOLDENS):
+    for source in ("google/vit", "https://huggingface.co/google/vit", pathlib.Path()):
         assert not hub.is_handle(source)
