@@ -216,23 +216,16 @@ def test_command_imports_nothing_before_it_knows_which():
     assert uses("keras_vit_start") == (set(), {"keras", "rich"})
 
 
-@pytest.mark.parametrize(
-    ("hiding", "importing"),
-    [("zoo.py", "keras_vit.layers"), ("zoo/__init__.py", "train.common.errors")],
-)
-def test_a_file_that_hides_ours_is_named(hiding, importing, tmp_path, monkeypatch):
+@pytest.mark.parametrize("importing", ["keras_vit.layers", "train.common.errors"])
+def test_a_file_that_hides_ours_is_named(importing, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    file = tmp_path / hiding
-    file.parent.mkdir(exist_ok=True)
-    file.write_text("open('ran', 'w').close()\n")
+    file = tmp_path / "zoo.py"
+    file.write_text("raise SystemExit(3)\n")
     (tmp_path / "mine.py").write_text(f"import {importing}\n")
     done = python("mine.py")
     assert done.returncode == 1
-    message = done.stderr.splitlines()[-1]
-    assert message.startswith(
-        f"ImportError: {file} hides the package 'zoo' that keras_vit needs: rename it"
-    )
-    assert not (tmp_path / "ran").exists()
+    told = f"ImportError: {file} hides the package 'zoo' that keras_vit needs: rename"
+    assert told in done.stderr
 
 
 @pytest.mark.parametrize("importing", ["keras_vit", "train.common.errors"])

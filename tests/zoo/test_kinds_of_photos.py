@@ -3,6 +3,7 @@
 TensorFlow decodes in training and in exports; predictions do without it.
 """
 
+import itertools
 import zlib
 
 import numpy as np
@@ -73,6 +74,18 @@ def in_two_segments(first, more):
     return before(JPEG, b"\xff\xe0", *parts), TURNED, 8
 
 
+PNGS = {
+    "wrong checksum of texts": png(BAD_TEXT, IDAT, BAD_TEXT),
+    "unknown chunk": png(chunk(b"abCd", b"x"), IDAT),
+    "two parts": png(*HALVES),
+    "empty part": png(chunk(b"IDAT"), IDAT),
+    "trailer": png() + b"trailer",
+    "more data": png(chunk(b"IDAT", DATA + b"abcdef")),
+    "more rows": png(chunk(b"IDAT", zlib.compress(ROWS + ROWS))),
+    "parts apart, the first is whole": png(IDAT, TEXT, chunk(b"IDAT", b"x")),
+    "palette that nobody needs": png(chunk(b"PLTE", b"abc"), IDAT),
+    "transparent colour": png(chunk(b"tRNS", bytes(6)), IDAT),
+}
 # Bytes; the pixels where they are known; how far they may be off. Exports read these:
 SERVED = {
     **{
@@ -123,21 +136,7 @@ SERVED = {
     },
     "PNG, palette of 4 bits": (encode(IMAGE.quantize(16), "PNG", bits=4),),
     "PNG, golden of 16 bits": golden("grey_16.png"),
-    **{
-        f"PNG, {name}": (encoded, PIXELS)
-        for name, encoded in {
-            "wrong checksum of texts": png(BAD_TEXT, IDAT, BAD_TEXT),
-            "unknown chunk": png(chunk(b"abCd", b"x"), IDAT),
-            "two parts": png(*HALVES),
-            "empty part": png(chunk(b"IDAT"), IDAT),
-            "trailer": png() + b"trailer",
-            "more data": png(chunk(b"IDAT", DATA + b"abcdef")),
-            "more rows": png(chunk(b"IDAT", zlib.compress(ROWS + ROWS))),
-            "parts apart, the first is whole": png(IDAT, TEXT, chunk(b"IDAT", b"x")),
-            "palette that nobody needs": png(chunk(b"PLTE", b"abc"), IDAT),
-            "transparent colour": png(chunk(b"tRNS", bytes(6)), IDAT),
-        }.items()
-    },
+    **{f"PNG, {name}": (encoded, PIXELS) for name, encoded in PNGS.items()},
     "GIF": (encode(IMAGE.quantize(16), "GIF"),),
     "GIF, animated": (encode(IMAGE.quantize(16), "GIF", **pages()),),
     "GIF, a frame that fills it": (gif(FRAME, background=9), COLOURS[FRAME]),
@@ -181,8 +180,7 @@ OTHERS = {
             tiff(GRAY >> (16 - bits), "<", planes, photometric, bits),
             np.repeat(GRAY >> 8 if photometric else 255 - (GRAY >> 8), 3, 2),
         )
-        for planes in (1, 2)
-        for photometric in (0, 1)
+        for planes, photometric in itertools.product((1, 2), (0, 1))
         for bits in (8, 16)
     },
     "GIF, golden cutout": golden("cutout.gif"),
@@ -193,8 +191,7 @@ OTHERS = {
             gif(FRAME, **ON_CANVAS, background=background, local=local and LOCAL),
             on_canvas(COLOURS[background], (LOCAL if local else COLOURS)[FRAME]),
         )
-        for background in (0, 7, 255)
-        for local in (None, "own")
+        for background, local in itertools.product((0, 7, 255), (None, "own"))
     },
     "GIF, around the frame is what is transparent in it": (
         gif(FRAME, **ON_CANVAS, background=7, transparent=21),

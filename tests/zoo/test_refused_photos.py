@@ -31,6 +31,7 @@ from zoo.common import limits
 IMAGE = Image.fromarray(PIXELS)
 GIF = encode(IMAGE.quantize(16), "GIF")
 JPEG = encode(PIXELS, "JPEG")
+BMP = struct.pack("<2s4I2I2H24x", b"BM", 54, 0, 54, 40, 10**5, 10**5, 1, 24)
 HALVES = chunk(b"IDAT", DATA[:50]), chunk(b"IDAT", DATA[50:])
 EMPTY = np.zeros((4, 4, 1))
 PALETTE, TEXT = chunk(b"PLTE", b"abc"), chunk(b"tEXt", b"a\0b")
@@ -71,34 +72,32 @@ def tiff_head(side, bits, samples, photometric=2, extra=0, tile=None):
     return directory(bytes(8), entries)
 
 
+PNGS = {
+    "wrong checksum": png(chunk(b"IDAT", DATA, 1)),
+    "wrong checksum of the end": png(end=chunk(b"IEND", b"", 1)),
+    "no end": png(end=b""),
+    "no checksum of the pixels": png(chunk(b"IDAT", DATA[:-4])),
+    "another checksum of the pixels": png(chunk(b"IDAT", DATA[:-4] + b"abcd")),
+    "cut": png(chunk(b"IDAT", DATA[:-20])),
+    "a row too few": png(chunk(b"IDAT", zlib.compress(ROWS[: -1 - 3 * WIDTH]))),
+    "unknown critical chunk": png(chunk(b"ABCD", b"x"), IDAT),
+    "unknown critical chunk behind": png(IDAT, chunk(b"ABCD", b"x")),
+    "no palette": png(chunk(b"IDAT", zlib.compress(ROWS[::3])), colour=3),
+    "two palettes": png(PALETTE, PALETTE, IDAT),
+    "two headers": png(png()[8:33], IDAT),
+    "parts apart": png(HALVES[0], TEXT, HALVES[1]),
+    "chunk without a name": png(chunk(b"a1cd", b"x"), IDAT),
+    "unknown filter": png(chunk(b"IDAT", zlib.compress(b"\7" + ROWS[1:]))),
+    "unknown ways": png(ways=(1, 0, 0)),
+    "unknown interlace": png(ways=(0, 0, 2)),
+    "unknown colour": png(colour=5),
+    "unknown depth of colours": png(depth=4),
+    "no rows": png(size=(WIDTH, 0)),
+    "half a colour": png(chunk(b"PLTE", b"abcd"), IDAT, colour=3),
+}
 # Bytes, and the reason.
 DAMAGED = {
-    **{
-        f"PNG, {name}": (encoded, NO_IMAGE)
-        for name, encoded in {
-            "wrong checksum": png(chunk(b"IDAT", DATA, 1)),
-            "wrong checksum of the end": png(end=chunk(b"IEND", b"", 1)),
-            "no end": png(end=b""),
-            "no checksum of the pixels": png(chunk(b"IDAT", DATA[:-4])),
-            "another checksum of the pixels": png(chunk(b"IDAT", DATA[:-4] + b"abcd")),
-            "cut": png(chunk(b"IDAT", DATA[:-20])),
-            "a row too few": png(chunk(b"IDAT", zlib.compress(ROWS[: -1 - 3 * WIDTH]))),
-            "unknown critical chunk": png(chunk(b"ABCD", b"x"), IDAT),
-            "unknown critical chunk behind": png(IDAT, chunk(b"ABCD", b"x")),
-            "no palette": png(chunk(b"IDAT", zlib.compress(ROWS[::3])), colour=3),
-            "two palettes": png(PALETTE, PALETTE, IDAT),
-            "two headers": png(png()[8:33], IDAT),
-            "parts apart": png(HALVES[0], TEXT, HALVES[1]),
-            "chunk without a name": png(chunk(b"a1cd", b"x"), IDAT),
-            "unknown filter": png(chunk(b"IDAT", zlib.compress(b"\7" + ROWS[1:]))),
-            "unknown ways": png(ways=(1, 0, 0)),
-            "unknown interlace": png(ways=(0, 0, 2)),
-            "unknown colour": png(colour=5),
-            "unknown depth of colours": png(depth=4),
-            "no rows": png(size=(WIDTH, 0)),
-            "half a colour": png(chunk(b"PLTE", b"abcd"), IDAT, colour=3),
-        }.items()
-    },
+    **{f"PNG, {name}": (encoded, NO_IMAGE) for name, encoded in PNGS.items()},
     "nothing": (b"", NO_IMAGE),
     "JPEG's start": (b"\xff\xd8\xff", NO_IMAGE),
     "half a JPEG": (JPEG[: len(JPEG) // 2], NO_IMAGE),
@@ -118,10 +117,7 @@ TOO_LARGE = {
     "JPEG in CMYK": (jpeg(SIDE_OF_FOUR, "CMYK"), OF_FOUR),
     "WebP, transparent": (webp(SIDE_OF_FOUR), OF_FOUR),
     "GIF": (gif(np.array([[1, 0], [0, 1]]), size=(SIDE, SIDE)), PILLOWS),
-    "BMP": (
-        struct.pack("<2s4I2I2H24x", b"BM", 54, 0, 54, 40, 10**5, 10**5, 1, 24),
-        ".10000000000 pixels. exceeds limit of 178956970",
-    ),
+    "BMP": (BMP, ".10000000000 pixels. exceeds limit of 178956970"),
     "TIFF of 16 bits": (tiff_head(SIDE_OF_DEEP, 16, 3), OF_DEEP),
     "TIFF in CMYK": (tiff_head(SIDE_OF_FOUR, 8, 4, 5), OF_FOUR),
     "TIFF of six channels": (tiff_head(SIDE_OF_DEEP, 8, 6, extra=3), OF_DEEP),
@@ -208,31 +204,19 @@ def test_exif_that_a_graph_does_not_reach_is_refused(trained, served):
         served(encoded)
 
 
-def ratio(*numbers):
-    return 5, 1, struct.pack("<2I", *numbers)
-
-
-@pytest.mark.parametrize(
-    ("width", "height", "reason"),
-    [
-        (16_384, 16_384, "16,384 x 16,384"),
-        ((2, 3, b"ab\0"), 16, "tiles of no whole number of"),
-        (ratio(16, 1), 16, "tiles of no whole number of"),
-        (ratio(0, 0), 16, "tiles of no whole number of"),
-    ],
-)
-def test_tiles_of_packed_tiffs_are_bounded_and_mean_nothing_in_others(
-    width, height, reason
-):
+def test_tiles_of_packed_tiffs_are_bounded_and_mean_nothing_in_others():
     """Libtiff takes the memory of a tile of packed files, even where they have strips.
 
     One of 16,384 x 16,384 took 800 MB in Pillow.
     """
-    tags = {322: width, 323: height}
-    close(photos.decode(tiff(PIXELS, bits=8, more=tags)), PIXELS)
     close(photos.decode(tiff(PIXELS, bits=8, packed=True)), PIXELS)
-    with pytest.raises(ValueError, match=f"{reason} pixels.*: save it"):
-        photos.decode(tiff(PIXELS, bits=8, packed=True, more=tags))
+    ratios = [(5, 1, struct.pack("<2I", *numbers)) for numbers in ((16, 1), (0, 0))]
+    for side in (16_384, (2, 3, b"ab\0"), *ratios):
+        reason = "16,384 x 16,384" if side == 16_384 else "tiles of no whole number of"
+        tags = {322: side, 323: 16_384}
+        close(photos.decode(tiff(PIXELS, bits=8, more=tags)), PIXELS)
+        with pytest.raises(ValueError, match=f"{reason} pixels.*: save it"):
+            photos.decode(tiff(PIXELS, bits=8, packed=True, more=tags))
 
 
 def test_exports_decode_no_more_than_the_first_frame_of_a_gif(served):

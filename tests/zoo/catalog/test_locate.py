@@ -86,18 +86,14 @@ def test_a_file_goes_before_a_published_model_called_so(here, monkeypatch):
         assert zoo.locate(name) == pathlib.Path(name)
 
 
-def test_home(here, goldens, monkeypatch):
+def test_paths_at_home_and_paths_that_are_not_there(here, goldens, monkeypatch):
     monkeypatch.setenv("HOME", str(here))
-    shutil.copy(goldens / "token.npz", here / "token.npz")
-    for path in ("~/token.npz", pathlib.Path("~/token.npz")):
-        assert zoo.locate(path) == here / "token.npz"
+    zoo.write("~/copy.npz", zoo.read(goldens / "token.npz"))
+    for path in ("~/copy.npz", pathlib.Path("~/copy.npz")):
+        assert zoo.locate(path) == here / "copy.npz"
         assert zoo.read(path).classes == 10
-    zoo.write("~/copy.npz", zoo.read("~/token.npz"))
-    assert zoo.read(here / "copy.npz").classes == 10
-
-
-def test_paths_that_are_not_there(tmp_path):
-    for path in (tmp_path / "none.npz", str(tmp_path / "none.npz")):
+    monkeypatch.undo()
+    for path in (here / "none.npz", str(here / "none.npz")):
         with pytest.raises(zoo.StoreError, match="There is no file .*none.npz"):
             zoo.locate(path)
     with pytest.raises(zoo.CatalogError, match="no file or folder sam. .*vit-s16/sam"):
@@ -131,7 +127,6 @@ PASSED = {
     "TensorFlow's": (["a/1.jpg", f"a/b/{OF_TF}"], "a", f"{UNREAD} {OF_TF}: save"),
     "weights of another name": (["a/vit.npz", "a/1.jpg"], "a", "It holds 1.jpg, vit.n"),
     "a text": (["a.md"], "a.md", "a.md is neither an .npz file nor .safetensors or"),
-    "other weights, none": (["a/notes.txt"], "a", "It holds notes.txt."),
     "a typing error": (["runs/photos/x"], "rnus/photo", "did you mean runs/photos?"),
     "another ending": (["a.npz"], "a.npy", "There is no file or folder a.npy: did you"),
     "like a file": (["rnus"], "runs", "did you mean rnus? No model is called 'runs'."),
@@ -155,19 +150,16 @@ def test_a_path_that_is_no_model_says_what_it_is(case, tmp_path, monkeypatch):
     assert str(early.value) == str(found.value)
 
 
-@pytest.mark.parametrize(
-    ("url", "what"),
-    [
+def test_a_url_of_no_model_is_named_as_it_is():
+    for url, what in (
         ("https://host/a.onnx", "is an export: download it for keras-vit predict, or"),
         ("https://host/vit.tflite?download=true", "is an export: download it"),
         ("https://host/vit.keras", "is a model of Keras: download it, pass the file."),
         ("http://host/1.jpg", "is a photo, no model: pass a model, which"),
-    ],
-)
-def test_a_url_of_no_model_is_named_as_it_is(url, what):
-    with pytest.raises(zoo.CheckpointError) as found:
-        locate.check(url)
-    assert str(found.value).startswith(f"{url} {what}")
+    ):
+        with pytest.raises(zoo.CheckpointError) as found:
+            locate.check(url)
+        assert str(found.value).startswith(f"{url} {what}")
     # The name of a repository of the hub says nothing.
     locate.check("hf://org/model.onnx")
 
@@ -179,13 +171,7 @@ def test_a_missing_path_asks_for_the_one_that_is_like_it(tmp_path):
         remedy = missing_remedy(tmp_path / missing)
         assert remedy == f"did you mean {tmp_path}/runs/photos/model.keras?"
     (tmp_path / ".git").touch()
-    for missing in (
-        "digits",
-        "runs/xyz",
-        "xyz/photos",
-        "runs/photos",
-        "runs/photos/\0",
-    ):
+    for missing in ("runs/xyz", "xyz/photos", "runs/photos", "runs/photos/\0"):
         assert missing_remedy(tmp_path / missing) == "check the path."
     # The question has no control characters.
     (tmp_path / "pho\n\x1btos").mkdir()

@@ -1,14 +1,16 @@
 """The Hugging Face hub, as a server on this machine plays it."""
 
 import errno
+import hashlib
+import json
 import pathlib
 import sys
+import urllib.parse
 from unittest import mock
 
-import hub_server
 import pytest
-from hub_server import TOKEN, Repository
 from peer_files import folder_of
+from serving import Quiet, serving
 
 import zoo
 from zoo.store import hub
@@ -16,6 +18,7 @@ from zoo.store import hub
 constants = pytest.importorskip("huggingface_hub.constants")
 pytestmark = pytest.mark.usefixtures("cache")
 
+TOKEN = "hf_of_somebody"
 BESIDE = ("config.json", "preprocessor_config.json")
 MODEL = {
     name: (folder_of("dino_transformers") / name).read_bytes()
@@ -25,13 +28,64 @@ HANDLE = "hf://somebody/vit"
 OTHERS = ("README.md", "pytorch_model.bin", "model.keras", "saved_model/a.pb")
 
 
+class Hub(Quiet):
+    """Answers what the library asks for to read somebody's models, and to make one."""
+
+    def do_HEAD(self):
+        path = urllib.parse.unquote(self.path.split("?")[0])
+        self.server.requests.append(path)
+        answer = self.server.answers.get(path, {})
+        status = 200 if path in self.server.answers else 404
+        code = "RevisionNotFound" if "somebody/vit" in path else "RepoNotFound"
+        where, *refusal = self.server.refusal or ("", status, code)
+        if where in path and not self.is_known():
+            status, code = refusal
+        commit = path.partition("/resolve/")[2].partition("/")[0]
+        self.answer(status, answer, {"X-Error-Code": code, "X-Repo-Commit": commit})
+
+    do_GET = do_HEAD
+
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        name = f"{asked['organization']}/{asked['name']}"
+        status = 409 if name in self.server.created else 200
+        if not self.is_known():
+            status = 401
+        elif asked["organization"] != "somebody":
+            status = 403
+        if status == 200:
+            private = asked.get("visibility", asked.get("private"))
+            self.server.created[name] = private in ("private", True)
+        error = "You don't have the rights"
+        self.answer(status, {"url": f"{self.server.url}/{name}", "error": error}, {})
+
+    def is_known(self):
+        return self.headers.get("Authorization") == f"Bearer {TOKEN}"
+
+    def answer(self, status, content, headers):
+        if not isinstance(content, bytes):
+            content = json.dumps(content).encode()
+        self.send_response(status)
+        headers |= {"Content-Length": len(content), "ETag": f'"{digest(content)}"'}
+        for name, text in headers.items():
+            self.send_header(name, str(text))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+
+def digest(content):
+    return hashlib.sha1(content).hexdigest()
+
+
 @pytest.fixture
 def server(tmp_path, monkeypatch):
     """A hub without repositories, of which nothing was downloaded."""
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "home"))
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
     monkeypatch.delenv("HF_TOKEN", raising=False)
-    with hub_server.running() as server:
+    state = {"answers": {}, "created": {}, "refusal": None, "requests": []}
+    with serving(Hub, **state) as server:
         connect(monkeypatch, server.url)
         yield server
 
@@ -46,11 +100,20 @@ def connect(monkeypatch, url):
 
 @pytest.fixture
 def serve(server):
-    """Puts files into a repository, and returns it."""
+    """Puts files into a revision of a repository, and returns its commit."""
 
-    def put(files=MODEL, **access):
-        server.repositories["somebody/vit"] = Repository({"main": files}, **access)
-        return server.repositories["somebody/vit"]
+    def put(files=MODEL, revision="main"):
+        commit, api = digest(repr(files).encode()), "/api/models/somebody/vit"
+        siblings = [{"rfilename": name} for name in files]
+        model = {"id": "somebody/vit", "sha": commit, "siblings": siblings, "tags": []}
+        server.answers |= {f"{api}/revision/{at}": model for at in (revision, commit)}
+        server.answers[f"{api}/tree/{commit}"] = [
+            {"type": "file", "path": name, "size": len(file), "oid": digest(file)}
+            for name, file in files.items()
+        ]
+        folder = f"/somebody/vit/resolve/{commit}"
+        server.answers |= {f"{folder}/{name}": file for name, file in files.items()}
+        return commit
 
     return put
 
@@ -71,14 +134,14 @@ def test_only_what_is_read_comes_and_only_once(server, serve):
 
 
 def test_a_revision_is_a_branch_or_a_commit_and_branches_move(serve):
-    repository = serve()
+    serve()
     # What we publish is an npz and its card.
     published = {"model.npz": b"arrays", "model.json": b"{}"}
-    repository.revisions["v2.0"] = published | {"model.keras": b"never read"}
+    commit = serve(published | {"model.keras": b"never read"}, "v2.0")
     assert_whole(hub.fetch(HANDLE))
-    for revision in ("v2.0", repository.commit("v2.0")):
+    for revision in ("v2.0", commit):
         assert_whole(hub.fetch(f"{HANDLE}@{revision}"), published)
-    repository.revisions["main"] = repository.revisions["v2.0"]
+    serve(published)
     assert_whole(hub.fetch(HANDLE), published)
     with pytest.raises(zoo.StoreError, match=r"hf://somebody/vit@v3: it has no suc"):
         hub.fetch(f"{HANDLE}@v3")
@@ -151,14 +214,14 @@ def test_nothing_that_is_read(files, message, server, serve):
 def test_refusals_of_the_hub(server, serve, monkeypatch):
     with pytest.raises(zoo.StoreError, match="hf://a/b: there is no http.*/a/b, or"):
         hub.fetch("hf://a/b")
-    serve(gated=True)
+    serve()
+    server.refusal = ("/resolve/", 401, "GatedRepo")
     with pytest.raises(zoo.StoreError, match="gated: ask for access at http.*/vit"):
         hub.fetch(HANDLE)
-    server.broken = 500
+    server.refusal = ("/", 500, None)
     with pytest.raises(zoo.StoreError, match="refused it .*500.*try again later"):
         hub.fetch(HANDLE)
-    server.broken = None
-    serve(private=True)
+    server.refusal = ("/", 401, "RepoNotFound")
     with pytest.raises(zoo.StoreError, match="or it is private: check.*HF_TOKEN"):
         hub.fetch(HANDLE)
     monkeypatch.setenv("HF_TOKEN", TOKEN)
@@ -200,7 +263,7 @@ def upload(server, tmp_path, monkeypatch):
 def test_a_folder_is_pushed_to_a_repository_new_or_not(server, upload, private):
     url = hub.push("published", "somebody/vit", message="The first", private=private)
     assert url == f"{server.url}/somebody/vit" == hub.push("published", "somebody/vit")
-    assert server.repositories["somebody/vit"].private is private
+    assert server.created["somebody/vit"] is private
     arguments = {"repo_id": "somebody/vit", "folder_path": pathlib.Path("published")}
     upload.assert_any_call(**arguments, commit_message="The first")
     upload.assert_called_with(**arguments, commit_message=None)
@@ -221,7 +284,7 @@ def test_a_push_that_is_refused(server, monkeypatch, token, folder, name, messag
     monkeypatch.setenv("HF_TOKEN", token)
     with pytest.raises(zoo.StoreError, match=message):
         hub.push(folder, name)
-    assert server.repositories == {}
+    assert server.created == {}
 
 
 @pytest.mark.parametrize(
