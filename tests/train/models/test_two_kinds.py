@@ -153,22 +153,3 @@ def test_the_model_of_a_run_is_meant_beside_its_exports(made):
 
 def test_every_ending_of_an_export_has_a_loader():
     assert {*opening.EXPORTS, ""} == exported_model.RUNTIMES.keys()
-
-
-def test_a_published_model_of_a_registry_is_refused_by_its_name(
-    made, tmp_path, monkeypatch
-):
-    card = {
-        "name": "flowers", "architecture": {}, "image_size": [32, 32], "channels": 3,
-        "classes": 1, "class_names": ["rose"], "parameters": 1, "variant": None,
-        "weights": "model.npz", "file_size": 1, "sha256": "0" * 64, "base": None,
-        "data_set": "digits", "metrics": {}, "licence": "mit",
-    }  # fmt: skip
-    folder = made("model.keras", "model.npz", name="flowers")
-    (folder / "model.json").write_text(json.dumps(card))
-    monkeypatch.setenv("KERAS_VIT_REGISTRY", str(tmp_path))
-    assert finding.find("flowers") == finding.FoundModel("flowers")
-    (folder / "saved_model.pb").touch()
-    assert zoo.get("flowers").name == "flowers"  # the registry can be read
-    with pytest.raises(RunError, match="two kinds, model.keras and saved_model.pb"):
-        finding.find("flowers")

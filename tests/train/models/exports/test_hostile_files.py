@@ -328,22 +328,6 @@ def test_the_digest_is_of_weights_in_other_files(tmp_path):
     assert exported_model.digest_of(file) == known
 
 
-def test_weights_in_graphs_in_graphs_are_found(tmp_path):
-    inner = onnx_model("c = Constant <value = float[2] {1, 2}> ()").graph
-    value = inner.node[0].attribute[0].t
-    value.CopyFrom(onnx.numpy_helper.from_array(np.ones(5, "float32")))
-    proto = onnx_model("y = If(c)")
-    proto.graph.node[0].attribute.add(name="then_branch", type=5).g.CopyFrom(inner)
-    file = tmp_path / "model.onnx"
-    onnx.save(proto, file)
-    assert onnxruntime.locations(file) == set()
-    options = {"location": "weights.bin", "convert_attribute": True}
-    onnx.save_model(
-        proto, file, save_as_external_data=True, size_threshold=0, **options
-    )
-    assert onnxruntime.locations(file) == {"weights.bin"}
-
-
 @pytest.mark.parametrize(
     "location", ["../secret", "{secret}", "link", "sub/../../secret", "folder/secret"]
 )
