@@ -1,11 +1,8 @@
-import inspect
-
 import keras
 import numpy as np
 import pytest
-import released_ops
 import tensorflow as tf
-from PIL import Image
+from PIL import Image, ImageEnhance, ImageOps
 from scipy import stats
 
 from train.data.transforms import image_ops
@@ -13,8 +10,6 @@ from train.data.transforms.augmentation import rand_augment, random_erasing
 from train.data.transforms.mixing import cutmix, mixup
 
 NAMES = [op.__name__ for op in image_ops.OPS]
-# The same at every magnitude.
-WITHOUT_LEVEL = ("auto_contrast", "equalize", "invert")
 
 
 def photo_like(height, width, seed=0):
@@ -26,39 +21,36 @@ def photo_like(height, width, seed=0):
     return np.clip(image + noise, 0, 255).astype(np.uint8)
 
 
-def drawn(name, image, seed):
-    """The sign or the centre that an operation draws from a seed."""
-    arguments = inspect.signature(getattr(released_ops, name)).parameters
-    if "sign" in arguments:
-        return [1 if tf.random.stateless_uniform((), seed) >= 0.5 else -1]
-    if "centre" in arguments:
-        seeds = tf.unstack(tf.random.split(seed, 2))
-        whole = {"shape": (1,), "dtype": tf.int32}
-        pairs = zip(seeds, image.shape[:2], strict=True)
-        centre = [
-            int(tf.random.stateless_uniform(seed=seed, maxval=side, **whole)[0])
-            for seed, side in pairs
-        ]
-        return [centre]
-    return []
+def factor(magnitude):
+    return magnitude / 10 * 1.8 + 0.1
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_operations_equal_pil_and_float64(name):
-    op, released = getattr(image_ops, name), getattr(released_ops, name)
-    # float32 may fall below a whole number where float64 does not; colour and
-    # sharpness multiply that by up to 2.7.
-    tolerance = {"auto_contrast": 1, "color": 3, "contrast": 1, "sharpness": 3}
-    for magnitude in [0] if name in WITHOUT_LEVEL else [0, 7, 10, 15, 20]:
-        for seed, shape in enumerate([(40, 61), (112, 96), (9, 7), (64, 3)]):
-            image = photo_like(*shape, seed)
-            found = op(tf.constant(image), magnitude / 10, (seed, 5)).numpy()
-            assert found.dtype == np.uint8 and found.shape == image.shape
-            expected = released(image, magnitude, *drawn(name, image, (seed, 5)))
-            error = np.abs(found - expected.astype(float))
-            assert np.isnan(error).mean() < 0.2
-            assert np.nanmax(error) <= tolerance.get(name, 0), (magnitude, shape)
-            assert np.nanmean(error > 0) < 0.05
+# Operations of Pillow on an image and a magnitude.
+PILLOW = {
+    "auto_contrast": lambda image, _: ImageOps.autocontrast(image),
+    "equalize": lambda image, _: ImageOps.equalize(image),
+    "invert": lambda image, _: ImageOps.invert(image),
+    # Pillow would keep no bit at magnitude 0; TensorFlow shifts by seven bits at most.
+    "posterize": lambda image, m: ImageOps.posterize(image, max(int(m / 10 * 4), 1)),
+    "solarize": lambda image, m: ImageOps.solarize(image, int(m / 10 * 256) % 256),
+    "color": lambda image, m: ImageEnhance.Color(image).enhance(factor(m)),
+    "brightness": lambda image, m: ImageEnhance.Brightness(image).enhance(factor(m)),
+    "sharpness": lambda image, m: ImageEnhance.Sharpness(image).enhance(factor(m)),
+}
+
+
+@pytest.mark.parametrize("name", PILLOW)
+def test_operations_are_those_of_pillow(name):
+    # Rounding, which colour and sharpness multiply by up to 3.7.
+    tolerance = {"auto_contrast": 1, "brightness": 1, "color": 4, "sharpness": 4}
+    for magnitude in (0, 7, 10, 15, 20):
+        for shape in ((40, 61), (9, 7), (64, 3)):
+            image = photo_like(*shape)
+            op, level = getattr(image_ops, name), magnitude / 10
+            found = op(tf.constant(image), level, (0, 0)).numpy()
+            expected = PILLOW[name](Image.fromarray(image), magnitude)
+            error = np.abs(found - np.asarray(expected).astype(int))
+            assert error.max() <= tolerance.get(name, 0), (magnitude, shape)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -113,42 +105,38 @@ def test_images_of_any_size_follow_their_seed_alone():
     """In graphs and eagerly, whatever the precision of Keras."""
     images = [photo_like(h, w) for h, w in ((30, 40), (17, 5), (64, 64), (3, 3))] * 4
     specs = tf.TensorSpec((), tf.int64), tf.TensorSpec((None, None, 3), tf.uint8)
-    dataset = tf.data.Dataset.from_generator(
-        lambda: iter(enumerate(images)), output_signature=specs
-    )
 
+    @tf.function(input_signature=specs)
     def augment(index, image):
         return rand_augment(image, 2, 15, tf.stack([tf.cast(1, tf.int64), index]))
 
     kept = keras.config.dtype_policy()
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
-        once = list(dataset.map(augment, num_parallel_calls=4).as_numpy_iterator())
+        once = [augment(index, image) for index, image in enumerate(images)]
     finally:
         keras.config.set_dtype_policy(kept)
     tf.random.set_seed(1)
-    for index, (image, found) in enumerate(zip(images, once, strict=True)):
-        again = augment(tf.constant(index, tf.int64), tf.constant(image))
-        np.testing.assert_array_equal(found, again)
-        assert found.shape == image.shape
-    pairs = zip(images, once, strict=True)
-    assert sum(not np.array_equal(image, found) for image, found in pairs) > 12
-
-
-BYTES = tf.zeros((4, 4, 3), tf.uint8)
+    tf.config.run_functions_eagerly(True)
+    again = [augment(index, image) for index, image in enumerate(images)]
+    tf.config.run_functions_eagerly(False)
+    for image, one, other in zip(images, once, again, strict=True):
+        assert one.shape == image.shape
+        np.testing.assert_array_equal(one, other)
+    assert len({one.numpy().tobytes() for one in once}) > 12
 
 
 @pytest.mark.parametrize(
-    ("image", "layers", "magnitude", "message"),
+    ("dtype", "layers", "magnitude", "message"),
     [
-        (tf.zeros((4, 4, 3)), 2, 10, "takes uint8 images, got float32: cast"),
-        (BYTES, -1, 10, "num_layers must not be negative"),
-        (BYTES, 2, -1, "magnitude must not be negative"),
+        (tf.float32, 2, 10, "takes uint8 images, got float32: cast"),
+        (tf.uint8, -1, 10, "num_layers must not be negative"),
+        (tf.uint8, 2, -1, "magnitude must not be negative"),
     ],
 )
-def test_what_rand_augment_refuses(image, layers, magnitude, message):
+def test_what_rand_augment_refuses(dtype, layers, magnitude, message):
     with pytest.raises(ValueError, match=message):
-        rand_augment(image, layers, magnitude, (0, 0))
+        rand_augment(tf.zeros((4, 4, 3), dtype), layers, magnitude, (0, 0))
 
 
 def test_erased_rectangles_are_those_of_the_paper():
@@ -217,13 +205,9 @@ def test_cutmix_takes_a_rectangle_and_its_part_of_the_labels():
     images, labels = batch()
     areas = []
     for seed in range(60):
-        mixed, mixed_labels = (
-            part.numpy() for part in cutmix(images, labels, 1.0, (0, seed))
-        )
-        partner = np.roll(images, 1, axis=0)
-        inside = (mixed == partner).all(axis=(0, 3))
-        outside = (mixed == images.numpy()).all(axis=(0, 3))
-        assert np.all(inside ^ outside)
+        mixed, mixed_labels = cutmix(images, labels, 1.0, (0, seed))
+        inside = (mixed == np.roll(images, 1, axis=0)).numpy().all(axis=(0, 3))
+        assert np.all(inside ^ (mixed == images).numpy().all(axis=(0, 3)))
         rows, columns = inside.any(axis=1).sum(), inside.any(axis=0).sum()
         assert inside.sum() == rows * columns
         left = 1 - inside.mean()

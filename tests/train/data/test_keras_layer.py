@@ -20,12 +20,10 @@ from train.data.transforms import keras_layer
 ROOT = pathlib.Path(__file__).parents[3]
 LAYERS = [
     lambda: keras.layers.RandomRotation(0.2),
-    lambda: keras.layers.RandAugment(),
     lambda: keras.layers.Pipeline(
         [keras.layers.RandomZoom(0.3), keras.layers.RandomBrightness(0.3)]
     ),
     lambda: keras.Sequential([keras.layers.RandomTranslation(0.3, 0.3)]),
-    lambda: keras.layers.GaussianNoise(1.0),
     lambda: Noise(),
 ]
 
@@ -73,16 +71,14 @@ def test_a_layer_gets_and_gives_images_of_0_to_255():
 
     plain = images(None)
     np.testing.assert_allclose(images(Inverted()), -plain, atol=1e-6)
+    # What a layer draws does not change the crops.
+    turned = {"crop": "inception", "flip": True}
+    same = images(keras.layers.RandomRotation(0.0), **turned)
+    np.testing.assert_allclose(same, images(None, **turned), atol=1e-4)
     # After the augmentations, whose images are whole numbers.
     settings = {"augmentation": Augmentation(rand_augment=(2, 10))}
     expected = -images(None, **settings)
     np.testing.assert_allclose(images(Inverted(), **settings), expected, atol=1e-6)
-
-
-def test_what_a_layer_draws_does_not_change_the_crops():
-    settings = {"crop": "inception", "flip": True}
-    same = images(keras.layers.RandomRotation(0.0), **settings)
-    np.testing.assert_allclose(same, images(None, **settings), atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +125,7 @@ def test_layers_are_compared_by_class_and_settings_without_seed():
     )
     assert json.loads(json.dumps(one)) == other != third
     pipeline, whole = (
-        [keras_layer.described(make()) for _ in "ab"] for make in LAYERS[2:4]
+        [keras_layer.described(make()) for _ in "ab"] for make in LAYERS[1:3]
     )
     assert pipeline[0] == pipeline[1] != whole[0] == whole[1]
     with pytest.raises(RunError, match="Unnamed has no settings .* get_config"):
@@ -140,10 +136,10 @@ ON_JAX = """
 import sys
 sys.path.insert(0, "tests/train/data")
 import test_keras_layer as tests
-for make in (tests.LAYERS[0], tests.LAYERS[2]):
+for make in (tests.LAYERS[0], tests.LAYERS[1]):
     tests.test_a_layers_numbers_follow_the_seed_and_the_image_alone(make)
 try:
-    tests.images(tests.LAYERS[4]())
+    tests.images(tests.keras.layers.GaussianNoise(1.0))
 except tests.RunError as error:
     assert "GaussianNoise does not work in tf.data on the backend jax" in str(error)
     print("refused")
@@ -173,7 +169,6 @@ def test_layers_of_keras_cv_augment():
     # A part of each image is black.
     assert np.all(np.mean(found == -1, axis=(2, 3, 4)) > 0.01)
     # Equalization needs AutoGraph, and draws nothing.
-    images(keras_cv.layers.RandAugment((0, 255)), count=1)
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         equal = images(keras_cv.layers.Equalization((0, 255)))
