@@ -66,9 +66,3 @@ def leaves():
     """Ends the process."""
     print("last words", file=sys.stderr, flush=True)
     os._exit(3)
-
-
-def environment(path, variable):
-    """Writes an environment variable to a file."""
-    pathlib.Path(path).write_text(os.environ[variable])
-    return nothing()
