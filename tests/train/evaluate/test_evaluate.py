@@ -103,28 +103,6 @@ def test_the_numbers_by_hand(weights, tmp_path):
     assert sum(row["examples"] for row in found["calibration"]) == 360
 
 
-def test_classes_are_matched_by_name(photos, tmp_path):
-    """A run's model on a folder that has some of its classes, named a bit otherwise."""
-    run = tmp_path / "run"
-    run.mkdir()
-    model = tiny(5)
-    model.save(run / "model.keras")
-    names = ["yellow", "red-hot", "Blue", "grey", "green"]
-    (run / "class_names.txt").write_text("".join(f"{name}\n" for name in names))
-    out = tmp_path / "out"
-    evaluation.evaluate(str(run), dataset=str(photos), out_dir=out)
-    found = report_of(out)
-    assert [row["name"] for row in found["per_class"]] == names
-    assert [row["examples"] for row in found["per_class"]] == [0, 5, 5, 0, 5]
-    assert found["absent_classes"] == ["yellow", "grey"]
-    source = sources.load(str(photos)).test
-    records, labels = zip(*source.records(), strict=True)
-    images = [tf.image.resize(source.decode(one), (32, 32)) for one in records]
-    guesses = model(np.stack(images) / 127.5 - 1).numpy().argmax(axis=1)
-    places = np.array([1, 2, 4])[np.array(labels)]  # Red_Hot, blue, green
-    assert found["test_accuracy"] == np.mean(guesses == places)
-
-
 def test_a_folder_has_one_validation_however_it_is_written(
     photos, tmp_path, monkeypatch
 ):
