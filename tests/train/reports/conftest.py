@@ -1,4 +1,4 @@
-"""Figures of reports: left out, kept, or drawn into their files."""
+"""Figures of reports: kept, and drawn into their files where a test asks for it."""
 
 import pathlib
 
@@ -8,34 +8,22 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from train.reports import figures as drawing
 
 
-@pytest.fixture(autouse=True)
-def undrawn(request, monkeypatch):
-    """Leaves the figures of a report empty, unless a test asks for them."""
-    if not {"figures", "drawn"} & {*request.fixturenames}:
-        for name in ("confusion_matrix", "learning_curve", "reliability", "mistakes"):
-            monkeypatch.setattr(
-                drawing, f"draw_{name}", lambda path, *settings: path.touch()
-            )
-
-
 @pytest.fixture
 def drawn():
-    """Asks for figures in their files."""
+    """Asks for figures in their files, which else stay empty."""
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def figures(request, monkeypatch):
-    """Keeps the figures; without `drawn`, their files stay empty."""
+    """The figures that were made."""
     kept, save = [], drawing.save
 
     def keep(figure, path):
-        save(figure, path) if "drawn" in request.fixturenames else touch(path)
+        if "drawn" in request.fixturenames:
+            save(figure, path)
+        pathlib.Path(path).touch()
         FigureCanvasAgg(figure)
         kept.append(figure)
 
     monkeypatch.setattr(drawing, "save", keep)
     return kept
-
-
-def touch(path):
-    pathlib.Path(path).touch()
