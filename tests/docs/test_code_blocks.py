@@ -26,6 +26,11 @@ from serving import serving_files
 PAGES = doc_blocks.pages()
 TUTORIALS = sorted((doc_blocks.ROOT / "docs" / "tutorials").glob("*.md"))
 ALL_PAGES = [*PAGES, *TUTORIALS]
+EXECUTED = [
+    page
+    for page in PAGES
+    if {"python", "console"} & {block.language for block in doc_blocks.blocks(page)}
+]
 # What CI lacks; a page that needs it is skipped there.
 OPTIONAL = ("jax", "torch", "timm", "transformers", "keras_hub")
 # What a reader's own model says to a photo is printed there, and not shown.
@@ -117,20 +122,11 @@ def execute(block, following, namespace):
         assert found == printed.getvalue(), f"{block.at()} prints something else"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=doc_blocks.name)
-def test_blocks_have_a_language(page):
-    for block in doc_blocks.blocks(page):
-        assert block.language in doc_blocks.LANGUAGES, (
-            f"{block.at()}: {block.language!r} is none of {doc_blocks.LANGUAGES}"
-        )
-        if block.language == "console":
-            assert doc_blocks.commands(block), f"{block.at()}: no command"
-
-
 @pytest.mark.parametrize("page", ALL_PAGES, ids=doc_blocks.name)
-def test_photos_are_opened_upright(page):
+def test_blocks_have_a_language_and_photos_are_opened_upright(page):
     """As phones take them, and as the commands read them."""
     for block in doc_blocks.blocks(page):
+        assert block.language in doc_blocks.LANGUAGES, block.at()
         for number, line in enumerate(block.text.splitlines(), 1):
             opens = "Image.open(" in line or "load_img(" in line
             assert not opens or "exif_transpose(" in line, (
@@ -150,9 +146,7 @@ def test_every_rule_is_of_use():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "page", filter(doc_blocks.is_executable, PAGES), ids=doc_blocks.name
-)
+@pytest.mark.parametrize("page", EXECUTED, ids=doc_blocks.name)
 def test_blocks_do_what_they_say(page, reader):
     blocks = doc_blocks.blocks(page)
     namespace = {"__name__": "__main__"}
