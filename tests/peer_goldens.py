@@ -280,21 +280,16 @@ def normalised(images, inputs):
 
 
 def answer(model, output, values, **options):
-    """Returns what a model in float64 computes of a batch.
-
-    Args:
-        output: str, a field of what the model returns, or what is made of one.
-        options: those of the call.
-    """
+    """Returns what a model in float64 computes of a batch: a field, or made of one."""
     import torch
 
     model = model.double()
+    if output == "class token of the encoder":
+        model, output = model.vit, "class token"
     with torch.no_grad():
         if output == "image features":
             found = model.get_image_features(values, **options)
             return getattr(found, "pooler_output", found).numpy()
-        if output == "class token of the encoder":
-            return answer(model.vit, "class token", values, **options)
         found = model(values, **options)
     if output == "class token":
         return found.last_hidden_state[:, 0].numpy()
@@ -326,11 +321,8 @@ def write_transformers(folder, case):
     import transformers
 
     kind, arguments = getattr(transformers, case.source), dict(case.arguments)
-    own = {
-        name: arguments.pop(name)
-        for name in ("add_pooling_layer",)
-        if name in arguments
-    }
+    pooler = {"add_pooling_layer"} & arguments.keys()
+    own = {name: arguments.pop(name) for name in pooler}
     model = randomised(kind(kind.config_class(**arguments), **own))
     halved(model).save_pretrained(folder)
     mean, std = INPUTS
@@ -340,29 +332,13 @@ def write_transformers(folder, case):
         "interpolate_pos_encoding" in inspect.signature(function).parameters
         for function in (model.forward, getattr(model, "get_image_features", answer))
     )
+    compute = naflex_answer if case.source.startswith("Siglip2") else answer
     found = {}
     for part, options in case.parts.items():
         values = normalised(photos(*case.image_size(options)), INPUTS)
-        if case.source.startswith("Siglip2"):
-            result = naflex_answer(model, case.output, values)
-        elif resizes and part != AS_SAVED:
-            result = answer(model, case.output, values, interpolate_pos_encoding=True)
-        else:
-            result = answer(model, case.output, values)
-        found[part] = result
+        how = {"interpolate_pos_encoding": True} if resizes and part != AS_SAVED else {}
+        found[part] = compute(model, case.output, values, **how)
     return found
-
-
-def inputs_of(model, channels):
-    """Returns mean and deviation of the images that timm gives a model.
-
-    Of other channels than it has these of: their mean, as `timm.data.model_config`.
-    """
-    inputs = model.pretrained_cfg
-    return [
-        inputs[name] if channels == 3 else [np.mean(inputs[name])] * channels
-        for name in ("mean", "std")
-    ]
 
 
 def write_timm(folder, case):
@@ -386,8 +362,10 @@ def write_timm(folder, case):
             if "img_size" not in sizes:
                 options = {}
             loaded = timm.create_model(f"local-dir:{exact}", pretrained=True, **options)
-            values = normalised(images, inputs_of(loaded, channels))
-            found[part] = answer(loaded.eval(), None, values)
+            inputs = [loaded.pretrained_cfg[name] for name in ("mean", "std")]
+            if channels != 3:  # as `timm.data.model_config`
+                inputs = [[np.mean(values)] * channels for values in inputs]
+            found[part] = answer(loaded.eval(), None, normalised(images, inputs))
     save_for_hf(halved(model), folder, model_args=sizes, safe_serialization=True)
     return found
 

@@ -219,19 +219,15 @@ def tags_of_timm(modules):
     return found
 
 
-def inputs_of_timm(folders, photo):
-    """Returns mean and deviation of each folder, and what timm makes of a photo."""
+def inputs_of_timm(folder, photo):
+    """Returns mean and deviation of a folder, and what timm makes of a photo."""
     import timm
     from PIL import Image
     from timm.data import create_transform, resolve_data_config
 
-    found = []
-    for folder in folders:
-        model = timm.create_model(f"local-dir:{folder}")
-        config = resolve_data_config({}, model=model)
-        values = create_transform(**config)(Image.fromarray(photo)).numpy()
-        found.append((config["mean"], config["std"], values.transpose(1, 2, 0)))
-    return found
+    config = resolve_data_config({}, model=timm.create_model(f"local-dir:{folder}"))
+    values = create_transform(**config)(Image.fromarray(photo)).numpy()
+    return config["mean"], config["std"], values.transpose(1, 2, 0)
 
 
 # Models of transformers
@@ -288,13 +284,10 @@ def fields_of_transformers(types):
     return {kind: sorted(made().to_dict()) for kind, made in classes.items()}
 
 
-def processed_photos(folders, photo):
-    """Returns what the image processor of each folder makes of a photo."""
+def processed_photo(folder, photo):
+    """Returns what the image processor of a folder makes of a photo."""
     from transformers import AutoImageProcessor
 
-    found = []
-    for folder in folders:
-        processor = AutoImageProcessor.from_pretrained(folder, backend="pil")
-        values = np.asarray(processor(photo, return_tensors="np").pixel_values[0])
-        found.append(values.transpose(1, 2, 0))
-    return found
+    processor = AutoImageProcessor.from_pretrained(folder, backend="pil")
+    values = processor(photo, return_tensors="np").pixel_values[0]
+    return np.asarray(values).transpose(1, 2, 0)

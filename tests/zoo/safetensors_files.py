@@ -8,30 +8,22 @@ import pathlib
 import numpy as np
 
 import zoo
-from zoo.libraries import names
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "goldens" / "token.npz"
 SUFFIX = ".safetensors"
-SETTINGS = {
-    "timm": '{"architecture": "vit_tiny_patch16_224", "model_args": {"num_heads": 3}}',
-    "transformers": '{"model_type": "vit", "num_attention_heads": 3}',
-}
 
 
 @functools.cache
-def arrays(naming="released"):
-    """The golden's arrays by the names of a library."""
-    checkpoint = zoo.read(GOLDEN)
-    if naming == "released":
-        return dict(checkpoint.arrays)
-    return names.from_released(naming, checkpoint.arrays, checkpoint.num_heads)
+def arrays():
+    """The golden's arrays by name."""
+    return dict(zoo.read(GOLDEN).arrays)
 
 
 @functools.cache
-def parts(naming="released"):
+def parts():
     """The header of a right file, and the bytes of its arrays."""
     table, data = {}, b""
-    for name, array in arrays(naming).items():
+    for name, array in arrays().items():
         place = [len(data), len(data) + array.nbytes]
         table[name] = {"dtype": "F32", "shape": array.shape, "data_offsets": place}
         data += np.ascontiguousarray(array).tobytes()
@@ -94,7 +86,7 @@ FAULTS = [
         "has shape [9223372036854775808",
         lambda: changed(shape=[2**63, 0], data_offsets=[0, 0]),
     ),
-    ("hidden_size is 0", empty_model),
+    ("3 heads of size 16 do not make the hidden size 0", empty_model),
     ("and place [0]", lambda: changed(data_offsets=[0])),
     ("overlap", lambda: changed(data_offsets=[4, 196])),
     ("its arrays overlap or leave gaps", lambda: more("x", skip=1)),
@@ -123,14 +115,11 @@ def right():
     yield joined(json.dumps(table), data)
 
 
-def structure(naming):
+def structure():
     """The bytes of a file, and where those are that say what the others mean."""
-    table, data = parts(naming)
+    table, data = parts()
     whole = joined(json.dumps(table), data)
     return whole, range(len(whole) - len(data) + 8)
 
 
-STRUCTURES = {
-    naming: functools.partial(structure, naming)
-    for naming in ("released", "timm", "transformers")
-}
+STRUCTURES = {"released": structure}

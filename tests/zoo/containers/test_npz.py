@@ -65,14 +65,10 @@ def test_the_file_may_be_written_over_or_deleted(path, arrays):
     np.testing.assert_array_equal(before.arrays["cls"], arrays["cls"])
 
 
-@pytest.mark.parametrize("change", ["cut short", "same size"])
-def test_a_file_changed_in_place_is_refused(path, change):
+@pytest.mark.parametrize("content", [b"", b"PK" + bytes(10**6)])
+def test_a_file_changed_in_place_is_refused(path, content):
     checkpoint = zoo.read(path)
-    with open(path, "r+b") as file:
-        if change == "cut short":
-            file.truncate(1000)
-        else:
-            file.write(b"PK")
+    path.write_bytes(content)
     os.utime(path, (1e9, 1e9))
     with pytest.raises(zoo.CheckpointError, match="a.npz was changed.*read it again"):
         checkpoint.arrays["head/kernel"]
@@ -111,10 +107,7 @@ def test_the_file_is_closed_with_the_last_of_its_arrays(path):
         links = pathlib.Path("/proc/self/fd").iterdir()
         return path in [link.resolve() for link in links]
 
-    checkpoint = zoo.read(path)
-    arrays = checkpoint.arrays
-    assert is_open()
-    del checkpoint
+    arrays = zoo.read(path).arrays
     assert is_open()
     del arrays
     assert not is_open()

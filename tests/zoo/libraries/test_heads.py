@@ -5,6 +5,7 @@ import json
 import pathlib
 
 import pytest
+from peer_files import settings_of
 
 import zoo
 from zoo.catalog import labels
@@ -20,26 +21,50 @@ def names(folder):
 
 
 VIT, TIMM = "own_names_of_3", "timm_label_names"
-ANIMALS = ("cat", "dog", "elk")
+ANIMALS, COLOURS, ABC = ("cat", "dog", "elk"), ("red", "green", "blue"), ("a", "b", "c")
+NUMBERED = {"2": "c", "0": "a", "1": "b"}
 PLACEHOLDERS = {str(number): f"LABEL_{number}" for number in range(3)}
+IDS = ["n01440764", "n01443537", "n01484850"]
+INPUTS = settings_of(TIMM)["pretrained_cfg"]
 
 
 @pytest.mark.parametrize(
-    ("settings", "expected"),
+    ("case", "settings", "expected"),
     [
-        ({}, ANIMALS),
         # Numbers may have any order.
-        ({"id2label": {"2": "elk", "0": "cat", "1": "dog"}}, ANIMALS),
-        ({"id2label": PLACEHOLDERS}, None),
-        ({"id2label": ...}, None),
-        ({"id2label": ..., "label2id": {"b": "1", "a": 0, "c": 2}}, ("a", "b", "c")),
-        ({"label2id": {"cat": "0", "dog": "1"}}, ANIMALS),
-        ({"label2id": {"LABEL_2": 2}}, ANIMALS),
-        ({"label2id": None}, ANIMALS),
+        (VIT, {"id2label": NUMBERED, "label2id": ...}, ABC),
+        (VIT, {"id2label": PLACEHOLDERS, "label2id": ...}, None),
+        (VIT, {"id2label": ..., "label2id": ...}, None),
+        (VIT, {"id2label": ..., "label2id": {"b": "1", "a": 0, "c": 2}}, ABC),
+        (VIT, {"label2id": {"cat": "0", "dog": "1"}}, ANIMALS),
+        (VIT, {"label2id": {"LABEL_2": 2}}, ANIMALS),
+        (VIT, {"label2id": None}, ANIMALS),
+        (TIMM, {"label_names": NUMBERED}, ABC),
+        (
+            TIMM,
+            {"label_names": ..., "pretrained_cfg": INPUTS | {"label_names": ABC}},
+            ABC,
+        ),
+        # transformers, which wraps timm's models, has settings of its own.
+        (TIMM, {"label_names": ..., "id2label": NUMBERED}, ABC),
+        # Descriptions of ids are the names, those of names are longer texts.
+        (
+            TIMM,
+            {
+                "label_names": IDS,
+                "label_descriptions": dict(zip(IDS, ABC, strict=True)),
+            },
+            ABC,
+        ),
+        (
+            TIMM,
+            {"label_descriptions": dict(zip(COLOURS, ABC, strict=True))},
+            COLOURS,
+        ),
     ],
 )
-def test_labels_of_transformers_are_the_names(settings, expected, changed):
-    assert names(changed(VIT, {"label2id": ...} | settings)) == expected
+def test_labels_of_settings_are_the_names(case, settings, expected, changed):
+    assert names(changed(case, settings)) == expected
 
 
 def test_a_thousand_names_are_in_the_order_of_their_numbers():
@@ -55,45 +80,6 @@ def test_problem_type_is_read_and_a_new_head_forgets_it():
     assert zoo.read(CASES / VIT).head.problem_type is None
     without = several.without_head()
     assert without.head.class_names is None and without.head.problem_type is None
-
-
-@pytest.mark.parametrize(
-    ("said", "table"),
-    [
-        (["a", "b", "c"], "pretrained_cfg"),
-        ({"1": "b", "0": "a", "2": "c"}, None),
-    ],
-)
-def test_label_names_of_timm_are_a_list_or_a_table(changed, said, table):
-    changed(TIMM, {"label_names": ...})
-    assert names(changed(TIMM, {"label_names": said}, table)) == ("a", "b", "c")
-
-
-def test_a_wrapped_timm_model_has_the_settings_of_transformers(changed, refused):
-    labels = ("left", "middle", "right")
-    said = {
-        "label_names": ...,
-        "id2label": dict(enumerate(labels)),
-        "label2id": {name: number for number, name in enumerate(labels)},
-        "problem_type": "multi_label_classification",
-    }
-    folder = changed(TIMM, said)
-    head = zoo.read(folder).head
-    assert head.class_names == labels
-    assert head.problem_type == "multi_label_classification"
-    changed(TIMM, {"label_names": ["right", "middle", "left"]})
-    refused(folder, "id2label of other names")
-
-
-def test_timm_descriptions_of_ids_are_the_names(changed):
-    ids = ["n01440764", "n01443537", "n01484850"]
-    about = dict(zip(ids, ["tench", "goldfish", "shark"], strict=True))
-    folder = changed(TIMM, {"label_names": ids, "label_descriptions": about})
-    assert names(folder) == ("tench", "goldfish", "shark")
-    # Those of names are longer texts about them.
-    about = {"red": "of blood", "green": "of grass", "blue": "of the sky"}
-    folder = changed(TIMM, {"label_names": [*about], "label_descriptions": about})
-    assert names(folder) == ("red", "green", "blue")
 
 
 @pytest.mark.parametrize("naming", ["released", "transformers", "timm"])
@@ -133,14 +119,6 @@ def test_problem_types_are_written_back_or_refused(tmp_path):
         semantics = zoo.ViTConfig(activation="gelu_tanh", layer_norm_epsilon=1e-6)
         with pytest.raises(zoo.CheckpointError, match="cannot say problem_type="):
             zoo.write(path, checkpoint, naming=naming, semantics=semantics)
-
-
-def test_processor_config_is_read_like_preprocessor_config(changed):
-    found = zoo.read(CASES / "mean_in_processor_config").semantics
-    assert found.input_mean == (0.1, 0.2, 0.3) and found.input_std == (0.4, 0.5, 0.6)
-    # One without an image processor says nothing of images.
-    folder = changed(VIT, {"processor_class": "X"}, file="processor_config.json")
-    assert zoo.read(folder).semantics.input_mean == (0.5, 0.5, 0.5)
 
 
 def test_names_of_imagenet_come_from_a_card_alone():

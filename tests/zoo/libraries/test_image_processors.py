@@ -171,22 +171,17 @@ def test_settings_mean_what_they_mean_in_transformers(tmp_path, name):
 
 def test_transformers_does_the_same(tmp_path, transformers):
     photo = np.random.default_rng(7).integers(0, 256, (90, 130, 3), "uint8")
-    folders, found = [], {}
     for name, case in AS_TRANSFORMERS.items():
-        folders.append(write(tmp_path / name, case.settings, case.processor))
+        folder = write(tmp_path / name, case.settings, case.processor)
         settings = json.dumps({"model_type": case.model_type})
-        (folders[-1] / "config.json").write_text(settings)
-        found[name] = read(folders[-1], case.model_type)
-    for folder, expected in zip(
-        folders, transformers(peer_models.processed_photos, folders, photo), strict=True
-    ):
-        ours = found[folder.name]
+        (folder / "config.json").write_text(settings)
+        ours = read(folder, case.model_type)
+        expected = transformers(peer_models.processed_photo, folder, photo)
         image = fitted(photo, expected.shape[:2], ours.preparation) / 255
         image = (image - np.array(ours.mean)) / np.array(ours.std)
         # Without torchvision, and DINOv3 resizes without rounding.
         level = np.abs(image - expected) * np.array(ours.std) * 255
-        most = 2 if folder.name in ("dinov3", "tipsv2") else 0.01
-        assert level.max() < most, folder
+        assert level.max() < (2 if name in ("dinov3", "tipsv2") else 0.01), name
 
 
 @pytest.mark.parametrize(

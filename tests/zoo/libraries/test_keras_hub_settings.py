@@ -126,20 +126,12 @@ def test_two_converters_of_a_preset_say_the_same(tmp_path):
         ("config", {"layer_norm_epsilon": -1}, "epsilon of -1: write a number above 0"),
         ("config", {"backbone": 5}, "backbone of 5: write a table"),
         ("task", {"pooling": ["token"]}, "pooling of"),
-        ("preprocessor", {"scale": "x"}, "scale of 'x': write"),
-        ("preprocessor", {"scale": 0}, "scale of 0: write"),
         ("preprocessor", {"scale": [1, 1e-300]}, "scale of"),
         ("preprocessor", {"scale": [1] * 3, "offset": [1] * 2}, r"offset=\[1, 1\] and"),
         ("preprocessor", {"antialias": "yes"}, "of 'yes': write true or false"),
         ("preprocessor", {"interpolation": 3}, "interpolation of 3: write a text"),
         ("preprocessor", {"variance": [1]}, r"not known: variance=\[1\]"),
-        ("preprocessor", {"rescale": False}, "not known: rescale=False"),
         ("preprocessor", {"norm_std": 0}, "norm_std of 0: write"),
-        (
-            "preprocessor",
-            {"norm_mean": [1, 2], "scale": [1] * 3},
-            "per channel into ea",
-        ),
     ],
 )
 def test_values_that_a_field_never_has_are_refused(tmp_path, part, changes, told):
@@ -148,8 +140,3 @@ def test_values_that_a_field_never_has_are_refused(tmp_path, part, changes, told
     with pytest.raises(zoo.CheckpointError, match=told) as error:
         described(tmp_path, **{argument: usual | changes})
     assert str(tmp_path / f"{part}.json") in str(error.value)
-
-
-def test_settings_that_are_no_table_are_refused(tmp_path):
-    with pytest.raises(zoo.CheckpointError, match=r"config of \[1\]: write a table"):
-        described(tmp_path, config=[1])

@@ -5,6 +5,7 @@ models of each library.
 """
 
 import json
+import types
 
 import numpy as np
 import peer_goldens
@@ -20,9 +21,8 @@ CASES = [
     if name.endswith(("_timm", "_transformers")) and not name.startswith("beit")
 ]
 # Networks of which another name means the same numbers, or other ones with equal keys.
-PLAIN = {"vit_base_patch16_224", "vit_small_patch8_224", "deit_small_patch16_224"}
 SAME_KEYS = (
-    PLAIN,
+    {"vit_base_patch16_224", "vit_small_patch8_224", "deit_small_patch16_224"},
     {"ViTModel", "ViTMAEModel", "ViTMAEForPreTraining"},
     {"Tipsv2Model", "Tipsv2VisionModel"},
     {"SiglipModel", "SiglipVisionModel"},
@@ -40,19 +40,6 @@ SAME_KEYS = (
 # Of masks, texts and pre-training, and a pooling that a classifier has beside it.
 IDLE = ("mask_token", "decoder.", "text_", "logit_", "temperature")
 OF_TEXTS = ("tipsv2", "siglip", "clip")
-
-
-class Held:
-    """An open file whose arrays are in memory."""
-
-    metadata: dict = {}
-
-    def __init__(self, folder, arrays):
-        self.path, self._arrays = str(folder / "model.safetensors"), arrays
-        self.keys = list(arrays)
-
-    def check(self, key):
-        return self._arrays[key]
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +60,13 @@ def refusal(tmp_path):
 
     def read(arrays, settings):
         (tmp_path / "config.json").write_text(json.dumps(settings))
-        file = Held(tmp_path, arrays)
+        # An open file whose arrays are in memory.
+        file = types.SimpleNamespace(
+            path=str(tmp_path / "model.safetensors"),
+            keys=[*arrays],
+            check=arrays.__getitem__,
+            metadata={},
+        )
         library = reading.recognise(file)
         if library is None:
             return "the names of no library"
@@ -117,7 +110,7 @@ def test_the_settings_of_another_network_are_refused(name, files, refusal):
             assert refusal(arrays, relabelled(settings, others)), class_of(others)
 
 
-@pytest.mark.parametrize("name", CASES[::4])
+@pytest.mark.parametrize("name", CASES[::2])
 def test_one_array_less_or_more_is_refused(name, files, refusal):
     arrays, settings = files[name]
 
@@ -130,6 +123,8 @@ def test_one_array_less_or_more_is_refused(name, files, refusal):
     for key in filter(matters, arrays):
         rest = {one: array for one, array in arrays.items() if one != key}
         assert refusal(rest, settings), key
+    if name not in CASES[::8]:
+        return  # more would take most of the time
     others = {key: array for more, _ in files.values() for key, array in more.items()}
     for key in filter(matters, others.keys() - arrays.keys()):
         assert refusal(arrays | {key: others[key]}, settings), key

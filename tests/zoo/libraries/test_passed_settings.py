@@ -9,35 +9,15 @@ from peer_files import folder_of, settings_of
 
 import zoo
 
-# What transformers 4 wrote of every model.
+# Of what transformers 4 wrote of every model.
 OF_VERSION_4 = {
     "_name_or_path": "somewhere/vit", "_num_labels": 3, "chunk_size_feed_forward": 0,
-    "diversity_penalty": 0.0, "encoder_no_repeat_ngram_size": 0, "length_penalty": 1.0,
-    "max_length": 20, "min_length": 0, "no_repeat_ngram_size": 0, "num_beam_groups": 1,
-    "num_beams": 1, "num_return_sequences": 1, "pruned_heads": {}, "return_dict": True,
-    "repetition_penalty": 1.0, "temperature": 1.0, "tie_word_embeddings": True,
-    "top_k": 50, "top_p": 1.0, "torch_dtype": "float32", "typical_p": 1.0,
-    "transformers_version": "4.40.0", "use_cache": True,
-    **dict.fromkeys(
-        (
-            "add_cross_attention", "do_sample", "early_stopping", "is_decoder",
-            "gradient_checkpointing", "is_encoder_decoder", "output_attentions",
-            "output_hidden_states", "output_scores", "remove_invalid_values",
-            "return_dict_in_generate", "tf_legacy_loss", "tie_encoder_decoder",
-            "torchscript", "use_bfloat16",
-        ),
-        False,
-    ),
-    **dict.fromkeys(
-        (
-            "_commit_hash", "bad_words_ids", "begin_suppress_tokens", "bos_token_id",
-            "cross_attention_hidden_size", "decoder_start_token_id", "eos_token_id",
-            "exponential_decay_length_penalty", "finetuning_task",
-            "forced_bos_token_id", "forced_eos_token_id", "pad_token_id", "prefix",
-            "problem_type", "sep_token_id", "suppress_tokens", "task_specific_params",
-            "tokenizer_class", "xla_device",
-        ),
-    ),
+    "length_penalty": 1.0, "max_length": 20, "num_beams": 1, "pruned_heads": {},
+    "return_dict": True, "tie_word_embeddings": True, "top_k": 50, "use_cache": True,
+    "torch_dtype": "float32", "transformers_version": "4.40.0", "is_decoder": False,
+    "add_cross_attention": False, "output_attentions": False, "torchscript": False,
+    "early_stopping": False, "use_bfloat16": False, "bad_words_ids": None,
+    "problem_type": None, "task_specific_params": None, "tokenizer_class": None,
 }  # fmt: skip
 OF_TRAINING = dict.fromkeys(
     (

@@ -1,8 +1,6 @@
 """How timm's settings bring photos to a model, and timm's defaults."""
 
 import json
-import pathlib
-import shutil
 import typing
 
 import numpy as np
@@ -12,10 +10,8 @@ import pytest
 import zoo
 from zoo.photos import fitted
 
-CASES = pathlib.Path(__file__).parents[2] / "cases"
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 OWN = {"mean": [0.1, 0.2, 0.3], "std": [0.4, 0.5, 0.6]}
-NAME = "vit_tiny_patch16_224"
 
 
 class Case(typing.NamedTuple):
@@ -60,56 +56,37 @@ AS_TIMM = {
 }
 
 
-@pytest.fixture
-def folder(tmp_path):
-    """Returns a function that writes a folder with settings of timm."""
-
-    def make(settings):
-        copy = tmp_path / f"model{len([*tmp_path.iterdir()])}"
-        shutil.copytree(CASES / "timm_label_names", copy)
-        config = json.loads((copy / "config.json").read_text())
-        inner = {} if "pretrained_cfg" not in settings else {"pretrained_cfg": {}}
-        own = {name: config[name] for name in ("architecture", "model_args")}
-        (copy / "config.json").write_text(json.dumps(own | inner | settings))
-        return copy
-
-    return make
+def folder_of(case, changed, **others):
+    """A folder with the settings of a case."""
+    fields = ("label_names", "num_classes", "num_features", "pretrained_cfg")
+    settings = dict.fromkeys(fields, ...) | case.written | others
+    return changed("timm_label_names", settings)
 
 
 @pytest.mark.parametrize("name", AS_TIMM)
-def test_what_settings_do_not_say_is_timms_default(folder, name, tmp_path):
+def test_what_settings_do_not_say_is_timms_default(name, changed, tmp_path):
     case = AS_TIMM[name]
-    found = zoo.read(folder(case.written))
+    found = zoo.read(folder_of(case, changed))
     inputs = (found.semantics.input_mean, found.semantics.input_std)
     assert inputs == tuple(map(tuple, case.inputs))
     assert found.head.preparation == (case.preparation and f"timm {case.preparation}")
-    target = tmp_path / "written"
-    target.mkdir()
-    zoo.write(target / "model.safetensors", found, naming="timm")
-    assert zoo.read(target).head == found.head
+    zoo.write(tmp_path / "model.safetensors", found, naming="timm")
+    assert zoo.read(tmp_path / "model.safetensors").head == found.head
     if case.preparation is None:
         # What says nothing is squashed, which timm would not do by default.
-        written = json.loads((target / "config.json").read_text())["pretrained_cfg"]
+        written = json.loads((tmp_path / "config.json").read_text())["pretrained_cfg"]
         squash = {"crop_pct": 1, "crop_mode": "squash", "interpolation": "bilinear"}
         assert squash.items() <= written.items()
 
 
-def test_timm_does_the_same(folder, timm):
+def test_timm_does_the_same(changed, timm):
     photo = np.random.default_rng(7).integers(0, 256, (90, 130, 3), "uint8")
-    folders = {}
     for name, case in AS_TIMM.items():
         if case.settings is None:
             continue  # which timm cannot read
-        folders[name] = folder(case.written)
-        if not case.inside:
-            # At the top timm knows its inputs alone.
-            file = folders[name] / "config.json"
-            config = json.loads(file.read_text())
-            del config["model_args"]
-            file.write_text(json.dumps(config))
-    read = timm(peer_models.inputs_of_timm, [*folders.values()], photo)
-    for name, (mean, std, values) in zip(folders, read, strict=True):
-        case = AS_TIMM[name]
+        # With inputs at the top, timm reads no arguments.
+        folder = folder_of(case, changed, model_args=...)
+        mean, std, values = timm(peer_models.inputs_of_timm, folder, photo)
         assert (tuple(mean), tuple(std)) == tuple(map(tuple, case.inputs)), name
         preparation = f"timm {case.preparation or 'crop bicubic 0.875'}"
         image = fitted(photo, values.shape[:2], preparation) / 255
@@ -117,8 +94,8 @@ def test_timm_does_the_same(folder, timm):
         np.testing.assert_allclose(values, image, atol=1e-5, err_msg=name)
 
 
-def test_names_of_timm_files_without_settings_keep_the_published_inputs(folder):
-    path = folder({})
+def test_names_of_timm_files_without_settings_keep_the_published_inputs(changed):
+    path = changed("timm_label_names", {})
     (path / "config.json").unlink()
     found = zoo.read(path / "model.safetensors", num_heads=3)
     assert found.semantics.input_mean == (0.5,) * 3 and found.head.preparation is None
