@@ -15,8 +15,6 @@ from small_models import HYBRID, PLAIN, made, of, positions, shared
 from written_exports import check, images_for, write
 
 import keras_vit
-import zoo
-from keras_vit import VisionTransformer, ViTConfig
 from keras_vit.models.bit import BiTResNet
 from train.common.errors import RunError
 from train.export.formats import FORMATS
@@ -66,9 +64,7 @@ ONNX |= each(
         "hybrid, odd sides": {"config": ODD, "image_size": (46, 41)},
         "hybrid of timm": OF_TIMM,
         "hybrid without stages": of(HYBRID, resnet_stages=()),
-        "rows and columns": positions("2d"),
         "rows and columns, no class token": dict(positions("2d"), pooling="gap"),
-        "positions before every block": positions("learned", "every_layer"),
         "one table before every block": positions("2d", "every_layer_shared"),
         "relative, no class token": dict(positions("relative"), pooling="gap"),
         "no positions": positions("none"),
@@ -189,52 +185,6 @@ def test_onnx_files_take_images_of_any_size(name, method, sizes, tmp_path):
         wanted = np.asarray(resized(images))
         limit = 5e-6 * np.abs(wanted).max()
         np.testing.assert_allclose(found.run(images), wanted, rtol=0, atol=limit)
-
-
-# Sizes that small models do not have.
-
-
-def smallest(config):
-    """The fewest pixels per side that make a patch."""
-    side = 1
-    while True:
-        try:
-            config.grid_size((side, side), name="")
-        except ValueError:
-            side += 1
-        else:
-            return side
-
-
-@pytest.mark.parametrize(
-    ("variant", "narrower"),
-    [
-        # Its odd patches and head size, in an eighth of the width.
-        ("ViT-H_14", {"hidden_size": 160, "num_heads": 2, "mlp_dim": 640}),
-        (
-            "R+ViT-Ti_16",
-            {"hidden_size": 24, "num_heads": 3, "mlp_dim": 40, "resnet_width": 32},
-        ),
-        *(pytest.param(name, {}, marks=pytest.mark.soak) for name in zoo.VARIANTS),
-    ],
-)
-def test_every_writer_writes_a_variant(variant, narrower, tmp_path, monkeypatch):
-    """With one block, no writer computes unused tokens."""
-    seen = small_models.seen_by(monkeypatch)
-    sizes = dataclasses.asdict(zoo.VARIANTS[variant])
-    config = ViTConfig(**sizes | {"num_layers": 1} | narrower)
-    model = VisionTransformer(config, image_size=smallest(config), classes=3)
-    randomize(model)
-    # The many convolutions of R50 add up more rounding.
-    tolerance = 1e-4 if config.is_hybrid else 2e-5
-    for format in ("saved_model", "onnx", "tflite"):
-        seen.clear()
-        path = write(format, model, tmp_path)
-        assert all(seen) and bool(seen) == (format != "onnx")
-        check(path, model, tolerance)
-
-
-# What writers refuse.
 
 
 def too_large():

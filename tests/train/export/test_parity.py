@@ -42,12 +42,6 @@ def tflite(path, *, uint8=False):
     return path
 
 
-def test_the_images_are_read_back(images):
-    read = list(program.read_images(images))
-    assert [len(batch) for batch in read] == [8, 3]
-    np.testing.assert_array_equal(np.concatenate(read), IMAGES)
-
-
 def test_tflite_in_a_process_of_its_own(images, tmp_path):
     path = tflite(tmp_path / "model.tflite")
     found, facts = parity.run("tflite", path, images, threads=1)

@@ -60,15 +60,6 @@ def test_an_export_is_answered_without_tensorflow_and_keras(folder, files):
     ]
 
 
-def test_a_reader_that_has_enough(folder, files):
-    # More answers than a pipe holds, so that it has not ended before the reader has.
-    process = command(files / "model.onnx", *paths() * 1000)
-    assert process.stdout.readline().startswith("photos/0.png\t")
-    process.stdout.close()
-    errors = process.stderr.read()
-    assert (process.wait(), errors) == (141, "")
-
-
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGKILL])
 def test_a_command_that_is_stopped_goes_on(by, folder, files):
     os.remove("photos/5bad.jpg")

@@ -39,8 +39,6 @@ ONNX = {
     "a declared value": ("", "float[1000000,100000] v"),
     "declared images": ("", "", "1000000000,224,224,3"),
     "filled": ("v = ConstantOfShape(a)", "int64[2] a = {1000000, 100000}"),
-    "in a branch": (f"v = If(c) <then_branch = b () => () {{ {FILLED} }}>",),
-    "in a loop": (LOOP,),
     "in a loop in a branch": (f"v = If(c) <then_branch = b () => () {{ {LOOP} }}>",),
     "random": ("v = RandomNormal <shape = [1000000, 100000]> ()",),
     "tiled": ("v = Tile(images, a)", "int64[4] a = {1, 100, 100, 1}"),
@@ -55,7 +53,6 @@ ONNX = {
     "multiplied": ("s = Mul(a, b) v = Expand(images, s)",
                    "int64[4] a = {1, 2000, 2000, 3}, int64[1] b = {10}"),
     "expanded": ("v = Expand(images, a)", "int64[4] a = {200000, 1, 1, 1}"),
-    "counted": (RANGE, "float a = {0}, float b = {1e11}, float c = {1}"),
     "in small steps": (RANGE, "double a = {0}, double b = {1e6}, double c = {1e-6}"),
     "without end": (RANGE, "double a = {0}, double b = {inf}, double c = {1}"),
 }  # fmt: skip
