@@ -1,6 +1,5 @@
 """What docs say of the other backends: they compute and keep what this one does."""
 
-import dataclasses
 import importlib.util
 import os
 import pathlib
@@ -12,66 +11,29 @@ import keras
 import numpy as np
 import pytest
 import quick_xla
-from harness import randomize
+import small_models
 
 import keras_vit
-from keras_vit import VisionTransformer, ViTConfig
 
-PLAIN = ViTConfig(hidden_size=8, num_layers=2, num_heads=2, mlp_dim=16, patch_size=8)
-KINDS = {
-    "plain": {},
-    "2d": {"position_embedding": "2d"},
-    "relative": {"position_embedding": "relative"},
-    "registers": {
-        "layer_scale": 0.5,
-        "num_registers": 2,
-        "tokens_with_positions": "patches",
-        "activation": "swiglu",
-        "qkv_bias": False,
-        "norm_before_blocks": True,
-    },
-    "rotary": {
-        "num_registers": 2,
-        "tokens_with_positions": "none",
-        "rotary": "dinov3",
-        "attention_norm_inside": True,
-        "mlp_norm_inside": True,
-        "norm_after_branches": True,
-        "norm_after_pooling": True,
-    },
-    "relative_bias": {
-        "relative_position_bias": True,
-        "relative_position_resizing": "bilinear_no_antialias",
-        "tokens_with_positions": "none",
-    },
-    "attention_pooling": {
-        "rotary": "perception",
-        "position_resizing": "bicubic",
-        "activation": "quick_gelu",
-    },
-    "hybrid": {
-        "patch_size": 2,
-        "resnet_stages": (),
-        "resnet_width": 32,
-        "resnet_padding": "symmetric",
-    },
-}
-BACKENDS = ("jax", "tensorflow", "torch")
-OTHERS = [name for name in BACKENDS if name != keras.backend.backend()]
+KINDS = (
+    "plain",
+    "rows and columns before every block",
+    "relative",
+    "registers",
+    "relative biases",
+    "rotary, attention pooling",
+    "hybrid",
+)
+OTHERS = {"jax", "tensorflow", "torch"} - {keras.backend.backend()}
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A folder of small models, for `backend_checks`."""
     folder = tmp_path_factory.mktemp("written")
-    for kind, changes in KINDS.items():
-        model = VisionTransformer(
-            dataclasses.replace(PLAIN, **changes),
-            image_size=backend_checks.SIZE,
-            classes=3,
-            pooling="map" if kind == "attention_pooling" else "token",
-        )
-        randomize(model)
+    for kind in KINDS:
+        options = {"image_size": backend_checks.SIZE, "classes": 3}
+        model = small_models.made(**small_models.MODELS[kind] | options)
         model.get_layer("head").class_names = ["cat", "dog", "Käfer"]
         model.save(folder / f"{kind}.keras")
         if kind == "plain":
@@ -88,18 +50,14 @@ def folder(tmp_path_factory):
     "backend",
     [
         pytest.param(name, marks=pytest.mark.peers) if name == "torch" else name
-        for name in OTHERS
+        for name in sorted(OTHERS)
     ],
 )
 def test_the_other_backends_compute_and_keep_the_same(backend, folder):
     if importlib.util.find_spec(backend) is None:
         pytest.skip(f"{backend} is not installed")
     process = subprocess.run(
-        [
-            sys.executable,
-            backend_checks.__file__,
-            str(folder),
-        ],
+        [sys.executable, backend_checks.__file__, str(folder)],
         cwd=pathlib.Path(__file__).parents[2],
         env={
             **os.environ,

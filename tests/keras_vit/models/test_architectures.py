@@ -8,7 +8,7 @@ import re
 import keras
 import numpy as np
 import pytest
-from harness import normal, numpy
+from harness import normal, numpy, randomize
 
 import keras_vit
 from keras_vit import layers
@@ -34,30 +34,10 @@ def pyramid(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def model(pyramid):
-    """A small one, trained for a few steps."""
     config = pyramid.PyramidConfig(hidden_size=8)
     model = pyramid.pyramid(config, image_size=(16, 24), classes=3)
-    before = [numpy(weight) for weight in model.weights]
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile("adam", loss)
-    images, labels = normal((6, 16, 24, 3)), np.arange(6) % 3
-    losses = model.fit(images, labels, epochs=8, verbose=0).history["loss"]
-    assert losses[-1] < losses[0]
-    for weight, value in zip(model.weights, before, strict=True):
-        assert np.abs(numpy(weight) - value).max() > 0, weight.path
+    randomize(model)
     return model
-
-
-def test_merging_makes_one_token_of_four_neighbours(pyramid):
-    merging = pyramid.PatchMerging((4, 6))
-    merging.build((None, 24, 5))
-    tokens = normal((2, 24, 5))
-    squares = tokens.reshape(2, 4, 6, 5)
-    four = np.concatenate(
-        [squares[:, i::2, j::2] for i in (0, 1) for j in (0, 1)], axis=-1
-    )
-    expected = four.reshape(2, 6, 20) @ numpy(merging.kernel)
-    np.testing.assert_allclose(numpy(merging(tokens)), expected, atol=1e-5)
 
 
 def test_a_loaded_model_knows_and_computes_what_the_saved_one_does(model, tmp_path):
@@ -78,34 +58,32 @@ def test_photos_are_classified_and_embedded(model):
     assert keras_vit.embed(model, photo).shape == (1, 16)
 
 
-def inside(model):
-    """The model in one of the user's."""
-    images = keras.Input(model.input_shape[1:])
-    return keras.Model(images, model(images), name="around")
+IMAGES = np.zeros((1, 16, 24, 3))
 
 
-@pytest.mark.parametrize("wrapped", [False, True])
 @pytest.mark.parametrize(
     "refuse",
     [
         lambda model: keras_vit.at_image_size(model, 32),
         keras_vit.features,
-        lambda model: keras_vit.explain.attention_maps(model, np.zeros((1, 16, 24, 3))),
-        lambda model: keras_vit.explain.token_features(model, np.zeros((1, 16, 24, 3))),
+        lambda model: keras_vit.explain.attention_maps(model, IMAGES),
+        lambda model: keras_vit.explain.token_features(model, IMAGES),
     ],
-    ids=["at_image_size", "features", "attention_maps", "token_features"],
 )
-def test_what_needs_one_grid_refuses_it_by_name(model, refuse, wrapped):
-    with pytest.raises(ValueError, match="a Pyramid, whose layers do not share"):
-        refuse(inside(model) if wrapped else model)
+def test_what_needs_one_grid_refuses_it_by_name(model, refuse):
+    images = keras.Input(model.input_shape[1:])
+    for one in (model, keras.Model(images, model(images))):
+        with pytest.raises(ValueError, match="a Pyramid, whose layers do not share"):
+            refuse(one)
 
 
-def test_files_of_released_names_refuse_it_by_name(model, tmp_path):
+@pytest.mark.parametrize(
+    "refuse", [keras_vit.save_released_weights, keras_vit.load_released_weights]
+)
+def test_files_of_released_names_refuse_it_by_name(model, refuse, tmp_path):
     message = "'pyramid' is a Pyramid, whose weights have no released names: keep it"
     with pytest.raises(ValueError, match=message):
-        keras_vit.save_released_weights(model, tmp_path / "model.npz")
-    with pytest.raises(ValueError, match=message):
-        keras_vit.load_released_weights(model, tmp_path / "model.npz")
+        refuse(model, tmp_path / "model.npz")
 
 
 def test_every_network_of_a_name_has_an_architecture():
@@ -114,23 +92,22 @@ def test_every_network_of_a_name_has_an_architecture():
         assert architectures.named(architecture.name) is architecture, name
 
 
-def test_a_model_of_a_user_may_have_a_config_of_any_kind():
+def test_models_of_users_may_have_a_config_of_any_kind(tmp_path):
     own = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
     own.config = {"size": 3}
     assert architectures.of_model(own).name == "Vision Transformer"
     architectures.check_one_grid(own)
 
-
-def test_a_users_kind_of_config_is_saved_as_the_one_it_is_made_of(tmp_path):
     class Config(keras_vit.ViTConfig):
         pass
 
+    # It is saved as the one that it is made of.
     plain = keras_vit.ViTConfig(16, 1, 2, 16, patch_size=8)
-    for config in (plain, Config(**vars(plain))):
-        model = keras_vit.VisionTransformer(config, image_size=16, classes=2)
-        model.save(tmp_path / "model.keras")
-        loaded = keras.saving.load_model(tmp_path / "model.keras")
-        assert loaded.config == plain.completed()
+    options = {"image_size": 16, "classes": 2}
+    model = keras_vit.VisionTransformer(Config(**vars(plain)), **options)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert loaded.config == plain.completed()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -44,16 +44,6 @@ def test_another_kind_is_built_saved_explained_and_named(with_max, tmp_path):
         keras_vit.save_released_weights(model, tmp_path / "file.safetensors")
 
 
-def test_released_heads_are_for_their_own_kind(with_max, tmp_path):
-    model = small_models.made(classes=3)
-    path = keras_vit.save_released_weights(model, tmp_path / "file.npz")
-    message = (
-        "trained on the class token in .*the model takes the maximum of the patches"
-    )
-    with pytest.raises(ValueError, match=message):
-        keras_vit.load_model(path, pooling="max")
-
-
 def test_a_layer_of_a_class_made_of_another_is_of_the_nearest_kind():
     kinds = {
         kind: poolings.kind_of_layer(row.layer.__new__(row.layer))
