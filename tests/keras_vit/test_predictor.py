@@ -1,6 +1,7 @@
 """Predictors of other runtimes, beside Keras."""
 
 import concurrent.futures
+import dataclasses
 import functools
 import importlib.util
 import itertools
@@ -54,20 +55,14 @@ def close(found, expected):
     np.testing.assert_allclose(found, expected, rtol=0, atol=limit)
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
-def test_answers_as_the_model_does(model, jit_compile):
-    if jit_compile:
-        if keras.backend.backend() == "torch":
-            pytest.skip("torch has no XLA")
-        # XLA takes its time for each block.
-        small = ViTConfig(8, num_layers=1, num_heads=2, mlp_dim=16, patch_size=8)
-        model = made(small)
-    predictor = Predictor(model, batch_size=4, jit_compile=jit_compile)
+@pytest.mark.skipif(keras.backend.backend() == "torch", reason="torch has no XLA")
+def test_answers_as_the_model_does_compiled_by_xla():
+    # XLA takes its time for each block.
+    model = made(ViTConfig(8, num_layers=1, num_heads=2, mlp_dim=16, patch_size=8))
+    predictor = Predictor(model, batch_size=4, jit_compile=True)
     expected = numpy(model(IMAGES))
     for images in (1, 4, 5, 9):
-        found = predictor(IMAGES[:images])
-        assert isinstance(found, np.ndarray)
-        close(found, expected[:images])
+        close(predictor(IMAGES[:images]), expected[:images])
 
 
 @every_engine
@@ -265,21 +260,10 @@ def assigned(place, change):
     return changed
 
 
-def step(model):
-    head = model.get_layer("head")
-    # The gradient is zero nearly everywhere.
-    gradient = keras.ops.convert_to_tensor(np.eye(100, dtype="float32")[19])
-    keras.optimizers.SGD(0.1).apply([gradient], [head.bias])
-
-
 def lora(model):
     query = model.get_layer("encoder_block_0").attention.value
     query.enable_lora(2)
     query.lora_kernel_b.assign(normal(query.lora_kernel_b.shape))
-
-
-def activation(model):
-    model.get_layer("head").activation = keras.activations.softmax
 
 
 def epsilon(model):
@@ -294,12 +278,7 @@ CHANGES = {
         lambda old: old + np.eye(old.size)[291].reshape(old.shape),
     ),
     "two swapped": assigned("head.bias", lambda old: old[SWAPPED]),
-    "masked": assigned(
-        "head.bias", lambda old: np.where(np.arange(100) == 57, -1e9, old)
-    ),
-    "step": step,
     "lora": lora,
-    "activation": activation,
     "epsilon": epsilon,
 }
 
@@ -320,7 +299,8 @@ def test_any_change_is_noticed_by_the_next_call(change, engine):
 
 @pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
 @every_engine
-def test_what_keras_quantizes_is_noticed_or_refused(model, engine):
+def test_what_keras_quantizes_is_noticed_or_refused(engine):
+    model = made(dataclasses.replace(CONFIG, num_layers=1))
     predictor = Predictor(model, 2, engine=engine)
     images = IMAGES[:2]
     predictor(images)
@@ -379,24 +359,8 @@ def test_values_that_share_memory_with_an_array_are_compared():
 
 
 @pytest.mark.parametrize("dtype, size", [("float32", 2**20 + 3), ("bfloat16", 5)])
-def test_values_are_compared_to_the_last_one_and_bit(dtype, size):
+def test_values_are_compared_to_the_last_bit_without_results_of_each(dtype, size):
     layer, keep = dense(size, dtype=dtype)
-    kept = keep()
-    layer.bias.assign(layer.bias + 0)
-    assert kept.hold()
-    values = np.zeros(size)
-    values[-1] = -0.0
-    layer.bias.assign(values)
-    assert not kept.hold()
-    values[-1] = np.nan
-    layer.bias.assign(values)
-    kept = keep()
-    layer.bias.assign(values)
-    assert kept.hold()
-
-
-def test_values_are_compared_without_results_of_each():
-    layer, keep = dense(2**20)
     kept = keep()
     layer.bias.assign(layer.bias + 0)
     assert kept.hold()
@@ -407,6 +371,15 @@ def test_values_are_compared_without_results_of_each():
     finally:
         tracemalloc.stop()
     assert peak < 100_000
+    values = np.zeros(size)
+    values[-1] = -0.0
+    layer.bias.assign(values)
+    assert not kept.hold()
+    values[-1] = np.nan
+    layer.bias.assign(values)
+    kept = keep()
+    layer.bias.assign(values)
+    assert kept.hold()
 
 
 def test_auto_converts_once_its_clock_says_that_it_pays(model, impatient, monkeypatch):
@@ -472,11 +445,9 @@ def test_all_tokens_and_other_inputs():
     images = np.ones((2, 16, 16, 3), "uint8")
     expected = numpy(model(images.astype("float32")))
     for given in (images, images.tolist(), keras.ops.convert_to_tensor(images)):
-        found = Predictor(model)(given)
-        assert found.shape == (2, 5, 24)
-        close(found, expected)
-    inputs = keras.Input((3,))
-    model = keras.Model(inputs, keras.layers.Dense(2)(inputs))
+        close(Predictor(model)(given), expected)
+    layer, _ = dense(2, 3)
+    model = keras.Sequential([keras.Input((3,)), layer])
     vectors = normal((5, 3))
     close(Predictor(model, batch_size=2)(vectors), numpy(model(vectors)))
 
