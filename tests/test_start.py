@@ -228,33 +228,15 @@ def test_a_file_that_hides_ours_is_named(importing, tmp_path, monkeypatch):
     assert told in done.stderr
 
 
-@pytest.mark.parametrize("importing", ["keras_vit", "train.common.errors"])
-def test_a_folder_without_python_hides_nothing(importing, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    # Ours are found as an editable install gives them: after the path.
-    (tmp_path / "zoo").mkdir()
-    (tmp_path / "zoo" / "a.jpg").touch()
-    (tmp_path / "mine.py").write_text(
-        "import sys\n"
-        "from importlib.machinery import PathFinder\n"
-        "class Editable:\n"
-        "    @staticmethod\n"
-        "    def find_spec(name, path=None, target=None):\n"
-        "        if path is None:\n"
-        f"            return PathFinder.find_spec(name, [{str(ROOT)!r}])\n"
-        "sys.meta_path.append(Editable)\n"
-        # Looked for after the zoo, and long to import.
-        "sys.modules['keras'] = None\n"
-        "try:\n"
-        f"    import {importing}\n"
-        "except ModuleNotFoundError as error:\n"
-        "    assert error.name == 'keras'\n"
-        "import zoo\n"
-        "print(zoo.__file__)\n"
-    )
-    done = python("mine.py", PYTHONPATH="")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == f"{ROOT / 'zoo' / '__init__.py'}\n"
+def test_a_folder_without_python_hides_nothing(tmp_path, monkeypatch):
+    """An editable installation finds ours after the path."""
+    (tmp_path / "zoo_of_photos").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    monkeypatch.setattr(keras_vit_start._OurPackages, "names", set())
+    keras_vit_start.need_ours("zoo_of_photos")
+    assert keras_vit_start._OurPackages.names == {"zoo_of_photos"}
+    assert keras_vit_start._OurPackages in sys.meta_path
 
 
 def test_new_processes_never_run_files_of_the_folder(folder):

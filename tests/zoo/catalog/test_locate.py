@@ -127,6 +127,7 @@ PASSED = {
     "TensorFlow's": (["a/1.jpg", f"a/b/{OF_TF}"], "a", f"{UNREAD} {OF_TF}: save"),
     "weights of another name": (["a/vit.npz", "a/1.jpg"], "a", "It holds 1.jpg, vit.n"),
     "a text": (["a.md"], "a.md", "a.md is neither an .npz file nor .safetensors or"),
+    "neither": (["a/notes.txt"], "a", "It holds notes.txt."),
     "a typing error": (["runs/photos/x"], "rnus/photo", "did you mean runs/photos?"),
     "another ending": (["a.npz"], "a.npy", "There is no file or folder a.npy: did you"),
     "like a file": (["rnus"], "runs", "did you mean rnus? No model is called 'runs'."),
