@@ -56,18 +56,18 @@ def bucket(tmp_path, monkeypatch):
 @pytest.fixture(scope="session")
 def trained():
     """Decodes bytes as evaluation does, in a graph."""
-    tf = pytest.importorskip("tensorflow")
-    from train.data.transforms.decoding import decode_image
-
-    signature = [tf.TensorSpec((), tf.string)]
-    decode = tf.function(decode_image, input_signature=signature)
-    return lambda encoded: decode(tf.constant(encoded)).numpy()
+    return in_graph("decode_image")
 
 
 @pytest.fixture(scope="session")
 def served():
-    tf = pytest.importorskip("tensorflow")
-    from train.data.transforms.decoding import decode_in_graph
+    """Decodes bytes as exports do."""
+    return in_graph("decode_in_graph")
 
-    decode = tf.function(decode_in_graph)
+
+def in_graph(name):
+    tf = pytest.importorskip("tensorflow")
+    decoding = pytest.importorskip("train.data.transforms.decoding")
+    signature = [tf.TensorSpec((), tf.string)]
+    decode = tf.function(getattr(decoding, name), input_signature=signature)
     return lambda encoded: decode(tf.constant(encoded)).numpy()
