@@ -170,34 +170,21 @@ def attention_pooling(
 
 def patches(images, layer, patch_size, **others):
     height, width = patch_size
-    kernel, rows = numpy(layer.kernel), images.shape[1] // height
-    columns = images.shape[2] // width
-    tokens = [
-        np.einsum(
-            "bhwc,hwcd->bd",
-            images[:, row * height :][:, :height, column * width :][:, :, :width],
-            kernel,
-        )
-        for row in range(rows)
-        for column in range(columns)
-    ]
-    return np.stack(tokens, axis=1) + numpy(layer.bias)
+    batch, rows, columns, channels = images.shape
+    rows, columns = rows // height, columns // width
+    squares = images.reshape(batch, rows, height, columns, width, channels)
+    tokens = np.einsum("brhcwi,hwid->brcd", squares, numpy(layer.kernel))
+    return tokens.reshape(batch, rows * columns, -1) + numpy(layer.bias)
 
 
 def rows_and_columns(x, layer, grid_size, **others):
     rows, columns = grid_size
-    table = [
-        np.concatenate(
-            [
-                numpy(layer.column_embedding)[0, place % columns],
-                numpy(layer.row_embedding)[place // columns, 0],
-            ]
-        )
-        for place in range(rows * columns)
-    ]
+    of_rows = np.repeat(numpy(layer.row_embedding)[:, 0], columns, axis=0)
+    of_columns = np.tile(numpy(layer.column_embedding)[0], (rows, 1))
+    table = np.concatenate([of_columns, of_rows], axis=-1)
     if x.shape[1] > len(table):
-        table = [numpy(layer.class_token_embedding)[0], *table]
-    return x + np.stack(table)
+        table = np.concatenate([numpy(layer.class_token_embedding), table])
+    return x + table
 
 
 def std_conv(

@@ -1,17 +1,12 @@
 """Each feature of `train` is one folder: removing it leaves the rest working."""
 
-import importlib.util
 import os
 import pathlib
-import re
-import shutil
 import subprocess
 import sys
 
 import pytest
 from imported import imported
-
-import keras_vit_start
 
 ROOT = pathlib.Path(__file__).parent.parent
 FEATURES = sorted(path.parent.name for path in ROOT.glob("train/*/__main__.py"))
@@ -42,25 +37,6 @@ def test_nothing_outside_imports_a_feature(feature, imports):
         if not path.startswith(inside)
     }
     assert {path: names for path, names in found.items() if names} == {}
-
-
-@pytest.mark.parametrize("feature", FEATURES)
-def test_commands_without_a_feature(feature, tmp_path):
-    shutil.copy(ROOT / "keras_vit_start.py", tmp_path)
-    for file in (*(ROOT / "train").rglob("*.py"), ROOT / "zoo" / "__main__.py"):
-        place = tmp_path / file.relative_to(ROOT)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(file, place)
-    shutil.rmtree(tmp_path / "train" / feature)
-    spec = importlib.util.spec_from_file_location(
-        "start", tmp_path / "keras_vit_start.py"
-    )
-    start = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(start)
-    assert set(keras_vit_start.COMMANDS) - set(start.COMMANDS) == {feature}
-    listed = re.findall(r"(?m)^  (\w+)  ", start.usage())
-    assert sorted(listed) == sorted(start.COMMANDS)
-    assert f"keras-vit {feature}" not in start.usage()
 
 
 @pytest.mark.parametrize("name", ("finetune", "pretrain", *FEATURES))

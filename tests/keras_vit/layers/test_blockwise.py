@@ -70,10 +70,9 @@ def test_blocks_give_the_output_and_gradients_of_numpy(tokens, how, dtype, block
 
 
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
-@pytest.mark.parametrize("rotary", [False, True])
-def test_a_layer_computes_in_blocks_what_it_does_at_once(policy, rotary, block_size):
+def test_a_layer_computes_in_blocks_what_it_does_at_once(policy, block_size):
     # The gradient of a key's bias is zero, and found as what roundings leave.
-    positions = layers.RotaryPositions("dinov3", (2, 3)) if rotary else None
+    positions = layers.RotaryPositions("dinov3", (2, 3))
     layer = layers.SelfAttention(
         3, qkv_bias="query and value", positions=positions, dtype=policy
     )

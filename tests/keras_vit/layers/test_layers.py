@@ -183,47 +183,33 @@ def built(layer, *shape):
     return layer
 
 
-IMAGES = (2, 8, 7, 3)
-# The other values of arguments, of which only what is computed differs.
+# The other values of arguments, of which only what is computed differs, as far as no
+# golden has them.
 VALUES = [
     ("PatchPooling", {"num_prefix_tokens": 0}, TOKENS),
     ("PatchPooling", {}, TOKENS),
-    ("PatchPooling", {"num_prefix_tokens": 3}, TOKENS),
     ("RegisterTokens", {"num_registers": 3}, TOKENS),
     ("ClassTokenAndPatchPooling", {}, TOKENS),
     ("DistillationPooling", {}, TOKENS),
     ("AttentionPooling", {"num_heads": 3, "mlp_dim": 40}, TOKENS),
-    ("AddPositionEmbs", {"grid_size": (2, 3)}, TOKENS),
     ("AddPositionEmbs2D", {"grid_size": (2, 3)}, (2, 6, 24)),
-    ("LayerNorm", {}, TOKENS),
     ("MLP", {"mlp_dim": 40}, TOKENS),
-    ("MLP", {"mlp_dim": 40, "activation": "quick_gelu"}, TOKENS),
     ("MLP", {"mlp_dim": 40, "activation": "swiglu"}, TOKENS),
     ("GroupNorm", {}, (2, 7, 6, 64)),
-    ("StdConv2D", {"filters": 5, "kernel_size": 3}, (2, 7, 7, 3)),
     # Padding below only, and on both sides.
-    ("StdConv2D", {"filters": 5, "kernel_size": 3, "strides": 2}, IMAGES),
+    ("StdConv2D", {"filters": 5, "kernel_size": 3, "strides": 2}, (2, 8, 7, 3)),
     ("StdConv2D", {"filters": 5, "kernel_size": 7, "strides": 2}, (2, 9, 12, 3)),
-    ("StdConv2D", {"filters": 5, "kernel_size": 1, "strides": 2}, (2, 5, 6, 3)),
-    ("StdConv2D", {"filters": 5, "kernel_size": (2, 3), "strides": (1, 2)}, IMAGES),
     *(
         ("StdConv2D", {"filters": 4, "padding": "symmetric", **size}, (1, 9, 10, 3))
         for size in (
-            {"kernel_size": 3, "strides": 2},
-            {"kernel_size": 3, "dilation_rate": 2},
             {"kernel_size": 3, "dilation_rate": (1, 3)},
             {"kernel_size": (3, 5), "dilation_rate": 2},
         )
     ),
     *(
-        (name, {"filters": 8, "strides": strides, "groups": 4}, (2, 8, 7, channels))
+        (name, {"filters": 8, "groups": 4}, (2, 8, 7, channels))
         for name in ("ResidualUnit", "PreActivationUnit")
-        for channels, strides in (
-            (16, (2, 2)),
-            (16, (1, 1)),
-            (32, (1, 1)),
-            (32, (2, 1)),
-        )
+        for channels in (16, 32)
     ),
 ]
 
@@ -329,20 +315,6 @@ def test_attention_is_that_of_numpy(kind, training):
         assert found.shape == (None, 3, count, 7)
     # A block computes all tokens for whoever watches.
     assert seen == [(2, 3, 7, 7), (2, 3, 7 if "Block" in name else 1, 7)]
-
-
-@pytest.mark.parametrize("name", ["SelfAttention", "TransformerBlock"])
-def test_attention_weights_of_symbolic_tokens(name):
-    arguments, *_ = LAYERS[name]
-    # The number of tokens may be unknown where positions have no part in it.
-    arguments = arguments | {"positions": None}
-    layer = getattr(layers, name)(**arguments, dtype="mixed_bfloat16")
-    tokens = keras.Input((None, 24))
-    found = layer(tokens, return_attention_weights=True)
-    expected = [((None, None, 24), "bfloat16"), ((None, 3, None, None), "float32")]
-    assert [(one.shape, one.dtype) for one in found] == expected
-    output, weights = keras.Model(tokens, found)(normal(TOKENS))
-    assert (output.shape, weights.shape) == (TOKENS, (2, 3, 7, 7))
 
 
 def test_layer_norm_of_large_and_of_small_numbers():

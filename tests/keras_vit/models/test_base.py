@@ -17,7 +17,6 @@ from keras_vit.models.bit import BiTResNet
 from zoo.network import BiTConfig
 from zoo.network.head import ONE_CLASS
 
-NAMES = ["encoder_block_0", "encoder_block_1", "encoder_norm"]
 # All tokens go into what the others pool.
 _OF_ALL = {"mean of the tokens", "rotary, attention pooling"}
 OF_ONE_TOKEN = sorted(small_models.POOLED.keys() - _OF_ALL)
@@ -57,22 +56,6 @@ def test_copies_of_another_size_know_it():
     inner = keras_vit.at_image_size(wrapped(model), (48, 64)).get_layer(model.name)
     assert inner.config == model.config
     assert inner.description.image_size == (48, 64)
-
-
-@pytest.mark.parametrize("kind", ["without head", "relative"])
-def test_every_layer_gives_all_tokens(kind):
-    model = small_models.shared(kind)
-    images = images_of(model)
-    for name in NAMES:
-        part = keras.Model(model.input, model.get_layer(name).output)
-        layer = None if name == "encoder_norm" else int(name[-1])
-        features = keras_vit.explain.token_features(model, images, layer)
-        rows = features.patches.reshape(2, -1, 24)
-        expected = np.concatenate([features.class_token[:, None], rows], axis=1)
-        assert part.output_shape == (None, *expected.shape[1:])
-        np.testing.assert_allclose(numpy(part(images)), expected, atol=1e-5)
-    predicted = keras_vit.Predictor(part)(images)
-    np.testing.assert_allclose(predicted, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", OF_ONE_TOKEN)

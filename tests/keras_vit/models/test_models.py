@@ -150,22 +150,6 @@ def test_rates_and_remat_are_those_of_blocks(count):
     assert block.stochastic_depth.rate == 0 and not block.remat
 
 
-def test_names_are_the_same_each_time():
-    expected = ["images", "embedding", "class_token", "position_embedding", "dropout"]
-    expected += [f"encoder_block_{index}" for index in range(3)]
-    expected += ["encoder_norm", "pooling", "pre_logits", "head"]
-    for _ in range(2):
-        model = VisionTransformer(PLAIN, image_size=32, representation_size=8)
-        assert names(model) == expected
-        assert model.name == "vision_transformer"
-    hybrid = VisionTransformer(HYBRID, image_size=32, name="mine")
-    assert hybrid.name == "mine"
-    units = ["1_unit_1", "1_unit_2", "2_unit_1", "3_unit_1"]
-    expected = ["images", "conv_root", "gn_root", "root_relu", "root_pool"]
-    expected += [f"resnet_stage_{unit}" for unit in units]
-    assert names(hybrid)[:9] == expected
-
-
 @pytest.mark.skipif(
     keras.backend.backend() != "tensorflow", reason="JAX has no float64 by default"
 )
