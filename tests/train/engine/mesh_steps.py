@@ -6,6 +6,7 @@ MESH is a value of `--strategy`, CASE a key of `CASES`. FOLDER gets MESH/CASE.np
 the checkpoint MESH/CASE, of worker N of several MESH-N.
 """
 
+import functools
 import os
 import pathlib
 import sys
@@ -29,7 +30,7 @@ from train.run.trained_parts import layer_rates
 
 BATCH = 16
 STEPS = 10
-IMAGE_SIZE = (8, 16)
+IMAGES = {"image_size": (8, 16), "batch_size": BATCH}
 # Micro-batches of the whole, dropout, and what else differs.
 CASES = {
     "whole": (1, 0.0, "momentum"),
@@ -40,20 +41,20 @@ CASES = {
 
 
 def main(folder, *meshes):
-    if keras.backend.backend() == "tensorflow" and "mirrored" in "".join(meshes):
+    is_tensorflow = keras.backend.backend() == "tensorflow"
+    if is_tensorflow and "mirrored" in "".join(meshes):
         [cpu] = tf.config.list_physical_devices("CPU")
         two = [tf.config.LogicalDeviceConfiguration()] * 2
         tf.config.set_logical_device_configuration(cpu, two)
     for mesh in meshes:
         name, _, cases = mesh.partition(":")
         given = devices.start(name)
-        place = pathlib.Path(
-            folder, f"{name}-{given.host}" if given.has_hosts else name
-        )
+        worker = f"-{given.host}" if given.has_hosts else ""
+        place = pathlib.Path(folder, f"{name}{worker}")
         place.mkdir(exist_ok=True)
         for case in cases.split(","):
             save_case(given, place / case, *CASES[case])
-        if keras.backend.backend() == "tensorflow" and not given.has_hosts:
+        if is_tensorflow and not given.has_hosts:
             trace_steps(given, place)
 
 
@@ -64,12 +65,16 @@ def built(given, micro_batches, dropout, optimizer):
     )
     is_adam = optimizer == "adam"
     schedule = WarmupCosine(0.003 if is_adam else 0.03, STEPS, 2)
+    generator = np.random.default_rng(0)
     with given.strategy.scope():
         model = keras_vit.VisionTransformer(
-            config, image_size=IMAGE_SIZE, classes=10, dropout_rate=dropout
+            config, image_size=(8, 16), classes=10, dropout_rate=dropout
         )
         # Backends draw other numbers from the same seed.
-        draw_weights(model)
+        for variable in model.trainable_variables:
+            if keras.ops.convert_to_numpy(variable).std() > 0:
+                deviation = np.prod(variable.shape[:-1]) ** -0.5
+                variable.assign(generator.normal(0, deviation, variable.shape))
         trainer = given.trainer(
             model,
             Adam(schedule, kernel_decay=0.1) if is_adam else MomentumSGD(schedule),
@@ -82,56 +87,31 @@ def built(given, micro_batches, dropout, optimizer):
     return trainer
 
 
-def draw_weights(model):
-    generator = np.random.default_rng(0)
-    for variable in model.trainable_variables:
-        if keras.ops.convert_to_numpy(variable).std() > 0:
-            deviation = np.prod(variable.shape[:-1]) ** -0.5
-            variable.assign(generator.normal(0, deviation, variable.shape))
+def batches_of(given, read, split, **settings):
+    return given.batches(functools.partial(read, split, **IMAGES, **settings))
 
 
-def training_batches(given, source, mixup=0.0):
-    settings = {"image_size": IMAGE_SIZE, "batch_size": BATCH, "seed": 0, "classes": 10}
-    augmentation = pipeline.Augmentation(mixup=mixup)
-    return given.batches(
-        lambda share: pipeline.training_batches(
-            source.train, share=share, augmentation=augmentation, **settings
-        )
-    )
-
-
-def save_case(given, path, micro_batches, dropout, optimizer):
+def save_case(given, path, *case):
     source = sources.load("digits", validation_fraction=0.05)
-    trainer = built(given, micro_batches, dropout, optimizer)
-    batches = training_batches(given, source, mixup=0.2 * (optimizer == "adam"))
+    trainer = built(given, *case)
+    batches = batches_of(given, pipeline.training_batches, source.train, seed=0)
     steps = []
-
-    def log(_, metrics):
-        del metrics["seconds"]
-        steps.append(metrics)
-
-    for _ in take_steps(trainer, batches, log, start_step=0, steps=STEPS):
+    log = {"start_step": 0, "steps": STEPS}
+    for _ in take_steps(trainer, batches, lambda _, one: steps.append(one), **log):
         pass
     checkpoints = Checkpoints(path)
     checkpoints.save(STEPS, trainer.variables)
     checkpoints.wait()
     # The last batch is smaller.
     tested = pick(source.test, np.arange(40))
-    batches = given.batches(
-        lambda share: pipeline.evaluation_batches(
-            tested, image_size=IMAGE_SIZE, batch_size=BATCH, share=share
-        )
-    )
+    batches = batches_of(given, pipeline.evaluation_batches, tested)
     with trainer.averaged():
         found, loss = evaluate(trainer, batches, keep=lambda *batch: batch)
     labels, probabilities = map(np.concatenate, zip(*found, strict=True))
-    np.savez(
-        f"{path}.npz",
-        labels=labels,
-        probabilities=probabilities,
-        test_loss=loss,
-        **{key: [metrics[key] for metrics in steps] for key in steps[0]},
-    )
+    told = {"labels": labels, "probabilities": probabilities, "test_loss": loss}
+    for name in steps[0].keys() - {"seconds"}:
+        told[name] = [metrics[name] for metrics in steps]
+    np.savez(f"{path}.npz", **told)
 
 
 def trace_steps(given, place):
@@ -144,7 +124,8 @@ def trace_steps(given, place):
         for state in given.strategy.experimental_local_results(variable.value)
     ]
     np.save(place / "seeds.npy", states[: given.count])
-    batches = iter(training_batches(given, sources.load("digits")))
+    split = sources.load("digits").train
+    batches = iter(batches_of(given, pipeline.training_batches, split, seed=0))
     trainer.step(*next(batches))
     with tf.profiler.experimental.Profile(str(place / "trace")):
         pending = [trainer.step(*next(batches)) for _ in range(3)]

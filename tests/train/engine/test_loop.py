@@ -18,7 +18,6 @@ from made_steps import (
 
 from train.common.errors import RunError
 from train.engine.loop import TrainingLoop, evaluate, take_steps
-from train.engine.schedules import WarmupCosine
 from train.models.run_directory import RunDirectory
 from train.recipes import Recipe
 
@@ -139,21 +138,6 @@ def logged(trainer, batches, start_step=0, steps=1):
         steps=steps,
     )
     return found, lambda: list(steps)
-
-
-def test_the_steps_that_are_left_are_taken():
-    schedule = WarmupCosine(0.1, 6, 2)
-    trainer = trainer_of(two_matrices, schedule)
-    trainer.optimizer.iterations.assign(3)
-    found, take = logged(trainer, BATCHES, start_step=3, steps=6)
-    take()
-    assert [step for step, _ in found] == [4, 5, 6]
-    names = {"loss", "accuracy", "gradient_norm", "learning_rate", "seconds"}
-    for step, metrics in found:
-        assert metrics.keys() == names
-        assert metrics["learning_rate"] == pytest.approx(float(schedule(step - 1)))
-        assert metrics["seconds"] > 0
-    assert int(trainer.optimizer.iterations) == 6
 
 
 def test_numbers_that_are_not_finite_end_the_run():

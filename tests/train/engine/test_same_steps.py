@@ -36,16 +36,11 @@ DIGITS = ["--dataset=digits", "--steps=3000", "--batch_size=16", "--checkpoint_e
 
 
 def started(*command, backend="tensorflow", **environment):
+    environment |= {"KERAS_BACKEND": backend, "JAX_PLATFORMS": "cpu"}
     return subprocess.Popen(
         [sys.executable, *map(str, command)],
         cwd=ROOT,
-        env={
-            **os.environ,
-            "KERAS_BACKEND": backend,
-            "JAX_PLATFORMS": "cpu",
-            "PYTHONPATH": str(ROOT),
-            **environment,
-        },
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -61,13 +56,12 @@ def ended(process, code=0):
     return stdout, stderr
 
 
-def run(*command, backend, devices=1, **environment):
+def run(*command, backend):
     if importlib.util.find_spec(backend) is None:
         pytest.skip(f"{backend} is not installed")
     # What is run a few times is compiled quickly.
-    of_devices = f"--xla_force_host_platform_device_count={devices}"
-    environment["XLA_FLAGS"] = quick_xla.flags(of_devices)
-    return ended(started(*command, backend=backend, **environment))[0]
+    flags = quick_xla.flags("--xla_force_host_platform_device_count=4")
+    return ended(started(*command, backend=backend, XLA_FLAGS=flags))[0]
 
 
 @pytest.mark.slow
@@ -79,7 +73,7 @@ def test_other_backends_pass_the_same_tests(backend):
     chosen = ["-m", "not slow", "-k", "not released_pattern"]
     files = [HERE / name for name in SAME_TESTS[backend]]
     words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", *files, *chosen]
-    output = run(*words, backend=backend, devices=4)
+    output = run(*words, backend=backend)
     assert " passed" in output and "skipped" not in output
 
 
@@ -91,7 +85,7 @@ def steps(tmp_path_factory):
     def folder_of(backend):
         folder = tmp_path_factory.mktemp(backend)
         meshes = [HERE / "mesh_steps.py", folder, *MESHES[backend]]
-        run(*meshes, backend=backend, devices=4)
+        run(*meshes, backend=backend)
         return folder
 
     return folder_of
@@ -172,25 +166,23 @@ def test_devices_of_tensorflow_draw_numbers_of_their_own(steps):
 def workers(*command, count=2):
     """Starts a command on so many workers of this machine."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
+    cluster = {"worker": [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]}
     for one in sockets:
         one.close()
     tasks = [{"type": "worker", "index": index} for index in range(count)]
-    cluster = {"worker": addresses}
     configs = [json.dumps({"cluster": cluster, "task": task}) for task in tasks]
     return [started(*command, TF_CONFIG=config) for config in configs]
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("count", [2, 4])
-def test_the_same_weights_from_several_processes(steps, tmp_path, count):
+def test_the_same_weights_from_several_processes(steps, tmp_path):
     command = HERE / "mesh_steps.py", tmp_path, "multiworker:whole,parts"
-    for process in workers(*command, count=count):
+    for process in workers(*command, count=4):
         ended(process)
     for case in ("whole", "parts"):
         first = tmp_path / "multiworker-0" / case
         assert_close(first, steps("tensorflow") / "one/whole", SAME)
-        for worker in range(1, count):
+        for worker in range(1, 4):
             other = checkpoint(tmp_path / f"multiworker-{worker}" / case)
             for key, array in checkpoint(first).items():
                 if "seed_generator" not in key:
