@@ -28,7 +28,7 @@ from made_data import (
 )
 
 from train.data.registry import PARTS
-from train.data.sources import DataError, load, splits
+from train.data.sources import DataError, load
 from train.data.sources.subset import hold_out
 from zoo.common.safe_text import printable
 
@@ -44,10 +44,15 @@ ROWS = (
 HUGE = "1" + 5000 * "0"
 
 
+CSV, TFDS = "data/a.csv", "tiny_images"
 UNTESTED = lacking(DIVIDED, "test") | images({"val/daisy": 1, "val/tulip": 1}, first=8)
+# macOS has accents as characters of their own.
 ACCENTS = images(
     {"train/zebra": 1, "test/zebra": 1, "train/e\u0301te\u0301": 1, "test/\xe9t\xe9": 1}
 )
+# Classes may be in one part only, and have one image.
+LONELY = DIVIDED | {"val/rose/0.png": png(8)}
+CALLED_TRAIN = images({"train": 1, "plane": 1})
 # A byte order mark, CRLF, quotes, more columns, spaces, empty lines.
 SPREADSHEET = NUMBERED | {
     "images/a, b.png": png(77),
@@ -58,138 +63,76 @@ SPREADSHEET = NUMBERED | {
 }
 BESIDE = (
     table("images/0.png,b", "images/1.png,a", name="train.csv", header="path,label")
-    | table("c,images/2.png", name="test.csv", header="label,path")
+    | table("a,images/2.png", name="test.csv", header="label,path")
     | table("images/3.png,b", name="validation.csv", header="path,label")
 )
+# Numbers sort as numbers, also those of 5,001 digits.
 EVEN = table(
     *(f"images/{i}.png,{2 * i + 2},train" for i in range(6)), "images/9.png,10,test"
 )
 LONG = table(
     f"images/0.png,{HUGE},train", "images/1.png,9,train", "images/2.png,9,test"
 )
+UNSPLIT = table("images/3.png,b", "images/1.png,a", header="path,label")
+ANY = table(*ROWS, "images/5.png,rose,", "images/6.png,rose,later")
+TITLED = RECORDS | {"class_names.txt": "a\nb\nc\n\n", ".hidden.tfrecord": ""}
+OLD = RECORDS | {"train-9.old": [record(9, 9)], "test-00000-of-00001": [record(7, 1)]}
+# The validation is the test; compressed, and without an ending.
 PIECES = {
     "train-00000-of-00002": [record(0, 0)],
     "train-00001-of-00002.tfrecord.gz": [record(1, 1)],
     "validation-00000-of-00001": [record(2, 1)],
 }
-
-
-def case(files, classes, parts, dataset="data", fraction=0.0):
-    return files, classes, parts, dataset, fraction
-
-
-CSV = "data/a.csv"
-UNSPLIT = table("images/3.png,b", "images/1.png,a", header="path,label")
-ANY = table(*ROWS, "images/5.png,rose,", "images/6.png,rose,later")
-OLD = {"train-9.old": [record(9, 9)], "test-00000-of-00001": [record(7, 1)]}
-IN_TFDS = {"train": [0, 1] * 5, "test": [1, 0], "validation": [1]}
-UNTESTED_TFDS = {"train": [0, 1], "test": [-1, -1], "validation": [1, 0, 1]}
-# Files, the classes, and the number and the label of each image by part.
-READ = {
-    "a folder of each part": case(
-        DIVIDED, "daisy tulip", "train 0:0 1:0 2:0 3:1 4:1 test 5:0 6:0 7:1"
+# Gray, with the end of train for validation.
+OF_TFDS = tiny_images({"train": [0, 1] * 5, "test": [1, 0], "validation": [1]})
+UNTESTED_TFDS = tiny_images(
+    {"train": [0, 1], "test": [-1, -1], "validation": [1, 0, 1]}
+)
+FOLDERS = "daisy tulip; train 0:0 1:0 2:0 3:1 4:1 test 5:0 6:0 7:1"
+BOTH = "daisy tulip; train 0:0 1:0 2:0 3:1 4:1 validation 8:0 9:1 test 5:0 6:0 7:1"
+# Files, the data set, the fraction for validation, or None for a whole; the classes,
+# and the number and the label of each image by part.
+READ = [
+    (DIVIDED, "data", 0, FOLDERS),
+    (ACCENTS, "data", 0, "zebra \xe9t\xe9; train 0:0 2:1 test 1:0 3:1"),
+    (DIVIDED | VALIDATION, "data", 0.02, BOTH),
+    (DIVIDED | VALIDATION, "data", 0, FOLDERS),
+    (UNTESTED, "data", 0, "daisy tulip; train 0:0 1:0 2:0 3:1 4:1 test 8:0 9:1"),
+    (LONELY, "data", None, "daisy rose tulip; all 0:0 1:0 2:0 3:2 4:2 5:0 6:0 7:2 8:1"),
+    (lacking(DIVIDED, "train"), "data", None, "daisy tulip; all 5:0 6:0 7:1"),
+    (CALLED_TRAIN, "data", None, "plane train; all 0:1 1:0"),
+    (table(*ROWS), CSV, 0.5, "daisy tulip; train 0:1 1:0 4:0 validation 3:0 test 2:1"),
+    (BESIDE, "data/train.csv", 0.5, "a b; train 0:1 1:0 validation 3:1 test 2:0"),
+    (BESIDE, "data/train.csv", None, "a b; all 0:1 1:0 2:0 3:1"),
+    (SPREADSHEET, CSV, 0, 'caf\xe9 rose,"red"; train 1:1 77:0 test 2:0'),
+    (EVEN, CSV, 0, "2 4 6 8 10 12; train 0:0 1:1 2:2 3:3 4:4 5:5 test 9:4"),
+    (LONG, CSV, 0, f"9 {HUGE}; train 0:1 1:0 test 2:0"),
+    (UNSPLIT, CSV, None, "a b; all 1:0 3:1"),
+    (ANY, CSV, None, "daisy rose tulip; all 0:2 1:0 2:2 3:0 4:0 5:1 6:1"),
+    (TITLED, "data", 0, "a b c; train 0:0 1:1 2:2 3:1 4:0 test 5:2"),
+    (OLD, "data/*-00000-of-*", 0, "0 1 2; train 0:0 1:1 2:2 test 7:1"),
+    (PIECES, "data", 0, "0 1; train 0:0 1:1 test 2:1"),
+    (NAMED, "data", 0, "aster 1 rose; train 0:2 1:0 test 2:2"),
+    (RECORDS, "data", None, "0 1 2; all 0:0 1:1 2:2 3:1 4:0 5:2"),
+    (RECORDS, "data/test-*", None, "0 1 2; all 5:2"),
+    (DIVIDED | RECORDS, "data", 0, FOLDERS),
+    (
+        OF_TFDS,
+        TFDS,
+        0.3,
+        "no yes; train 0:0 1:1 2:0 3:1 4:0 5:1 6:0 validation 7:1 8:0 9:1 test 0:1 1:0",
     ),
-    # macOS has accents as characters of their own.
-    "folders of other systems": case(
-        ACCENTS, "zebra \xe9t\xe9", "train 0:0 2:1 test 1:0 3:1"
-    ),
-    "a folder for validation": case(
-        *(DIVIDED | VALIDATION, "daisy tulip"),
-        "train 0:0 1:0 2:0 3:1 4:1 validation 8:0 9:1 test 5:0 6:0 7:1",
-        fraction=0.02,
-    ),
-    "a folder for validation that no fraction asks for": case(
-        *(DIVIDED | VALIDATION, "daisy tulip"),
-        "train 0:0 1:0 2:0 3:1 4:1 test 5:0 6:0 7:1",
-    ),
-    "a folder val that is the test": case(
-        UNTESTED, "daisy tulip", "train 0:0 1:0 2:0 3:1 4:1 test 8:0 9:1"
-    ),
-    # Classes may be in one part only, and have one image.
-    "a whole folder of parts": case(
-        *(DIVIDED | {"val/rose/0.png": png(8)}, "daisy rose tulip"),
-        "all 0:0 1:0 2:0 3:2 4:2 5:0 6:0 7:2 8:1",
-        fraction=None,
-    ),
-    "a whole folder of a test": case(
-        lacking(DIVIDED, "train"), "daisy tulip", "all 5:0 6:0 7:1", fraction=None
-    ),
-    "a whole folder of classes, one of them called train": case(
-        images({"train": 1, "plane": 1}), "plane train", "all 0:1 1:0", fraction=None
-    ),
-    "a table": case(
-        *(table(*ROWS), "daisy tulip"),
-        "train 0:1 1:0 4:0 validation 3:0 test 2:1",
-        *(CSV, 0.5),
-    ),
-    "tables beside each other": case(
-        *(
-            BESIDE | table("a,images/2.png", name="test.csv", header="label,path"),
-            "a b",
-        ),
-        "train 0:1 1:0 validation 3:1 test 2:0",
-        *("data/train.csv", 0.5),
-    ),
-    "whole tables beside each other": case(
-        BESIDE, "a b c", "all 0:1 1:0 2:2 3:1", "data/train.csv", None
-    ),
-    "a table as spreadsheets write it": case(
-        SPREADSHEET, 'caf\xe9 rose,"red"', "train 1:1 77:0 test 2:0", CSV
-    ),
-    "a table of numbers, which sort as numbers": case(
-        EVEN, "2 4 6 8 10 12", "train 0:0 1:1 2:2 3:3 4:4 5:5 test 9:4", CSV
-    ),
-    "a table of a number of 5,001 digits": case(
-        LONG, f"9 {HUGE}", "train 0:1 1:0 test 2:0", CSV
-    ),
-    "a whole table without parts": case(UNSPLIT, "a b", "all 1:0 3:1", CSV, None),
-    "a whole table of any parts": case(
-        ANY, "daisy rose tulip", "all 0:2 1:0 2:2 3:0 4:0 5:1 6:1", CSV, None
-    ),
-    "records": case(
-        RECORDS | {"class_names.txt": "a\nb\nc\n\n", ".hidden.tfrecord": ""},
-        *("a b c", "train 0:0 1:1 2:2 3:1 4:0 test 5:2"),
-    ),
-    "records of a pattern": case(
-        RECORDS | OLD, "0 1 2", "train 0:0 1:1 2:2 test 7:1", "data/*-00000-of-*"
-    ),
-    "records whose validation is the test, compressed and without an ending": case(
-        PIECES, "0 1", "train 0:0 1:1 test 2:1"
-    ),
-    "records with names": case(NAMED, "aster 1 rose", "train 0:2 1:0 test 2:2"),
-    "whole records": case(
-        RECORDS, "0 1 2", "all 0:0 1:1 2:2 3:1 4:0 5:2", fraction=None
-    ),
-    "whole records of a test": case(RECORDS, "0 1 2", "all 5:2", "data/test-*", None),
-    "a folder of images goes before records": case(
-        *(DIVIDED | RECORDS, "daisy tulip"),
-        "train 0:0 1:0 2:0 3:1 4:1 test 5:0 6:0 7:1",
-    ),
-    # Gray, with the end of train for validation.
-    "TFDS": case(
-        *(tiny_images(IN_TFDS), "no yes"),
-        "train 0:0 1:1 2:0 3:1 4:0 5:1 6:0 validation 7:1 8:0 9:1 test 0:1 1:0",
-        *("tiny_images", 0.3),
-    ),
-    "TFDS whose test has no labels": case(
-        *(tiny_images(UNTESTED_TFDS), "no yes"),
-        "train 0:0 1:1 test 0:1 1:0 2:1",
-        "tiny_images",
-    ),
+    (UNTESTED_TFDS, TFDS, 0, "no yes; train 0:0 1:1 test 0:1 1:0 2:1"),
     # All splits with labels.
-    "whole TFDS": case(
-        *(tiny_images(UNTESTED_TFDS), "no yes"),
-        "all 0:0 0:1 1:0 1:1 2:1",
-        *("tiny_images", None),
-    ),
-}
+    (UNTESTED_TFDS, TFDS, None, "no yes; all 0:0 0:1 1:0 1:1 2:1"),
+]
 
 
-@pytest.mark.parametrize("row", READ.values(), ids=READ)
-def test_what_a_source_reads(row, loaded):
-    files, classes, expected, dataset, fraction = row
+@pytest.mark.parametrize(("files", "dataset", "fraction", "expected"), READ)
+def test_what_a_source_reads(files, dataset, fraction, expected, loaded):
     source = loaded(files, dataset, fraction, log=str)
     assert source.name == dataset
+    classes, _, expected = expected.partition("; ")
     assert source.class_names == tuple(classes.split())
     found = []
     for part in (*PARTS, "all"):
@@ -288,17 +231,6 @@ def test_hold_out_gives_each_class_its_share():
     np.testing.assert_array_equal(np.sort(np.concatenate([kept, held])), range(200))
     assert np.all(np.abs(np.bincount(labels[held]) - [10, 1.4, 28.6]) < 1)
     assert hold_out(labels, 0)[1].size == 0
-
-
-def test_picked_examples_are_those_of_the_whole(loaded):
-    split = loaded(DIVIDED).train
-    assert split.class_counts(3).tolist() == [3, 2, 0]
-    for indices in ([], [0], [1, 2, 4]):
-        part = splits.pick(split, indices)
-        assert part.num_examples == len(indices)
-        assert examples(part) == [examples(split)[index] for index in indices]
-        assert part.labels().tolist() == split.labels()[indices].tolist()
-        assert part.names() == [split.locate(index) for index in indices]
 
 
 # Names, and what is ignored
