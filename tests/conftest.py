@@ -1,13 +1,14 @@
 """What all tests share: quiet backends, the goldens, the shared folder."""
 
+import concurrent.futures
 import importlib.util
 import json
+import multiprocessing
 import os
 import pathlib
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-import peer_models  # noqa: E402
 import pytest  # noqa: E402
 from fork_server import ForkServer  # noqa: E402
 
@@ -59,10 +60,10 @@ def forks():
 
 @pytest.fixture(scope="module")
 def process():
-    """A process without TensorFlow."""
-    peer = peer_models.Peer()
-    yield peer
-    peer.close()
+    """A function that calls others in a process without TensorFlow."""
+    spawn = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=spawn) as pool:
+        yield lambda *call, **options: pool.submit(*call, **options).result()
 
 
 def skip_without(*names):

@@ -149,7 +149,7 @@ TIMM = {
     "beit_timm": ("beit_base_patch16_224", SQUARE),
     "beitv2_timm": ("beitv2_large_patch16_224", WIDE_TIMM | SQUARE),
 }  # fmt: skip
-# Of timm in files of transformers.
+# transformers wraps these models of timm in files of its own.
 WRAPPED = {
     "timm_wrapper": ("vit_small_patch16_dinov3", {}, AS_IT_IS),
     "timm_wrapper_features": ("vit_tiny_patch16_224", NO_HEAD, AS_IT_IS),

@@ -1,36 +1,17 @@
 """Models of timm and transformers, run in a process of their own.
 
 PyTorch's compiler and TensorFlow cannot be loaded into one process, so nothing here
-imports Keras, and tests call these functions through `Peer`.
+imports Keras, and tests call these functions through the fixture of their library.
 """
 
-import concurrent.futures
 import functools
 import json
-import multiprocessing
 import pathlib
 
 import numpy as np
 
 HALF = (0.5, 0.5, 0.5)
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-
-
-class Peer:
-    """A process that runs functions of this module."""
-
-    def __init__(self):
-        self._pool = concurrent.futures.ProcessPoolExecutor(
-            1, mp_context=multiprocessing.get_context("spawn")
-        )
-
-    def __call__(self, function, *args, **kwargs):
-        """Returns what the function returns there."""
-        return self._pool.submit(function, *args, **kwargs).result()
-
-    def close(self):
-        """Ends the process."""
-        self._pool.shutdown()
 
 
 def photos(side, count=2, seed=0):
@@ -68,7 +49,7 @@ def random(make, *args, **kwargs):
         model = make(*args, **kwargs)
     model.to_empty(device="cpu")
     for module in model.modules():
-        # What timm computes rather than loads, such as which offset a pair has.
+        # timm computes some buffers, such as which offset a pair has.
         if hasattr(module, "init_non_persistent_buffers"):
             module.init_non_persistent_buffers()
     torch.manual_seed(0)
@@ -245,7 +226,7 @@ def load_transformers(folder, images):
         folder, output_loading_info=True
     )
     assert not report["unexpected_keys"], report
-    # Of the towers of texts, of pre-training, and a pooler that a file need not have.
+    # Files need no towers of texts, nothing of pre-training, and no pooler.
     unused = (
         *("text_model.", "text_projection", "logit_scale"),
         *("embeddings.mask_token", "pooler.dense."),

@@ -101,7 +101,7 @@ NOT_PLAIN = f"'{CLASS_TOKEN}', which is not a plain array"
 NO_BYTES = "without its bytes"
 ELSEWHERE = f"'{CLASS_TOKEN}', an array whose numbers lie in another file"
 DEEP = "layers/dense_9/vars/0"
-# A part of what is told of each, and how it is made.
+# Each row is a part of the message, and a function that makes the file.
 FAULTS = [
     ("groups are more than 20 deep", lambda: nested(22)),
     ("damaged or cut short", lambda: h5()[:-1]),

@@ -154,7 +154,7 @@ def twice():
 
 
 NAN = "NaN or infinity under 'head/kernel'"
-# A part of what is told of each, and how it is made.
+# Each row is a part of the message, and a function that makes the file.
 FAULTS = [
     ("pickled Python objects", lambda: cls(saved(np.array([Bomb()], object)))),
     ("cls has 320 bytes, not 4000000000128", lambda: lying(shape=(1, 1, 10**12))),

@@ -70,7 +70,7 @@ def about(metadata):
 
 OURS = "header entry 'keras_vit'"
 TWIN = '"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}'
-# A part of what is told of each, and how it is made.
+# Each row is a part of the message, and a function that makes the file.
 FAULTS = [
     ("neither an .npz file", lambda: (2**40).to_bytes(8, "little") + b"{"),
     ("a header of 0 bytes", lambda: bytes(8) + b"{}"),

@@ -4,11 +4,13 @@ import json
 import random
 import zlib
 
+import numpy as np
 import pytest
 from hostile import model
 from safetensors_files import joined
 
 import zoo
+from zoo.containers.safetensors import Safetensors
 
 
 def described(path):
@@ -117,41 +119,24 @@ def test_a_program_that_changes_arrays_and_keeps_the_metadata(path):
         zoo.read(path)
 
 
-def split(path, folder):
-    """Makes two shards, each with the metadata of the whole, and returns the index."""
+def test_a_part_of_a_file_may_keep_the_metadata_of_the_whole(path):
+    """As programs do that split a file into shards."""
     table, data = header(path)
-    metadata, names = table.pop("__metadata__"), sorted(table)
-    places = {}
-    for number, part in enumerate((names[::2], names[1::2]), 1):
-        shard = folder / f"model-0000{number}-of-00002.safetensors"
-        held, content = {"__metadata__": metadata}, b""
-        for name in part:
-            start, end = table[name]["data_offsets"]
-            place = [len(content), len(content) + end - start]
-            held[name] = {**table[name], "data_offsets": place}
-            content += data[start:end]
-        with_header(shard, held, content)
-        places |= dict.fromkeys(part, shard.name)
-    index = folder / "model.safetensors.index.json"
-    index.write_text(json.dumps({"weight_map": places}))
-    return index
-
-
-def test_shards_that_keep_the_metadata_of_the_whole(tmp_path, path):
-    before = described(path)
-    index = split(path, tmp_path)
-    path.unlink()
-    assert described(index) == before is not None
-    for shard in tmp_path.glob("model-*"):
-        whole = shard.read_bytes()
-        shard.write_bytes(whole[:-2] + bytes([whole[-2] ^ 1]) + whole[-1:])
-        with pytest.raises(zoo.CheckpointError, match=f"{shard.name} was changed by"):
-            zoo.read(index)
-        shard.write_bytes(whole)
+    (start, _), last = max((table[name]["data_offsets"], name) for name in model())
+    del table[last]
+    data = data[:start]
+    with_header(path, table, data)
+    part = Safetensors(path)
+    assert {*part.keys} == model().keys() - {last}
+    for name in part.keys:
+        np.testing.assert_array_equal(part.check(name), model()[name])
+    with_header(path, table, data[:-2] + bytes([data[-2] ^ 1]) + data[-1:])
+    damaged = Safetensors(path)
+    with pytest.raises(zoo.CheckpointError, match="was changed by another program"):
+        for name in part.keys:
+            damaged.check(name)
     # An array that the whole did not have is none of its own.
-    shard = tmp_path / "model-00001-of-00002.safetensors"
-    table, data = header(shard)
-    table["another"] = table.pop(next(name for name in table if name != "__metadata__"))
-    with_header(shard, table, data)
+    table["another"] = table.pop("cls")
+    with_header(path, table, data)
     with pytest.raises(zoo.CheckpointError, match="its list of checksums has another"):
-        zoo.read(index)
+        Safetensors(path)

@@ -193,20 +193,25 @@ def test_writing_refuses_and_leaves_the_old_file(tmp_path, name, more, grid, tol
 
 
 @pytest.mark.parametrize(
-    ("name", "writer"),
-    [("a.npz", (np, "savez")), ("model.safetensors", (safetensors, "write"))],
+    ("name", "naming", "writer"),
+    [
+        ("a.npz", "released", (np, "savez")),
+        ("model.safetensors", "timm", (safetensors, "write")),
+    ],
 )
-def test_a_failing_write_leaves_the_old_files(tmp_path, monkeypatch, name, writer):
+def test_a_failing_write_leaves_the_old_files(
+    tmp_path, monkeypatch, name, naming, writer
+):
     def full(file, *_, **arrays):
         pathlib.Path(file).write_text("half")
         raise OSError(28, "No space left on device")
 
     arrays = zoo.read(GOLDENS / "token.npz").arrays
-    zoo.write(tmp_path / name, arrays)
+    zoo.write(tmp_path / name, arrays, naming=naming)
     before = {file: file.read_bytes() for file in tmp_path.iterdir()}
     monkeypatch.setattr(*writer, full)
     with pytest.raises(OSError, match="No space left"):
-        zoo.write(tmp_path / name, arrays)
+        zoo.write(tmp_path / name, arrays, naming=naming)
     assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before
 
 

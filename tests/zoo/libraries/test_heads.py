@@ -67,21 +67,6 @@ def test_labels_of_settings_are_the_names(case, settings, expected, changed):
     assert names(changed(case, settings)) == expected
 
 
-def test_a_thousand_names_are_in_the_order_of_their_numbers():
-    assert names(CASES / "own_names_of_1000") == tuple(
-        f"product {number}" for number in range(1000)
-    )
-
-
-def test_problem_type_is_read_and_a_new_head_forgets_it():
-    several = zoo.read(CASES / "several_labels")
-    assert several.head.problem_type == "multi_label_classification"
-    assert zoo.read(CASES / "one_number").head.problem_type == "regression"
-    assert zoo.read(CASES / VIT).head.problem_type is None
-    without = several.without_head()
-    assert without.head.class_names is None and without.head.problem_type is None
-
-
 @pytest.mark.parametrize("naming", ["released", "transformers", "timm"])
 def test_names_and_bits_are_written_back(tmp_path, naming):
     checkpoint = zoo.read(CASES / VIT)

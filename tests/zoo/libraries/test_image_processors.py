@@ -62,7 +62,7 @@ SMALL = named("ConvNext", size={"shortest_edge": 56})
 ASPECT = named("ViT", size=64, default_to_square=False, **CROP)
 NESTED = {"image_processor": named("CLIP", **OWN)}
 TEXTS = {"processor_class": "X", "patch_size": 14}
-# What transformers 5.24 does, which `test_transformers_does_the_same` compares.
+# `test_transformers_does_the_same` compares these with transformers 5.24.
 AS_TRANSFORMERS = {
     "vit": Case(named("ViT"), "squash bilinear"),
     "vit of a size": Case(named("ViT", size=40, resample=3), "squash bicubic"),
@@ -93,7 +93,7 @@ AS_TRANSFORMERS = {
     "of an extractor": Case(
         {"feature_extractor_type": "DeiTFeatureExtractor"}, "squash bicubic 0.875"
     ),
-    # What is nested counts alone.
+    # Settings that are nested count alone.
     "nested": Case(None, "crop bicubic", processor=NESTED),
     "null is nested": Case(
         named("DeiT"), "squash bicubic 0.875", processor={"image_processor": None}
@@ -108,7 +108,7 @@ AS_TRANSFORMERS = {
 MASKS = {"do_center_crop": False, "reduce_labels": False, "data_format": None}
 OFF = {"do_flip_channel_order": False, "do_thumbnail": False, "rescale_offset": False}
 SHORTER = {"size": {"shortest_edge": 248}, "do_center_crop": True, "resample": 1}
-# Like those on the hub, of versions 4.5 to 5.
+# Files on the hub have such settings, of versions 4.5 to 5.
 PUBLISHED = {
     "beit's": Case(OWN | named("Beit", "Fast", **MASKS), "squash bicubic"),
     "chinese clip's": Case(

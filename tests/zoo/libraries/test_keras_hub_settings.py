@@ -47,8 +47,10 @@ def test_a_preset_says_grid_and_inputs(tmp_path):
     assert found.config.input_mean == pytest.approx((1 / 2.55,) * 3)
     assert found.config.input_std == pytest.approx((1 / 2.55,) * 3)
     assert described(tmp_path).config.input_mean == (0.5, 0.5, 0.5)
-    unscaled = CONVERTER | {"scale": None, "offset": None}
+    # Images are in [0, 255] without a scale.
+    unscaled = {key: CONVERTER[key] for key in CONVERTER.keys() - {"scale", "offset"}}
     unscaled = described(tmp_path, BACKBONE | {"image_shape": None}, unscaled)
+    assert unscaled.config.input_mean == (0, 0, 0)
     assert unscaled.config.input_std == pytest.approx((1 / 255,) * 3)
     assert unscaled.grid_size is None
 
@@ -67,6 +69,8 @@ def test_a_preset_says_grid_and_inputs(tmp_path):
         ({"interpolation": "bicubic"}, None),
         ({"antialias": True, "interpolation": "lanczos5"}, None),
         ({"image_size": None}, None),
+        # keras-hub's default is to crop.
+        ({"crop_to_aspect_ratio": ...}, None),
     ],
 )
 def test_a_presets_way_of_fitting_photos_is_read_or_named(
@@ -74,23 +78,13 @@ def test_a_presets_way_of_fitting_photos_is_read_or_named(
 ):
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        found = described(tmp_path, converter=CONVERTER | settings)
+        said = CONVERTER | settings
+        said = {key: value for key, value in said.items() if value is not ...}
+        found = described(tmp_path, converter=said)
     assert found.head.preparation == preparation
     told = [str(one.message) for one in seen]
     assert bool(told) == (preparation is None)
     assert all("preprocessor.json fits photos" in one for one in told)
-
-
-@pytest.mark.parametrize(
-    "converter", [{"interpolation": "bilinear", "scale": 1}, {"offset": 0}]
-)
-def test_what_a_presets_converter_leaves_out_is_keras_hubs_default(tmp_path, converter):
-    """It crops, and images are in [0, 255] without a scale."""
-    with pytest.warns(UserWarning, match=r"fits photos .* squashed"):
-        found = described(tmp_path, converter=converter)
-    assert found.head.preparation is None
-    assert found.config.input_mean == (0, 0, 0)
-    assert found.config.input_std == pytest.approx((1 / 255,) * 3)
 
 
 def test_the_norm_of_earlier_converters_is_read(tmp_path):

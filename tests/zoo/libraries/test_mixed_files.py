@@ -37,7 +37,7 @@ SAME_KEYS = (
     {"vit_huge_patch14_gap_224", "vit_base_patch16_siglip_gap_224"},
     {"vit_base_patch16_clip_224", "vit_base_patch32_clip_quickgelu_224"},
 )
-# Of masks, texts and pre-training, and a pooling that a classifier has beside it.
+# Masks, texts and pre-training have these names in their keys.
 IDLE = ("mask_token", "decoder.", "text_", "logit_", "temperature")
 OF_TEXTS = ("tipsv2", "siglip", "clip")
 

@@ -9,7 +9,7 @@ from peer_files import folder_of, settings_of
 
 import zoo
 
-# Of what transformers 4 wrote of every model.
+# transformers 4 wrote these fields for models of every type.
 OF_VERSION_4 = {
     "_name_or_path": "somewhere/vit", "_num_labels": 3, "chunk_size_feed_forward": 0,
     "length_penalty": 1.0, "max_length": 20, "num_beams": 1, "pruned_heads": {},
@@ -41,17 +41,9 @@ ROPE = {"rope_parameters": {"rope_theta": 100.0, "rope_type": "default"}}
         (TIMM, OF_TRAINING | {"qk_norm": False, "proj_bias": True}, "model_args"),
         (TIMM, {"label_offset": 0, "paper_name": "ViT"}, "pretrained_cfg"),
         ("timm_wrapper", {"torch_dtype": "float32", "use_cache": True}, None),
-        (
-            "dinov2_transformers",
-            {"layerscale_value": 1e-5, "drop_path_rate": 0.3},
-            None,
-        ),
-        (
-            "dinov3_transformers",
-            ROPE | {"rope_scaling": None, "pos_embed_jitter": None, "not_set": None},
-            None,
-        ),
-        # As earlier versions wrote it.
+        ("dinov2_transformers", {"layerscale_value": 1, "drop_path_rate": 0.3}, None),
+        ("dinov3_transformers", ROPE | {"rope_scaling": None, "not_set": None}, None),
+        # Earlier versions wrote the table at the top.
         (TIMM, settings_of(TIMM)["pretrained_cfg"] | {"pretrained_cfg": ...}, None),
     ],
 )

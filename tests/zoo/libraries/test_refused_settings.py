@@ -80,7 +80,7 @@ def test_values_that_a_field_never_has_are_refused(
         assert "rite" in message or "ake" in message, value
 
 
-# Sound files of networks that are not read, by settings or arrays alone.
+# Settings or arrays alone name a network that is not read.
 PATCHES = "patch_embed.proj.weight"
 PROJECTION = "embeddings.patch_embeddings.projection.weight"
 RESNET = {"architecture": "resnet18", "model_type": "timm_wrapper"}
@@ -106,5 +106,5 @@ def test_a_network_that_is_not_read_is_named(keys, config, told, tmp_path, refus
     arrays = {key: np.ones((4, 4), "float32") for key in [*keys, "norm.bias"]}
     safetensors.write(tmp_path / "model.safetensors", arrays)
     (tmp_path / "config.json").write_text(json.dumps(config))
-    # What follows from it would only hide it.
+    # Arrays that are missing too would only hide the reason.
     assert "missing" not in refused(tmp_path, told)

@@ -38,10 +38,8 @@ TOP = {"crop_pct": 0.9, "interpolation": "lanczos", **OWN}
 SOME_NULL = dict.fromkeys(("crop_pct", "crop_mode", "interpolation"))
 # `test_timm_does_the_same` compares these with timm.
 AS_TIMM = {
-    "a name alone": Case({}, inside=False),
     "nothing inside": Case({}),
     "null for the table": Case(None),
-    "at the top": Case(TOP, "crop lanczos 0.9", (OWN["mean"], OWN["std"]), False),
     "null": Case(SOME_NULL),
     "an empty text": Case(
         {"crop_mode": "center", "interpolation": ""}, "crop bicubic 0.875"
@@ -53,6 +51,9 @@ AS_TIMM = {
     "all": Case({"crop_pct": 1.0, "interpolation": "bilinear"}, "crop bilinear"),
     "squash": Case({"crop_mode": "squash", "crop_pct": 1}, "squash bicubic"),
     "a squash of a part": Case({"crop_mode": "squash"}, "squash bicubic 0.875"),
+    # Keep these last: `test_timm_does_the_same` takes the arguments out for them.
+    "a name alone": Case({}, inside=False),
+    "at the top": Case(TOP, "crop lanczos 0.9", (OWN["mean"], OWN["std"]), False),
 }
 
 
@@ -73,7 +74,7 @@ def test_what_settings_do_not_say_is_timms_default(name, changed, tmp_path):
     zoo.write(tmp_path / "model.safetensors", found, naming="timm")
     assert zoo.read(tmp_path / "model.safetensors").head == found.head
     if case.preparation is None:
-        # What says nothing is squashed, which timm would not do by default.
+        # Without settings photos are squashed, which timm would not do by default.
         written = json.loads((tmp_path / "config.json").read_text())["pretrained_cfg"]
         squash = {"crop_pct": 1, "crop_mode": "squash", "interpolation": "bilinear"}
         assert squash.items() <= written.items()
@@ -84,8 +85,8 @@ def test_timm_does_the_same(changed, timm):
     for name, case in AS_TIMM.items():
         if case.settings is None:
             continue  # which timm cannot read
-        # With inputs at the top, timm reads no arguments.
-        folder = folder_of(case, changed, model_args=...)
+        arguments = {} if case.inside else {"model_args": ...}
+        folder = folder_of(case, changed, **arguments)
         mean, std, values = timm(peer_models.inputs_of_timm, folder, photo)
         assert (tuple(mean), tuple(std)) == tuple(map(tuple, case.inputs)), name
         preparation = f"timm {case.preparation or 'crop bicubic 0.875'}"

@@ -15,9 +15,9 @@ MODULES = (
     "vision_transformer", "vision_transformer_hybrid", "vision_transformer_relpos",
     "vision_transformer_sam", "deit", "beit", "eva", "naflexvit",
 )  # fmt: skip
-# Of timm 1.0.31, as docs/models.md says.
+# docs/models.md says so of timm 1.0.31.
 READ = 411
-# Names of those that are not read: other norms, positions, stems and poolings.
+# These have norms, positions, stems or poolings that are not computed.
 REFUSED = re.compile(
     r"aimv2_\w+|samvit_\w+|vit_s?relpos_\w+|vit_\w+_rope_mixed_\w+|vit_\w+_sapiens2|"
     r"vit_(d|p|dp)(wee|little)_\w+|vit_base_mci_224|test_vit3|"

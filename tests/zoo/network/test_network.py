@@ -4,11 +4,14 @@ import dataclasses
 import json
 import pathlib
 
+import numpy as np
 import pytest
+from scipy import special
 
 import zoo
 from zoo.libraries import description
 from zoo.network import RELEASED, SIZES
+from zoo.network.head import softmax
 
 GOLDENS = pathlib.Path(__file__).parents[2] / "goldens"
 TOKEN = zoo.ViTConfig(48, 3, 3, 96, 8)
@@ -153,3 +156,14 @@ def test_a_size_that_no_array_has_is_named(size):
         zoo.ViTConfig(size, 1, 1, 4, 8)
     with pytest.raises(ValueError, match=r"^image_size must be .{,200}$"):
         TOKEN.grid_size(size)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_softmax_is_that_of_scipy_also_of_large_logits(dtype):
+    logits = 1000 * np.random.default_rng(0).normal(size=(3, 4, 7)).astype(dtype)
+    before = logits.copy()
+    found = softmax(logits)
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(logits, before)
+    expected = special.softmax(logits, axis=-1)
+    np.testing.assert_allclose(found, expected, atol=np.finfo(dtype).eps)

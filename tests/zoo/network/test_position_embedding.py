@@ -62,7 +62,7 @@ def test_other_methods_equal_tensorflow():
             np.testing.assert_array_equal(got[:, 0], before[:, 0])
 
 
-# The names there are of what PyTorch calls them.
+# PyTorch calls them by the names before the colons.
 LIBRARIES = {
     "bicubic": "bicubic_no_antialias",
     "bicubic_antialias": "bicubic",
