@@ -30,7 +30,7 @@ BLOCK = bytes(2**16)
 @contextlib.contextmanager
 def failing(context=None):
     """Runs a server of `File`s, which logs the paths and ranges it is asked for."""
-    state = {"files": {}, "log": [], "sent": 0, "now": 0.0, "lock": threading.Lock()}
+    state = {"files": {}, "log": [], "sent": 0, "lock": threading.Lock()}
     with serving(Handler, context, go_on=threading.Event(), **state) as server:
         yield server
         server.go_on.set()
@@ -54,7 +54,6 @@ class Handler(Quiet):
         file = self.server.files.get(path, File())
         self.range = self.headers.get("Range")
         with self.server.lock:
-            self.server.last = self
             self.server.log.append((path, self.range))
             reply = file.replies.pop(0) if file.replies else sent()
         self.close_connection = True
@@ -153,16 +152,6 @@ def _half_and_wait(request, body):
     yield body[len(body) // 2 :]
 
 
-def _dripping(request, body):
-    yield body[:1000]
-    for byte in body[1000:]:
-        yield bytes([byte])
-        time.sleep(0.02)
-        # A client that has left does not wait for this byte.
-        if request.server.last is request:
-            request.server.now += 0.02
-
-
 def _slow(_, body):
     for begin in range(0, len(body), 50_000):
         yield body[begin : begin + 50_000]
@@ -170,8 +159,7 @@ def _slow(_, body):
 
 
 CUT, WAITING = sent(pace=_half), sent(pace=_half_and_wait)
-SLOW, DRIPPING = sent(pace=_slow), sent(pace=_dripping)
-WEB_PAGE = sent(PAGE, ranges="none")
+SLOW, WEB_PAGE = sent(pace=_slow), sent(PAGE, ranges="none")
 
 
 def ranges(server):

@@ -91,16 +91,10 @@ def test_info(capsys):
     assert "resnet" not in output
     card = document(capsys, "info", "vit-b16/sam")
     assert card["architecture"]["hidden_size"] == 768
-    assert card["accuracies"][0]["value"] == 80.25
+    assert card["accuracies"][0]["value"] == card["top1"] == 80.25
     assert card["citation"]["url"] == "https://arxiv.org/abs/2106.01548"
-    expected = {
-        "inferred": {"representation_size": "from the file's size"},
-        "input_range": [-1, 1],
-        "file": "sam/ViT-B_16.npz",
-        "top1": 80.25,
-        "training_data": ["imagenet2012"],
-    }
-    assert card | expected == card
+    assert card["inferred"] == {"representation_size": "from the file's size"}
+    assert (card["input_range"], card["file"]) == ([-1, 1], "sam/ViT-B_16.npz")
 
 
 def test_download_prints_paths_and_goes_on_after_a_failure(capsys, goldens, released):

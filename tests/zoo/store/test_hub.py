@@ -303,9 +303,8 @@ def test_names_that_are_none(name):
 
 
 def test_shards_come_with_their_index():
-    index = "model.safetensors.index.json"
-    chosen = [index, "model-*-of-*.safetensors"]
-    assert hub._choose([index, "pytorch_model-00001-of-00001.bin"], "") == chosen
+    index, shards = "model.safetensors.index.json", "model-*-of-*.safetensors"
+    assert hub._choose([index, "pytorch_model-00001.bin"], "") == [index, shards]
 
 
 def test_revisions_that_are_none():
