@@ -84,22 +84,16 @@ def check_refusal(call, *parts, error=ValueError):
 
 def check_shapes(layer, input_shape, expected_output_shape):
     """Eager, symbolic and computed shapes agree; the batch size is free."""
-    batch = expected_output_shape[0]
-    dynamic = (None, *expected_output_shape[1:])
+    batch, *others = expected_output_shape
     assert not layer.built
     symbolic = layer(keras.Input(input_shape[1:]))
     assert layer.built
-    assert symbolic.shape == dynamic
-    assert symbolic.dtype == "float32"
-    assert layer(normal(input_shape)).shape == expected_output_shape
-    assert (
-        layer(normal((batch + 1, *input_shape[1:]))).shape
-        == (batch + 1,) + (expected_output_shape[1:])
-    )
-    assert tuple(layer.compute_output_shape(input_shape)) == expected_output_shape
-    assert tuple(layer.compute_output_shape((None, *input_shape[1:]))) == dynamic
-    spec = layer.compute_output_spec(keras.KerasTensor((None, *input_shape[1:])))
-    assert (tuple(spec.shape), spec.dtype) == (dynamic, "float32")
+    assert (symbolic.shape, symbolic.dtype) == ((None, *others), "float32")
+    for count in (batch, batch + 1):
+        assert layer(normal((count, *input_shape[1:]))).shape == (count, *others)
+    for count in (batch, None):
+        found = layer.compute_output_shape((count, *input_shape[1:]))
+        assert tuple(found) == (count, *others)
 
 
 def check_config(layer_class, init_arguments):
@@ -157,14 +151,8 @@ def check_frozen(layer, inputs, path):
 
 
 def flags(model):
-    """Whether each variable of a model is trained, by its layer and number."""
-    owners = [layer.name for layer in model.layers for _ in layer.weights]
-    return {
-        f"{owner}/{number}": weight.trainable
-        for number, (owner, weight) in enumerate(
-            zip(owners, model.weights, strict=True)
-        )
-    }
+    """Whether each variable of a model is trained."""
+    return [weight.trainable for weight in model.weights]
 
 
 def check_dtype_policies(make, inputs):

@@ -86,7 +86,7 @@ def kept(folder, models):
             keras_vit.at_image_size(frozen, 16),
         )
     ):
-        found[f"flags {number}"] = np.array(list(flags(copy).values()))
+        found[f"flags {number}"] = np.array(flags(copy))
     again = folder / f"{keras.backend.backend()}.npz"
     keras_vit.save_released_weights(keras_vit.load_model(source), again)
     with np.load(again) as arrays:
@@ -100,7 +100,6 @@ def kept(folder, models):
 
 if __name__ == "__main__":
     assert not imported - {keras.config.backend()}, imported
-    import test_positions
     import test_predictor
     import test_remat
 
@@ -108,6 +107,5 @@ if __name__ == "__main__":
     np.savez(folder / "found.npz", **computed(folder))
     test_remat.test_gradients_and_seeds_are_those_without(test_remat.RATES, False)
     test_remat.test_less_is_kept_for_the_gradient()
-    test_positions.test_scores_of_a_users_positions_may_have_an_axis_of_images()
     plain = keras.saving.load_model(folder / "plain.keras")
     test_predictor.test_answers_as_the_model_does(plain, False)

@@ -1,6 +1,5 @@
 """Positions: resized in a graph as NumPy does, and as models have them."""
 
-import dataclasses
 import functools
 import itertools
 import math
@@ -8,6 +7,7 @@ import math
 import keras
 import numpy as np
 import pytest
+import small_models
 from harness import check_refusal, normal, numpy, randomize
 from keras import ops
 
@@ -15,13 +15,11 @@ import zoo
 from keras_vit import (
     AddPositionEmbs,
     VisionTransformer,
-    ViTConfig,
     layers,
     load_released_weights,
     save_released_weights,
 )
 from keras_vit.layers import AddPositionEmbs2D, PatchGrid, PatchMap, rotation
-from keras_vit.layers.positions import AttentionPositions
 from keras_vit.structure import num_prefix_tokens
 from zoo.network.position_embedding import (
     METHODS,
@@ -138,26 +136,19 @@ def test_grids_of_images():
 
 
 @pytest.mark.parametrize(
-    "kind",
+    "positions",
     [
-        lambda: layers.RelativePositionBias((2, 3), num_prefix_tokens=1),
-        lambda: layers.RotaryPositions("eva", (2, 3), num_prefix_tokens=1),
+        layers.RelativePositionBias((2, 3), num_prefix_tokens=1),
+        layers.RotaryPositions("eva", (2, 3), num_prefix_tokens=1),
     ],
-    ids=["biases", "rotary"],
 )
-@pytest.mark.parametrize("class_token_only", [False, True])
-def test_fixed_positions_take_tokens_of_unknown_number(kind, class_token_only):
-    attention = layers.SelfAttention(2, positions=kind())
+def test_fixed_positions_take_tokens_of_unknown_number(positions):
+    attention = layers.SelfAttention(2, positions=positions)
     attention.build((None, None, 8))
     randomize(attention)
     tokens = normal((2, 7, 8))
-    wanted = numpy(attention(tokens))[:, : 1 if class_token_only else None]
-    for function in in_graph(
-        lambda tokens: attention(tokens, class_token_only=class_token_only),
-        (None, None, 8),
-        "float32",
-    ):
-        close(numpy(function(tokens)), wanted, 1e-6)
+    for function in in_graph(attention, (None, None, 8), "float32"):
+        close(numpy(function(tokens)), numpy(attention(tokens)), 1e-6)
 
 
 def test_positions_belong_to_the_layer_that_is_built_with_them():
@@ -177,23 +168,6 @@ def test_positions_belong_to_the_layer_that_is_built_with_them():
         assert positions.dtype_policy.name == "float32"
 
 
-class ScoresPerImage(AttentionPositions):
-    def build(self, heads_shape):
-        self.length = heads_shape[1]
-
-    def scores(self, query, grid, first_alone):
-        places = ops.arange(self.length, dtype=query.dtype)
-        return ops.reshape(places, (1, 1, 1, -1))
-
-
-def test_scores_of_a_users_positions_may_have_an_axis_of_images():
-    attention = layers.SelfAttention(3, positions=ScoresPerImage())
-    tokens = normal((2, 7, 24))
-    expected, _ = attention(tokens, return_attention_weights=True)
-    np.testing.assert_allclose(numpy(attention(tokens)), numpy(expected), atol=1e-5)
-
-
-PLAIN = ViTConfig(hidden_size=24, num_layers=2, num_heads=3, mlp_dim=40, patch_size=8)
 SIZE = (16, 48)
 # Kind, place, and the parameters it adds to 12 patches (2 x 6) of size 24 in 2 blocks,
 # without a class token and with one.
@@ -212,12 +186,8 @@ KINDS = [
 @functools.cache
 def random_model(kind, place, pooling="token"):
     """A model with random weights, built once: not to be changed."""
-    config = dataclasses.replace(
-        PLAIN, position_embedding=kind, position_embedding_at=place
-    )
-    model = VisionTransformer(config, image_size=SIZE, classes=5, pooling=pooling)
-    randomize(model)
-    return model
+    kind = small_models.positions(kind, place)
+    return small_models.made(**kind, image_size=SIZE, pooling=pooling)
 
 
 @pytest.mark.parametrize(("kind", "place", "of_patches", "of_class_token"), KINDS)
