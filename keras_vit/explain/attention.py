@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 
+import keras
 import numpy as np
 from keras import ops
 
@@ -18,7 +19,7 @@ from keras_vit.structure import (
 from keras_vit.structure.image_sizes import grid_size, patch_stride
 
 
-def attention_maps(model, images, layers=None, heads=None) -> np.ndarray:
+def attention_maps(model: keras.Model, images, layers=None, heads=None) -> np.ndarray:
     """Returns the attention weights between all tokens, by layer and head.
 
     Layers are computed one at a time, and only the chosen weights are kept.
@@ -55,7 +56,7 @@ def attention_maps(model, images, layers=None, heads=None) -> np.ndarray:
     return by_layer(model, images, lambda weights: weights[:, heads], layers)
 
 
-def mean_attention_maps(model, images) -> np.ndarray:
+def mean_attention_maps(model: keras.Model, images) -> np.ndarray:
     """Returns the attention weights between all tokens, by layer, mean over heads.
 
     Args:
@@ -80,7 +81,7 @@ def mean_attention_maps(model, images) -> np.ndarray:
     return by_layer(model, images, lambda weights: weights.mean(axis=1))
 
 
-def attention_rollout(model, images) -> np.ndarray:
+def attention_rollout(model: keras.Model, images) -> np.ndarray:
     """Returns how much of each patch reaches each token through all layers.
 
     In every layer the heads are averaged, the identity is added for the residual
@@ -114,7 +115,7 @@ def attention_rollout(model, images) -> np.ndarray:
     return rollout.matrices
 
 
-def pooling_attention(model, images) -> np.ndarray:
+def pooling_attention(model: keras.Model, images) -> np.ndarray:
     """Returns what the query of a model's attention pooling attends to, by head.
 
     Args:
@@ -152,7 +153,7 @@ def pooling_attention(model, images) -> np.ndarray:
     return pooled.weights
 
 
-def attention_distance(model, images) -> np.ndarray:
+def attention_distance(model: keras.Model, images) -> np.ndarray:
     """Returns the mean distance over which each head attends, in pixels.
 
     The distance between the centres of two patches, averaged over the keys, weighted
@@ -182,7 +183,7 @@ def attention_distance(model, images) -> np.ndarray:
     return by_layer(model, images, distance_of(model, np.shape(images)[1:3]))
 
 
-def distance_of(model, image_size) -> Callable:
+def distance_of(model: keras.Model, image_size: int | tuple[int, int]) -> Callable:
     """Returns the function from a layer's weights to distances (images, heads)."""
     rows, columns = grid_size(model, image_size)
     down, across = patch_stride(model, image_size)
@@ -205,7 +206,9 @@ def distance_of(model, image_size) -> Callable:
     return mean_distance
 
 
-def patch_map(matrix, grid_size, pooling=None, num_registers=0) -> np.ndarray:
+def patch_map(
+    matrix, grid_size, pooling: str | np.ndarray | None = None, num_registers: int = 0
+) -> np.ndarray:
     """Returns the attention of the model's output to each patch, as a picture.
 
     That is the class token's row, or, for models that pool the patches, the mean over
@@ -261,7 +264,7 @@ def patch_map(matrix, grid_size, pooling=None, num_registers=0) -> np.ndarray:
     return row.reshape(*row.shape[:-1], *grid_size)
 
 
-def by_layer(model, images, function, layers=None) -> np.ndarray:
+def by_layer(model: keras.Model, images, function, layers=None) -> np.ndarray:
     """Returns a function of each layer's weights, float32 (layers, images, ...).
 
     The weights are a float32 array (images, heads, tokens, tokens), which is not kept.
@@ -279,7 +282,7 @@ class ByLayer:
     `values` is float32 (layers, images, ...).
     """
 
-    def __init__(self, function, layers, num_images):
+    def __init__(self, function, layers, num_images: int):
         self.values, self._num_images = None, num_images
         self._function, self._layers = function, layers
 
@@ -299,7 +302,7 @@ class Rollout:
     `matrices` is float32 (images, tokens, tokens).
     """
 
-    def __init__(self, num_images):
+    def __init__(self, num_images: int):
         self.matrices, self._product, self._num_images = None, None, num_images
 
     def __call__(self, layer, part, weights):
@@ -318,7 +321,7 @@ class Pooled:
     `weights` is float32 (images, heads, tokens), None of a model without one.
     """
 
-    def __init__(self, model, images):
+    def __init__(self, model: keras.Model, images):
         self.weights, self._num_images = None, len(images)
         patches = math.prod(grid_size(model, images.shape[1:3]))
         self._num_tokens = patches + num_prefix_tokens(model)

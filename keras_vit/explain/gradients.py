@@ -17,7 +17,7 @@ _SCALE = 1024.0
 
 
 def gradient_attention(
-    model, images, classes=None, return_pooling=False
+    model: keras.Model, images, classes: int | None = None, return_pooling: bool = False
 ) -> np.ndarray | tuple[np.ndarray, np.ndarray | None]:
     """Returns how much each token contributes to a class through the attention.
 

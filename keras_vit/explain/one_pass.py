@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import math
 
+import keras
 import numpy as np
 from keras import ops
 
@@ -34,7 +35,7 @@ class Inspection:
     features: Features
     pooled: np.ndarray | None = None
 
-    def of_image(self, index) -> "Inspection":
+    def of_image(self, index: int) -> "Inspection":
         """Returns one image's, without the axis of images; features keep theirs."""
         token, patches = self.features.class_token, self.features.patches
         token = None if token is None else token[index : index + 1]
@@ -49,7 +50,7 @@ class Inspection:
         )
 
 
-def inspect(model, images) -> Inspection:
+def inspect(model: keras.Model, images) -> Inspection:
     """Returns the `Inspection` of float images (images, height, width, channels).
 
     The numbers are those of `attention_rollout` and of all maps by `patch_map`, of

@@ -1,5 +1,6 @@
 """Similarity of position embeddings."""
 
+import keras
 import numpy as np
 from keras import ops
 
@@ -25,7 +26,7 @@ _OTHERS = {
 }
 
 
-def position_embedding_similarity(model, layer=0) -> np.ndarray:
+def position_embedding_similarity(model: keras.Model, layer=0) -> np.ndarray:
     """Returns the cosine similarity of the position embeddings of all pairs of patches.
 
     Args:

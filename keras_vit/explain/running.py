@@ -19,7 +19,7 @@ from keras_vit.structure.numbers import OF_PHOTOS, check_numbers
 _NUMBERS_AT_ONCE = 2**24
 
 
-def check_images(model, images) -> np.ndarray:
+def check_images(model: keras.Model, images) -> np.ndarray:
     """Returns images as a float array; a ValueError where a model cannot take them."""
     structure.check_graph(model)
     images = check_numbers(images, "images", OF_PHOTOS)
@@ -34,7 +34,7 @@ def check_images(model, images) -> np.ndarray:
     return images
 
 
-def indices_of(numbers, count, what, model) -> list:
+def indices_of(numbers, count: int, what: str, model: keras.Model) -> list:
     """Returns the numbers of some of `count` layers or heads, None for all, as ints."""
     numbers = np.arange(count) if numbers is None else np.atleast_1d(numbers)
     for number in numbers:
@@ -46,7 +46,13 @@ def indices_of(numbers, count, what, model) -> list:
     return [int(number) % count for number in numbers]
 
 
-def run(model, images, attention=None, tokens=None, pooling=None) -> Any:
+def run(
+    model: keras.Model,
+    images,
+    attention: Callable | None = None,
+    tokens: Callable | None = None,
+    pooling: Callable | None = None,
+) -> Any:
     """Runs a model without gradients, and calls functions with what its layers compute.
 
     `attention` is called with the index of each layer, the slice of the images and the

@@ -10,7 +10,7 @@ from keras_vit.structure import prefix_tokens_of
 SINK_FACTOR = 10
 
 
-def received_attention(weights, grid_size, num_registers=0) -> np.ndarray:
+def received_attention(weights, grid_size, num_registers: int = 0) -> np.ndarray:
     """Returns the share of the attention that each patch receives.
 
     That is the mean over all heads and all queries.

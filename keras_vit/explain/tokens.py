@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import keras
 import numpy as np
 from keras import ops
 
@@ -33,7 +34,7 @@ class Features:
     patches: np.ndarray
 
 
-def token_features(model, images, layer=None) -> Features:
+def token_features(model: keras.Model, images, layer=None) -> Features:
     """Returns the class token and the patches after a layer.
 
     Args:
@@ -71,7 +72,9 @@ def token_features(model, images, layer=None) -> Features:
     return features_of(model, parts, images.shape[1:3], normed=layer is None)
 
 
-def features_of(model, parts, image_size, normed=True) -> Features:
+def features_of(
+    model: keras.Model, parts, image_size: int | tuple[int, int], normed=True
+) -> Features:
     """Returns `Features` of parts (images, tokens, hidden_size) of a block's output.
 
     `normed` applies the model's final norm.

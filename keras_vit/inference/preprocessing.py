@@ -40,7 +40,7 @@ def preprocess_input(images) -> Any:
     return (numbers - 127.5) / 127.5
 
 
-def decode_predictions(predictions, top=5, class_names=None) -> list:
+def decode_predictions(predictions, top: int = 5, class_names=None) -> list:
     """Returns the names and scores of the most likely classes.
 
     Args:
@@ -95,7 +95,7 @@ def named(best, names) -> list:
     return [[(*names[place], score) for place, score in row] for row in best]
 
 
-def names_of_classes(classes, class_names=None) -> list:
+def names_of_classes(classes: int, class_names=None) -> list:
     """Returns a (class id, class name) per class; see `decode_predictions`."""
     if class_names is None:
         known = list_of(classes)

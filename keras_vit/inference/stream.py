@@ -3,6 +3,7 @@
 import contextlib
 import os
 
+import keras
 import numpy as np
 
 from keras_vit.inference.preprocessing import check_scores, named, names_of_classes
@@ -34,14 +35,14 @@ from zoo.photos import batches, prepare
 
 
 def classify(
-    model,
+    model: keras.Model,
     photos,
-    top=5,
+    top: int = 5,
     *,
     class_names=None,
-    batch_size=32,
-    image_size=None,
-    bits=None,
+    batch_size: int = 32,
+    image_size: int | tuple[int, int] | None = None,
+    bits: int | None = None,
 ) -> list:
     """Returns the most likely classes of photos, with their probabilities.
 
@@ -115,7 +116,14 @@ def classify(
     return of_photos
 
 
-def embed(model, photos, *, batch_size=32, image_size=None, bits=None) -> np.ndarray:
+def embed(
+    model: keras.Model,
+    photos,
+    *,
+    batch_size: int = 32,
+    image_size: int | tuple[int, int] | None = None,
+    bits: int | None = None,
+) -> np.ndarray:
     """Returns the features of photos, which the head of a model computes with.
 
     Args:

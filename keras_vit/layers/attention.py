@@ -62,10 +62,10 @@ class SelfAttention(Composite):
 
     def __init__(
         self,
-        num_heads,
-        dropout_rate=0.0,
-        qkv_bias=True,
-        norm_epsilon=None,
+        num_heads: int,
+        dropout_rate: float = 0.0,
+        qkv_bias: bool = True,
+        norm_epsilon: float | None = None,
         positions=None,
         **kwargs,
     ):

@@ -62,7 +62,9 @@ def _serialized(value):
     return config
 
 
-def prefix_tokens(num_tokens, grid_size, name, remedy, num_registers=0) -> int:
+def prefix_tokens(
+    num_tokens: int, grid_size, name: str, remedy: str, num_registers: int = 0
+) -> int:
     """Returns how many of a sequence's tokens come before those of the patches.
 
     These are registers and at most one class token. Raises a `ValueError` of `name`
@@ -79,7 +81,7 @@ def prefix_tokens(num_tokens, grid_size, name, remedy, num_registers=0) -> int:
     return others
 
 
-def check_heads(layer, hidden_size) -> None:
+def check_heads(layer, hidden_size: int) -> None:
     """Raises a ValueError if a layer's `num_heads` does not divide a token's size."""
     if hidden_size % layer.num_heads:
         raise ValueError(
@@ -147,7 +149,7 @@ class Placed:
                 "the model with their image_size."
             )
 
-    def resized(self, grid_size, method=None) -> keras.layers.Layer:
+    def resized(self, grid_size, method: str | None = None) -> keras.layers.Layer:
         """Returns the same layer of another grid, None for any; not built."""
         config = self.get_config()
         if grid_size is not None:
@@ -178,12 +180,14 @@ class Composite(Layer):
         self._trainable_parts = trainable_parts or {}
         self._part_policies = part_policies or {}
 
-    def policy_of_part(self, name) -> keras.DTypePolicy:
+    def policy_of_part(self, name: str) -> keras.DTypePolicy:
         """Returns the dtype policy of a part that is made or handed over."""
         policy = self._part_policies.get(name)
         return self.dtype_policy if policy is None else _policy(policy)
 
-    def add_part(self, kind, name, *args, input_shape=None, **kwargs) -> None:
+    def add_part(
+        self, kind: type, name: str, *args, input_shape=None, **kwargs
+    ) -> None:
         """Makes a part, `self.<name>`, built if its shape is known or no matter."""
         kind = self.part_classes.get(kind, kind)
         policy = self.policy_of_part(name)

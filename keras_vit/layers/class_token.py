@@ -71,7 +71,7 @@ class RegisterTokens(Layer):
         (2, 10, 192)
     """
 
-    def __init__(self, num_registers=4, after=0, **kwargs):
+    def __init__(self, num_registers: int = 4, after=0, **kwargs):
         super().__init__(**kwargs)
         self.num_registers = positive_int(num_registers, "num_registers")
         self.after = after
@@ -152,7 +152,7 @@ class PatchPooling(Layer):
         (2, 192)
     """
 
-    def __init__(self, num_prefix_tokens=1, **kwargs):
+    def __init__(self, num_prefix_tokens: int = 1, **kwargs):
         super().__init__(**kwargs)
         if num_prefix_tokens < 0:
             raise ValueError(
@@ -229,7 +229,7 @@ class DistillationPooling(Layer):
         (2, 192)
     """
 
-    def __init__(self, concatenate=False, **kwargs):
+    def __init__(self, concatenate: bool = False, **kwargs):
         super().__init__(**kwargs)
         self.concatenate = concatenate
 

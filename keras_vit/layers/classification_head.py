@@ -52,12 +52,12 @@ class ClassificationHead(keras.layers.Dense):
 
     def __init__(
         self,
-        units,
+        units: int,
         *,
         class_names=None,
-        preparation="squash",
-        problem_type=ONE_CLASS,
-        bits=None,
+        preparation: str = "squash",
+        problem_type: str = ONE_CLASS,
+        bits: int | None = None,
         **kwargs,
     ):
         super().__init__(units, **kwargs)
@@ -81,7 +81,7 @@ class ClassificationHead(keras.layers.Dense):
         return self._preparation
 
     @preparation.setter
-    def preparation(self, preparation) -> None:
+    def preparation(self, preparation: str) -> None:
         self._preparation = check_preparation(preparation)
 
     @property
@@ -89,7 +89,7 @@ class ClassificationHead(keras.layers.Dense):
         return self._problem_type
 
     @problem_type.setter
-    def problem_type(self, problem_type) -> None:
+    def problem_type(self, problem_type: str) -> None:
         self._problem_type = check_problem_type(problem_type)
 
     @property
@@ -97,10 +97,10 @@ class ClassificationHead(keras.layers.Dense):
         return self._bits
 
     @bits.setter
-    def bits(self, bits) -> None:
+    def bits(self, bits: int) -> None:
         self._bits = check_bits(bits)
 
-    def quantize(self, mode=None, type_check=True, **kwargs) -> None:
+    def quantize(self, mode: str | None = None, type_check=True, **kwargs) -> None:
         # Keras refuses classes derived from its own, which may compute otherwise.
         super().quantize(mode, type_check=False, **kwargs)
 

@@ -68,7 +68,7 @@ def running(**changes) -> Iterator[None]:
         _current.reset(token)
 
 
-def with_attention_weights(function, class_token_only=False) -> Callable:
+def with_attention_weights(function, class_token_only: bool = False) -> Callable:
     """Returns a function that also returns the attention weights computed in it.
 
     With `class_token_only` those of the first query, even if a watcher sees all.

@@ -36,7 +36,13 @@ class GroupNorm(Layer):
         (2, 7, 7, 64)
     """
 
-    def __init__(self, groups=32, epsilon=1e-6, gamma_initializer="ones", **kwargs):
+    def __init__(
+        self,
+        groups: int = 32,
+        epsilon: float = 1e-6,
+        gamma_initializer="ones",
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self.groups = positive_int(groups, "groups")
         self.epsilon = self._positive("epsilon", epsilon)

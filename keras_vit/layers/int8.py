@@ -99,7 +99,7 @@ INT8_CLASSES = {
 }
 
 
-def int8_parts(kind) -> type:
+def int8_parts(kind: type) -> type:
     """Returns the class of a layer of layers whose parts have int8 kernels."""
     members = {
         "__doc__": f"`{kind.__name__}` whose parts have int8 kernels.",

@@ -34,7 +34,7 @@ class LayerNorm(Layer):
         (2, 7, 192)
     """
 
-    def __init__(self, epsilon=1e-6, **kwargs):
+    def __init__(self, epsilon: float = 1e-6, **kwargs):
         super().__init__(**kwargs)
         self.epsilon = self._positive("epsilon", epsilon)
 

@@ -31,7 +31,7 @@ class LayerScale(Layer):
         (2, 7, 192)
     """
 
-    def __init__(self, initial_value=1e-5, **kwargs):
+    def __init__(self, initial_value: float = 1e-5, **kwargs):
         super().__init__(**kwargs)
         self.initial_value = finite_float(initial_value, f"{self.name}: initial_value")
 

@@ -46,11 +46,11 @@ class AttentionPooling(Composite):
 
     def __init__(
         self,
-        num_heads,
-        mlp_dim,
-        activation="gelu_tanh",
-        layer_norm_epsilon=1e-6,
-        num_prefix_tokens=0,
+        num_heads: int,
+        mlp_dim: int,
+        activation: str = "gelu_tanh",
+        layer_norm_epsilon: float = 1e-6,
+        num_prefix_tokens: int = 0,
         **kwargs,
     ):
         super().__init__(**kwargs)

@@ -100,10 +100,10 @@ class MLP(Composite):
 
     def __init__(
         self,
-        mlp_dim,
-        dropout_rate=0.0,
-        activation="gelu_tanh",
-        norm_epsilon=None,
+        mlp_dim: int,
+        dropout_rate: float = 0.0,
+        activation: str = "gelu_tanh",
+        norm_epsilon: float | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)

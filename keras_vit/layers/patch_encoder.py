@@ -46,7 +46,12 @@ class PatchEncoder(Layer):
     """
 
     def __init__(
-        self, patch_size, hidden_size, preparation="squash", bits=None, **kwargs
+        self,
+        patch_size: int | tuple[int, int],
+        hidden_size: int,
+        preparation: str = "squash",
+        bits: int | None = None,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         self.preparation = check_preparation(preparation)

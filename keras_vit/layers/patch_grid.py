@@ -36,7 +36,7 @@ class PatchGrid(Layer):
         (2, 3)
     """
 
-    def __init__(self, patch_size, **kwargs):
+    def __init__(self, patch_size: int | tuple[int, int], **kwargs):
         super().__init__(**kwargs)
         self.patch_size = pair(patch_size, "patch_size")
 

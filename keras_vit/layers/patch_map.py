@@ -33,7 +33,7 @@ class PatchMap(Layer):
         (2, 2, 3, 192)
     """
 
-    def __init__(self, num_prefix_tokens=0, **kwargs):
+    def __init__(self, num_prefix_tokens: int = 0, **kwargs):
         super().__init__(**kwargs)
         self.num_prefix_tokens = num_prefix_tokens
 

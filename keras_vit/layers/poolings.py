@@ -67,7 +67,7 @@ POOLINGS = {
 }
 
 
-def layer_of(kind, config, prefix, **options) -> keras.layers.Layer:
+def layer_of(kind: str, config, prefix: int, **options) -> keras.layers.Layer:
     """Returns the layer of a kind of pooling for the network of a config.
 
     `prefix` is the number of tokens before those of the patches; `options` are further

@@ -52,9 +52,9 @@ class AddPositionEmbs(Layer, Placed):
     def __init__(
         self,
         grid_size=None,
-        num_registers=0,
-        resizing="released",
-        num_prefix_tokens=None,
+        num_registers: int = 0,
+        resizing: str = "released",
+        num_prefix_tokens: int | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -124,7 +124,11 @@ class AddPositionEmbs2D(Layer, Placed):
     """
 
     def __init__(
-        self, grid_size, resizing="released", num_prefix_tokens=None, **kwargs
+        self,
+        grid_size,
+        resizing: str = "released",
+        num_prefix_tokens: int | None = None,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         self.grid_size = pair(grid_size, "grid_size")

@@ -22,18 +22,18 @@ class AttentionPositions(Layer, Placed):
     # True if `scores` depends on the queries, which fused attention cannot take.
     depends_on_queries = False
 
-    def turned(self, query, key, grid, first_alone) -> tuple:
+    def turned(self, query, key, grid, first_alone: bool) -> tuple:
         """Returns queries and keys (batch, tokens, num_heads, head_size) to compare."""
         return query, key
 
-    def scores(self, query, grid, first_alone) -> Any:
+    def scores(self, query, grid, first_alone: bool) -> Any:
         """Returns what is added to the scores of scaled queries, None for nothing.
 
         Of queries (batch, num_heads, queries, head_size), a tensor that goes with
         (batch, num_heads, queries, tokens).
         """
 
-    def resized(self, grid_size, method=None) -> keras.layers.Layer:
+    def resized(self, grid_size, method: str | None = None) -> keras.layers.Layer:
         if self.grid_size is None:
             raise ValueError(
                 f"The positions {self.name} are a {type(self).__name__}, which belongs "
@@ -80,12 +80,12 @@ class RelativePositionEmbedding(AttentionPositions):
             initializer=keras.initializers.RandomNormal(stddev=0.02),
         )
 
-    def scores(self, query, grid, first_alone) -> Any:
+    def scores(self, query, grid, first_alone: bool) -> Any:
         # The product makes the gradient of a TensorFlow variable a dense tensor.
         keys = ops.take(1.0 * self.offset_embedding, self.rows(first_alone), axis=0)
         return ops.einsum("bhqd,qkd->bhqk", query, ops.cast(keys, query.dtype))
 
-    def rows(self, first_alone) -> np.ndarray:
+    def rows(self, first_alone: bool) -> np.ndarray:
         """Returns the rows of the embedding, an array (queries, tokens)."""
         places = np.arange(self.length, dtype="int32")
         queries = places[:1] if first_alone else places

@@ -65,9 +65,9 @@ class RelativePositionBias(AttentionPositions):
     def __init__(
         self,
         grid_size,
-        num_registers=0,
-        resizing=GEOMETRIC,
-        num_prefix_tokens=None,
+        num_registers: int = 0,
+        resizing: str = GEOMETRIC,
+        num_prefix_tokens: int | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -95,7 +95,7 @@ class RelativePositionBias(AttentionPositions):
         rows = offset_places(grid_size, self.num_prefix_tokens, ops)
         return ops.cast(rows, "int32")
 
-    def biases(self, grid=None, first_alone=False) -> Any:
+    def biases(self, grid=None, first_alone: bool = False) -> Any:
         """Returns the biases, a tensor (num_heads, queries, tokens)."""
         table, rows = self.table, self.rows
         if grid is not None:
@@ -119,5 +119,5 @@ class RelativePositionBias(AttentionPositions):
         offsets = resampled_map(table[:count], *weights)
         return ops.concatenate([offsets, table[count:]])
 
-    def scores(self, query, grid, first_alone) -> Any:
+    def scores(self, query, grid, first_alone: bool) -> Any:
         return ops.cast(self.biases(grid, first_alone), query.dtype)

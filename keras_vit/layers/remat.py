@@ -14,7 +14,7 @@ from zoo import network
 class SeedGenerator(keras.random.SeedGenerator):
     """The generator of Keras, whose seeds can be drawn before they are used."""
 
-    def next(self, ordered=True) -> Any:
+    def next(self, ordered: bool = True) -> Any:
         seeds = forward_pass().seeds
         return super().next(ordered) if seeds is None else next(seeds[self])
 
@@ -22,7 +22,7 @@ class SeedGenerator(keras.random.SeedGenerator):
 class Dropout(Layer):
     """`keras.layers.Dropout` for what may be computed once more."""
 
-    def __init__(self, rate, seed=None, **kwargs):
+    def __init__(self, rate: float, seed: int | None = None, **kwargs):
         super().__init__(**kwargs)
         self.rate = network.rate(rate, f"{self.name}: rate")
         self.seed = seed

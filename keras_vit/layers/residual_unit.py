@@ -58,9 +58,9 @@ class ResidualUnit(Composite):
     def __init__(
         self,
         filters,
-        strides=1,
-        groups=32,
-        padding="same",
+        strides: int = 1,
+        groups: int = 32,
+        padding: str = "same",
         epsilons="released",
         **kwargs,
     ):
@@ -162,7 +162,7 @@ class PreActivationUnit(ResidualUnit):
 
     parts = ("gn1", "conv1", "gn2", "conv2", "gn3", "conv3", "conv_proj")
 
-    def __init__(self, filters, strides=1, groups=32, **kwargs):
+    def __init__(self, filters, strides: int = 1, groups: int = 32, **kwargs):
         super().__init__(
             filters, strides, groups, padding="symmetric", epsilons="bit", **kwargs
         )
@@ -193,6 +193,6 @@ class PreActivationUnit(ResidualUnit):
         return shortcut + features
 
 
-def group_norm(name, epsilons) -> GroupNorm:
+def group_norm(name: str, epsilons) -> GroupNorm:
     """Returns an unbuilt group normalisation of the released ResNets."""
     return GroupNorm(32, epsilon=_EPSILONS[epsilons], name=name)

@@ -22,12 +22,12 @@ _KINDS = {
 
 
 def angles(
-    kind,
+    kind: str,
     grid_size,
-    head_size,
-    num_prefix_tokens=0,
+    head_size: int,
+    num_prefix_tokens: int = 0,
     reference=None,
-    base=None,
+    base: float | None = None,
     xp=np,
 ) -> Any:
     """Returns the angles by which the numbers of a head are turned.
@@ -132,12 +132,12 @@ class RotaryPositions(AttentionPositions):
 
     def __init__(
         self,
-        kind,
+        kind: str,
         grid_size,
-        num_registers=0,
+        num_registers: int = 0,
         stretched_to=None,
-        base=None,
-        num_prefix_tokens=None,
+        base: float | None = None,
+        num_prefix_tokens: int | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -180,13 +180,13 @@ class RotaryPositions(AttentionPositions):
             return ops.convert_to_tensor(_known_turns(*arguments))
         return ops.cast(ops.stack(turns(*arguments, xp=ops)), "float32")
 
-    def turned(self, query, key, grid, first_alone) -> tuple:
+    def turned(self, query, key, grid, first_alone: bool) -> tuple:
         both = self.turns(grid)
         of_query = both[:, :1] if first_alone else both
         return rotated(query, self.kind, of_query), rotated(key, self.kind, both)
 
 
-def rotated(heads, kind, turns) -> Any:
+def rotated(heads, kind: str, turns) -> Any:
     """Returns queries or keys turned by their tokens' angles.
 
     `heads` is a tensor (batch, tokens, num_heads, head_size), `turns` are those of

@@ -154,7 +154,7 @@ def _hand_facts(head, other, options):
             setattr(other, name, getattr(head, name))
 
 
-def of_features(model, features) -> keras.Model:
+def of_features(model: keras.Model, features) -> keras.Model:
     """Returns a model of what a model's head reads, a tensor in its graph.
 
     It knows what it is, if the model does.

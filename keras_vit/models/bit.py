@@ -70,17 +70,17 @@ FILES = NamedFiles(
 
 @arguments.takes_own_arguments
 def BiTResNet(  # noqa: N802 - reads as the model it returns
-    config,
+    config: str | BiTConfig,
     weights=None,
     *,
-    include_top=True,
-    image_size=None,
-    classes=None,
-    new_head=False,
-    classifier_activation=None,
-    channels=3,
+    include_top: bool = True,
+    image_size: int | tuple[int, int] | None = None,
+    classes: int | None = None,
+    new_head: bool = False,
+    classifier_activation: str | None = None,
+    channels: int = 3,
     dtype=None,
-    name=None,
+    name: str | None = None,
 ) -> keras.Model:
     """Returns a ResNet of BiT (Big Transfer), with or without released weights.
 

@@ -19,7 +19,9 @@ from keras_vit.structure.architectures import check_one_grid
 from zoo.common.safe_text import brief
 
 
-def features(model, layers=(-1,), *, as_maps=True, norm=True) -> keras.Model:
+def features(
+    model: keras.Model, layers=(-1,), *, as_maps: bool = True, norm: bool = True
+) -> keras.Model:
     """Returns a model of the features inside a model, whose weights it shares.
 
     It is functional, to build on: a decoder for dense tasks reads maps of some layers,

@@ -20,7 +20,11 @@ _ATTENTIVE = (layers.TransformerBlock, layers.SelfAttention)
 
 
 @takes_own_arguments
-def at_image_size(model, image_size, position_embedding_method=None) -> keras.Model:
+def at_image_size(
+    model: keras.Model,
+    image_size: int | tuple[int, int],
+    position_embedding_method: str | None = None,
+) -> keras.Model:
     """Returns a model that computes the same for images of another size, or of any.
 
     Only its position embeddings and biases change: they are resized to the new grid of

@@ -15,7 +15,7 @@ from keras_vit.models.network import build
 from keras_vit.models.resizing import at_image_size
 from keras_vit.structure import architectures
 from keras_vit.weights.loading import CheckpointFiles, assign, read_weights
-from zoo.network import finite_float, pair, positive_int, rate
+from zoo.network import ViTConfig, finite_float, pair, positive_int, rate
 from zoo.network.head import ONE_CLASS, Head
 from zoo.network.position_embedding import METHODS
 from zoo.network.preparation import check_preparation
@@ -30,26 +30,26 @@ _OTHER_POOLINGS = {
 
 @arguments.takes_own_arguments
 def VisionTransformer(  # noqa: N802 - reads as the model it returns
-    config,
+    config: str | ViTConfig,
     weights=None,
     *,
-    include_top=True,
-    image_size=None,
-    classes=None,
+    include_top: bool = True,
+    image_size: int | tuple[int, int] | None = None,
+    classes: int | None = None,
     class_names=None,
-    preparation=None,
-    new_head=False,
-    pooling="token",
-    classifier_activation=None,
-    representation_size=None,
-    head_bias_init=0.0,
-    dropout_rate=0.0,
-    stochastic_depth_rate=0.0,
-    remat=False,
-    position_embedding_method=None,
-    channels=3,
+    preparation: str | None = None,
+    new_head: bool = False,
+    pooling: str | None = "token",
+    classifier_activation: str | None = None,
+    representation_size: int | None = None,
+    head_bias_init: float = 0.0,
+    dropout_rate: float = 0.0,
+    stochastic_depth_rate: float = 0.0,
+    remat: bool = False,
+    position_embedding_method: str | None = None,
+    channels: int = 3,
     dtype=None,
-    name=None,
+    name: str | None = None,
 ) -> Model:
     """Returns a Vision Transformer of any size, with or without released weights.
 
@@ -187,7 +187,9 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
     return model if pooled == pooling else _without_pooling(model)
 
 
-def load_model(weights, *, patch_size=None, **options) -> keras.Model:
+def load_model(
+    weights, *, patch_size: int | tuple[int, int] | None = None, **options
+) -> keras.Model:
     """Returns the model that some weights are of, whatever its architecture.
 
     Args:

@@ -1,7 +1,9 @@
 """The fastest engine, found on the images that a predictor is given."""
 
 import time
+from collections.abc import Callable
 
+import keras
 import numpy as np
 
 from keras_vit.runtimes import fastest
@@ -34,7 +36,12 @@ class Automatic:
     """
 
     def __init__(
-        self, model, batch_size, precision, announce=None, clock=time.perf_counter
+        self,
+        model: keras.Model,
+        batch_size: int,
+        precision: str,
+        announce: Callable[[str], None] | None = None,
+        clock=time.perf_counter,
     ):
         self._announce, self._clock = announce, clock
         self._model, self._batch_size = model, batch_size
@@ -151,7 +158,7 @@ class Automatic:
             fastest.write(self._path, self.engine, self.trials)
 
 
-def conversion_seconds(model) -> float:
+def conversion_seconds(model: keras.Model) -> float:
     """Returns about how many seconds the conversion of a model takes."""
     return 1.0 + 5e-8 * model.count_params()
 

@@ -3,14 +3,14 @@
 import numpy as np
 
 
-def in_batches(compute, images, size) -> np.ndarray:
+def in_batches(compute, images, size: int) -> np.ndarray:
     """Returns what a function gives for images: `size` at a time, the rest at last."""
     batches = np.split(images, range(size, len(images), size))
     outputs = [compute(batch) for batch in batches]
     return np.concatenate(outputs) if outputs[1:] else outputs[0]
 
 
-def filled(images, size) -> np.ndarray:
+def filled(images, size: int) -> np.ndarray:
     """Returns the images followed by zeros, `size` of them."""
     if len(images) == size:
         return images

@@ -3,6 +3,7 @@
 import importlib
 import tempfile
 
+import keras
 import numpy as np
 
 from keras_vit.runtimes.batches import filled, in_batches
@@ -13,7 +14,9 @@ from zoo.runtimes import RUNTIMES
 class Converted:
     """A model in another runtime, converted anew once its weights have changed."""
 
-    def __init__(self, model, batch_size, precision, engine):
+    def __init__(
+        self, model: keras.Model, batch_size: int, precision: str, engine: str
+    ):
         self.engine = engine
         self._model, self._batch_size = model, batch_size
         self._precision = precision

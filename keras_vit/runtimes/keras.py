@@ -14,7 +14,13 @@ class Compiled:
 
     engine = KERAS
 
-    def __init__(self, model, batch_size, precision, jit_compile=False):
+    def __init__(
+        self,
+        model: keras.Model,
+        batch_size: int,
+        precision: str,
+        jit_compile: bool = False,
+    ):
         backend = keras.backend.backend()
         if backend not in _COMPILED:
             raise ValueError(

@@ -2,10 +2,12 @@
 
 import contextlib
 import logging
+import os
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -14,7 +16,9 @@ from keras_vit.runtimes.precision import in_precision
 from zoo.common.machine import threads
 
 
-def convert(model, shape, precision, folder) -> bytes:
+def convert(
+    model: keras.Model, shape, precision: str, folder: str | os.PathLike
+) -> bytes:
     """Returns the content of a TFLite file for images of a shape; writes nothing."""
     model = in_precision(model)
 
@@ -26,7 +30,7 @@ def convert(model, shape, precision, folder) -> bytes:
     return tflite(model, call, images, kind)
 
 
-def load(content, precision) -> Callable:
+def load(content, precision: str) -> Callable:
     """Returns a function from images to a model's outputs."""
     from ai_edge_litert.interpreter import Interpreter
 
@@ -43,7 +47,7 @@ def load(content, precision) -> Callable:
     return run
 
 
-def tflite(model, call, images, precision="float32") -> bytes:
+def tflite(model: keras.Model, call, images, precision: str = "float32") -> bytes:
     """Returns the bytes of a TFLite file of built-in operations, with one signature.
 
     Args:

@@ -1,8 +1,10 @@
 """OpenVINO, on the CPU."""
 
+import os
 import pathlib
 from collections.abc import Callable
 
+import keras
 import numpy as np
 
 from keras_vit.runtimes.onnx import write
@@ -11,13 +13,15 @@ from keras_vit.runtimes.onnx import write
 _GROUP = 192
 
 
-def convert(model, shape, precision, folder) -> pathlib.Path:
+def convert(
+    model: keras.Model, shape, precision: str, folder: str | os.PathLike
+) -> pathlib.Path:
     """Writes a model into a folder; returns the path of the file."""
     kept = "int8" if precision == "int8" else "float32"
     return write(model, pathlib.Path(folder, "model.onnx"), precision=kept)
 
 
-def load(path, precision) -> Callable:
+def load(path: str | os.PathLike, precision: str) -> Callable:
     """Returns a function from images to a model's outputs."""
     import openvino
 

@@ -7,7 +7,7 @@ from keras_vit.layers.base import with_parts
 from keras_vit.structure import describe, layers_of
 
 
-def in_precision(model, policy="float32") -> keras.Model:
+def in_precision(model: keras.Model, policy="float32") -> keras.Model:
     """Returns a model with the same values under a dtype policy, or the model."""
     if is_of_policy(model, policy):
         return model
@@ -18,7 +18,7 @@ def in_precision(model, policy="float32") -> keras.Model:
     return other
 
 
-def is_of_policy(model, policy) -> bool:
+def is_of_policy(model: keras.Model, policy) -> bool:
     """Returns whether all layers of a model compute under a dtype policy."""
     return all(
         layer.dtype_policy.name == policy
@@ -27,7 +27,7 @@ def is_of_policy(model, policy) -> bool:
     )
 
 
-def recast(model, policy) -> keras.Model:
+def recast(model: keras.Model, policy) -> keras.Model:
     """Returns a model of the same layers under a dtype policy, without their values.
 
     Raises:

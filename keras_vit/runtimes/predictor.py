@@ -2,7 +2,9 @@
 
 import functools
 import threading
+from collections.abc import Callable
 
+import keras
 import numpy as np
 
 from keras_vit.runtimes.automatic import Automatic
@@ -86,13 +88,13 @@ class Predictor:
 
     def __init__(
         self,
-        model,
-        batch_size=32,
-        jit_compile=False,
+        model: keras.Model,
+        batch_size: int = 32,
+        jit_compile: bool = False,
         *,
-        engine=AUTO,
-        precision="float32",
-        announce=None,
+        engine: str = AUTO,
+        precision: str = "float32",
+        announce: Callable[[str], None] | None = None,
     ):
         batch_size = positive_int(batch_size, "batch_size")
         check_outputs(model)

@@ -8,7 +8,7 @@ from zoo.common.machine import computes_bfloat16, cpu_name
 from zoo.runtimes import AUTO, KERAS, RUNTIMES, computing
 
 
-def check(model, engine, precision) -> None:
+def check(model: keras.Model, engine: str, precision: str) -> None:
     """Raises an error unless an engine can compute a model in a precision here."""
     # It begins with Keras.
     row = RUNTIMES[KERAS if engine == AUTO else engine]
@@ -43,7 +43,7 @@ def check(model, engine, precision) -> None:
         )
 
 
-def fits(model, engine, precision) -> bool:
+def fits(model: keras.Model, engine: str, precision: str) -> bool:
     """Returns whether an engine can compute a model in a precision here."""
     try:
         check(model, engine, precision)
@@ -52,7 +52,9 @@ def fits(model, engine, precision) -> bool:
     return True
 
 
-def begins_with(model, engine, precision, jit_compile) -> str:
+def begins_with(
+    model: keras.Model, engine: str, precision: str, jit_compile: bool
+) -> str:
     """Returns the engine; for "auto" without Keras the first that is here.
 
     Those that are quick to convert for come first.

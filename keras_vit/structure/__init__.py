@@ -25,7 +25,7 @@ from zoo.network.head import ONE_CLASS
 from zoo.network.preparation import ModelBits, check_bits
 
 
-def layers_of(model, *kinds) -> list:
+def layers_of(model: keras.Model, *kinds) -> list:
     """Returns a model's layers of some classes, with those of models in it."""
     layers = []
     for layer in model.layers:
@@ -36,7 +36,7 @@ def layers_of(model, *kinds) -> list:
     return layers
 
 
-def describe(copy, model, **changes) -> keras.Model:
+def describe(copy, model: keras.Model, **changes) -> keras.Model:
     """Hands what a model is, and those in it, to a copy of its layers; returns this.
 
     Keras's own cloning leaves it out, as the clone may be of another network. `changes`
@@ -57,14 +57,14 @@ def describe(copy, model, **changes) -> keras.Model:
     return copy
 
 
-def last_layer(model) -> keras.layers.Layer:
+def last_layer(model: keras.Model) -> keras.layers.Layer:
     """Returns the layer that a model ends in, of a model at its end the last one."""
     while isinstance(model, keras.Model):
         model = model.layers[-1]
     return model
 
 
-def head_of(model) -> keras.layers.Layer | None:
+def head_of(model: keras.Model) -> keras.layers.Layer | None:
     """Returns a model's `ClassificationHead`, None without one of its own classes.
 
     It may be in a model in it, and have other layers behind it, such as a softmax.
@@ -74,12 +74,12 @@ def head_of(model) -> keras.layers.Layer | None:
     return fitting[-1] if fitting else None
 
 
-def problem_type_of(model) -> str:
+def problem_type_of(model: keras.Model) -> str:
     """Returns what a model's outputs answer, as in `zoo.network.head`."""
     return getattr(head_of(model), "problem_type", ONE_CLASS)
 
 
-def preparation_of(model) -> str:
+def preparation_of(model: keras.Model) -> str:
     """Returns how photos come to a model's size, see `zoo.photos.prepare`.
 
     `layer_of_photos` says it.
@@ -87,7 +87,7 @@ def preparation_of(model) -> str:
     return getattr(layer_of_photos(model), "preparation", "squash")
 
 
-def bits_of(model) -> ModelBits | None:
+def bits_of(model: keras.Model) -> ModelBits | None:
     """Returns the bits of values in files of 16, see `zoo.photos.decode`, or None.
 
     `layer_of_photos` says them, as `zoo.network.preparation.ModelBits`.
@@ -96,7 +96,7 @@ def bits_of(model) -> ModelBits | None:
     return bits and ModelBits(bits)
 
 
-def set_bits(model, bits) -> None:
+def set_bits(model: keras.Model, bits: int) -> None:
     """Sets the bits of values in files of 16, of parts of a model too.
 
     Args:
@@ -114,7 +114,7 @@ def set_bits(model, bits) -> None:
         layer.bits = bits
 
 
-def layer_of_photos(model) -> keras.layers.Layer | None:
+def layer_of_photos(model: keras.Model) -> keras.layers.Layer | None:
     """Returns the layer that says how photos come to a model, None without one.
 
     This is the head, and of a model without one its patch embedding.
@@ -123,7 +123,7 @@ def layer_of_photos(model) -> keras.layers.Layer | None:
     return head or next(iter(layers_of(model, PatchEncoder)), None)
 
 
-def head_activation(model) -> str | None:
+def head_activation(model: keras.Model) -> str | None:
     """Returns the name of the activation that a model ends in, None for features.
 
     It is `"linear"` for logits.
@@ -136,7 +136,7 @@ def head_activation(model) -> str | None:
     return activation.__name__ if is_head else None
 
 
-def check_model(model) -> None:
+def check_model(model: keras.Model) -> None:
     """Raises a `ValueError` if a model is something else, such as the path of one."""
     if not isinstance(model, keras.Model):
         raise ValueError(
@@ -145,7 +145,7 @@ def check_model(model) -> None:
         )
 
 
-def check_graph(model) -> None:
+def check_graph(model: keras.Model) -> None:
     """Raises a `ValueError` if a model does not say its inputs and outputs."""
     check_model(model)
     if getattr(model, "inputs", None) is None or model.outputs is None:
@@ -156,7 +156,7 @@ def check_graph(model) -> None:
         )
 
 
-def check_outputs(model) -> None:
+def check_outputs(model: keras.Model) -> None:
     """Raises a `ValueError` unless a model has one input and one output."""
     check_graph(model)
     if len(model.inputs) != 1 or len(model.outputs) != 1:
@@ -167,7 +167,7 @@ def check_outputs(model) -> None:
         )
 
 
-def layer_of_pixels(model) -> keras.layers.Layer | None:
+def layer_of_pixels(model: keras.Model) -> keras.layers.Layer | None:
     """Returns a layer that takes a model's images in [0, 255], or None.
 
     Such as `keras.layers.Rescaling(1 / 255)`, with which Keras's own models begin.
@@ -191,7 +191,7 @@ def _takes_pixels(layer):
     return isinstance(layer, keras.layers.Normalization) and np.max(layer.mean) > 2
 
 
-def takes_unit_range(model) -> bool:
+def takes_unit_range(model: keras.Model) -> bool:
     """Returns whether a model's first layer is ours for images in [-1, 1]."""
     layers = [
         layer
@@ -203,7 +203,7 @@ def takes_unit_range(model) -> bool:
     return bool(layers) and isinstance(layers[0], (PatchEncoder, StdConv2D))
 
 
-def warn_of_pixels(model, images, stacklevel=2) -> bool:
+def warn_of_pixels(model: keras.Model, images, stacklevel: int = 2) -> bool:
     """Warns where images in [-1, 1] seem to be pixels; returns whether it did.
 
     Of an array the first and the last image are inspected: a maximum of all costs as
@@ -221,7 +221,7 @@ def warn_of_pixels(model, images, stacklevel=2) -> bool:
     return True
 
 
-def num_layers(model) -> int:
+def num_layers(model: keras.Model) -> int:
     """Returns the number of a model's transformer blocks, at least one."""
     count = len(layers_of(model, TransformerBlock))
     if not count:
@@ -233,18 +233,18 @@ def num_layers(model) -> int:
     return count
 
 
-def num_prefix_tokens(model) -> int:
+def num_prefix_tokens(model: keras.Model) -> int:
     """Returns how many tokens a model puts before those of the patches."""
     layers = layers_of(model, ClassToken, RegisterTokens)
     return sum(layer.num_prefix_tokens for layer in layers)
 
 
-def num_registers(model) -> int:
+def num_registers(model: keras.Model) -> int:
     """Returns how many tokens of a model are neither patches nor the class token."""
     return sum(layer.num_registers for layer in layers_of(model, RegisterTokens))
 
 
-def prefix_tokens_of(array, grid_size, axis=-1, num_registers=0) -> int:
+def prefix_tokens_of(array, grid_size, axis=-1, num_registers: int = 0) -> int:
     """Returns how many tokens of an axis come before those of a grid of patches."""
     remedy = "pass the grid that keras_vit.explain.grid_size(model) gives"
     if not num_registers:
@@ -253,7 +253,7 @@ def prefix_tokens_of(array, grid_size, axis=-1, num_registers=0) -> int:
     return prefix_tokens(length, grid_size, "The model", remedy, num_registers)
 
 
-def pooling_of(model) -> str:
+def pooling_of(model: keras.Model) -> str:
     """Returns whose attention a model's output shows, `"token"` or `"gap"`.
 
     `"token"` where the output is computed from the class token, among others.
@@ -261,7 +261,7 @@ def pooling_of(model) -> str:
     return poolings.POOLINGS[kind_of_pooling(model)].shows
 
 
-def kind_of_pooling(model) -> str:
+def kind_of_pooling(model: keras.Model) -> str:
     """Returns what a model's output is computed from, see `VisionTransformer`."""
     pooling_layers = layers_of(model, *poolings.layer_classes())
     if pooling_layers:
@@ -278,7 +278,7 @@ def gives_features(layer) -> bool:
     return isinstance(layer, kinds) or layer.name == "pre_logits"
 
 
-def pooled_features(model) -> Any:
+def pooled_features(model: keras.Model) -> Any:
     """Returns the tensor (batch, size) that a model's head reads, or None.
 
     Without a head it is the output of the pooling or of `pre_logits`.

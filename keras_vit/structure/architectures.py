@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -98,7 +99,7 @@ def config_of(model: keras.Model) -> Any:
     return config
 
 
-def of_file(source) -> tuple[Architecture, object] | None:
+def of_file(source: str | os.PathLike) -> tuple[Architecture, object] | None:
     """Returns the architecture and the config of an `.npz` that is no ViT's, or None.
 
     Args:
@@ -114,7 +115,7 @@ def of_file(source) -> tuple[Architecture, object] | None:
     return None
 
 
-def files_of(model) -> Any:
+def files_of(model: keras.Model) -> Any:
     """Returns the `files` of a model's architecture; a ValueError where it has none."""
     architecture = of_config(config_of(model))
     if architecture.files is None:

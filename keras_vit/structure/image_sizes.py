@@ -17,7 +17,9 @@ from keras_vit.structure import check_model, layers_of
 _STRIDED = (keras.layers.Conv2D, keras.layers.MaxPooling2D, ResidualUnit)
 
 
-def grid_size(model, image_size=None) -> tuple[int, int]:
+def grid_size(
+    model: keras.Model, image_size: int | tuple[int, int] | None = None
+) -> tuple[int, int]:
     """Returns the (rows, columns) of patches that a model cuts images into.
 
     Args:
@@ -43,7 +45,9 @@ def grid_size(model, image_size=None) -> tuple[int, int]:
     return walk.grid
 
 
-def patch_stride(model, image_size=None) -> tuple:
+def patch_stride(
+    model: keras.Model, image_size: int | tuple[int, int] | None = None
+) -> tuple:
     """Returns the pixels from one patch to the next, (vertical, horizontal).
 
     Pixels of images of `image_size`, which counts where the model resizes them; by
@@ -60,12 +64,12 @@ def patch_stride(model, image_size=None) -> tuple:
     return tuple((walk.stride * walk.encoder.patch_size).tolist())
 
 
-def takes_any_size(model) -> bool:
+def takes_any_size(model: keras.Model) -> bool:
     """Returns whether a model is one for images of any size."""
     return None in model.input_shape[1:3]
 
 
-def own_image_size(model) -> tuple[int, int]:
+def own_image_size(model: keras.Model) -> tuple[int, int]:
     """Returns the (height, width) of the images that a model's positions are of.
 
     A model for images of one size takes these.
@@ -86,13 +90,15 @@ def own_image_size(model) -> tuple[int, int]:
     return tuple(count * step for count, step in steps)
 
 
-def size_step(model) -> tuple:
+def size_step(model: keras.Model) -> tuple:
     """Returns what the sides of a model's images are multiples of, for any size."""
     # The same at any size that is large enough.
     return tuple(int(step) for step in patch_stride(model, (1024, 1024)))
 
 
-def what_fixes_size(model, image_size) -> str | None:
+def what_fixes_size(
+    model: keras.Model, image_size: int | tuple[int, int]
+) -> str | None:
     """Returns the name of what resizes all images to one size before patches are cut.
 
     That is the first layer or operation with the same output for images of the model's
@@ -293,7 +299,7 @@ def _sides(tensor):
     return tuple(tensor.shape[1:3])
 
 
-def check_images_shape(model, shape) -> None:
+def check_images_shape(model: keras.Model, shape) -> None:
     """Raises a `ValueError` if a model does not take images of a shape."""
     expected = model.input_shape
     if len(shape) > 0 and shape[0] == 0:

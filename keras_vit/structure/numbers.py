@@ -15,7 +15,7 @@ OF_PHOTOS = "keras_vit.classify and embed take files, zoo.photos.prepare reads o
 _KINDS_OF_NUMBERS = ("int", "uint", "float", "bfloat", "bool")
 
 
-def check_numbers(values, name, remedy) -> Any:
+def check_numbers(values, name: str, remedy: str) -> Any:
     """Returns values of numbers; lists as an array, or as a tensor if of tensors.
 
     Raises a `ValueError` for what is none, or not of numbers.

@@ -3,9 +3,11 @@
 import dataclasses
 import inspect
 import math
+import os
 import pathlib
 import warnings
 
+import keras
 import numpy as np
 
 import zoo
@@ -28,7 +30,9 @@ _ROOT_KERNEL = next(iter(released_names.ROOT_ARRAYS))
 _SECOND_HEAD = released_names.SECOND_HEAD_ARRAYS.keys()
 
 
-def read_weights(weights, variant=None, num_heads=None) -> zoo.Checkpoint:
+def read_weights(
+    weights, variant: str | None = None, num_heads: int | None = None
+) -> zoo.Checkpoint:
     """Returns the `zoo.Checkpoint` that the `weights=` of a model names.
 
     A text is what `zoo.locate` says, the name of a release only with a variant.
@@ -39,7 +43,9 @@ def read_weights(weights, variant=None, num_heads=None) -> zoo.Checkpoint:
     return read_located(weights, variant, num_heads)
 
 
-def assign(model, checkpoint, new_head, position_embedding_method) -> None:
+def assign(
+    model: keras.Model, checkpoint, new_head: bool, position_embedding_method: str
+) -> None:
     """Assigns a checkpoint's arrays to a model's variables, all of them or none."""
     variables = released_variables(model)
     PLACES.check_loadable(model)
@@ -127,7 +133,12 @@ class CheckpointFiles:
 
     @staticmethod
     def load(
-        model, source, *, variant=None, new_head=False, position_embedding_method=None
+        model: keras.Model,
+        source: str | os.PathLike,
+        *,
+        variant: str | None = None,
+        new_head: bool = False,
+        position_embedding_method: str | None = None,
     ) -> None:
         """Loads a file into a model, see `keras_vit.load_released_weights`."""
         own = _in_model(model, released_variables(model)).config
@@ -135,12 +146,14 @@ class CheckpointFiles:
         assign(model, checkpoint, new_head, position_embedding_method)
 
     @staticmethod
-    def weights_of(model) -> zoo.Checkpoint:
+    def weights_of(model: keras.Model) -> zoo.Checkpoint:
         """Returns a model's weights as `VisionTransformer` takes them."""
         return checkpoint_of(model, f"The model {model.name}")
 
     @staticmethod
-    def save(model, path, naming="released") -> pathlib.Path:
+    def save(
+        model: keras.Model, path: str | os.PathLike, naming: str = "released"
+    ) -> pathlib.Path:
         """Writes a model's weights, see `keras_vit.save_released_weights`."""
         path = expand_home(path)
         checkpoint = checkpoint_of(model, path)

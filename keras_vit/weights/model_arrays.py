@@ -1,5 +1,9 @@
 """The released arrays of a Vision Transformer: their places in a model."""
 
+import os
+
+import keras
+
 import zoo
 from keras_vit.structure import (
     architectures,
@@ -113,7 +117,7 @@ _NOT_SHOWN = (
 _NOT_SHOWN_OF_HYBRIDS = ("resnet_padding", "resnet_epsilons")
 
 
-def released_variables(model) -> dict:
+def released_variables(model: keras.Model) -> dict:
     """Returns {released key: (variable, released shape)} of a model of ours."""
     check_model(model)
     config = architectures.config_of(model)
@@ -135,7 +139,7 @@ def released_variables(model) -> dict:
     return variables
 
 
-def stated(model) -> zoo.ViTConfig:
+def stated(model: keras.Model) -> zoo.ViTConfig:
     """Returns the `ViTConfig` of what arrays do not show of a model's network."""
     config = model.config
     names = _NOT_SHOWN + (_NOT_SHOWN_OF_HYBRIDS if config.is_hybrid else ())
@@ -155,12 +159,12 @@ def _tokens_with_positions(model):
     return kind if kind == "none" or others.get(kind) else "all"
 
 
-def grid_of(model) -> tuple[int, int]:
+def grid_of(model: keras.Model) -> tuple[int, int]:
     """Returns the (rows, columns) of patches that a model's positions are of."""
     return model.config.grid_size(model.description.image_size)
 
 
-def checkpoint_of(model, path) -> zoo.Checkpoint:
+def checkpoint_of(model: keras.Model, path: str | os.PathLike) -> zoo.Checkpoint:
     """Returns the `zoo.Checkpoint` of a model, to be written as a file."""
     arrays = as_arrays(released_variables(model))
     pooling = kind_of_pooling(model)

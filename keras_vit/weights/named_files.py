@@ -7,6 +7,7 @@ import tempfile
 import warnings
 from typing import Any
 
+import keras
 import numpy as np
 
 import zoo
@@ -43,13 +44,13 @@ class NamedFiles:
         self.places, self.architecture, self.head = places, architecture, head
         self.mark, self.config_of = mark, config_of
 
-    def config_in(self, path) -> Any:
+    def config_in(self, path: pathlib.Path) -> Any:
         """Returns the config of a file's network, None of another architecture's."""
         if path.suffix != ".npz" or self.mark not in Npz(path).keys:
             return None
         return self.config_of(self.read(path).arrays.shapes)
 
-    def read(self, source) -> NamedArrays:
+    def read(self, source: str | os.PathLike) -> NamedArrays:
         """Returns the arrays of a file, which are read one by one; or what is read."""
         if isinstance(source, NamedArrays):
             return source
@@ -58,7 +59,7 @@ class NamedFiles:
         refuse(file.path, self._kind(), wrong_dtypes(parts))
         return self._named(file.path, parts)
 
-    def weights_of(self, model) -> NamedArrays:
+    def weights_of(self, model: keras.Model) -> NamedArrays:
         """Returns a model's weights as the function that makes it takes them."""
         arrays = as_arrays(self.places.variables(model))
         return self._named(f"The model {model.name}", arrays)
@@ -68,7 +69,14 @@ class NamedFiles:
         kernel = arrays.shapes.get(self.head[0])
         return NamedArrays(path, arrays, kernel and kernel[-1])
 
-    def load(self, model, source, *, new_head=False, **others) -> None:
+    def load(
+        self,
+        model: keras.Model,
+        source: str | os.PathLike,
+        *,
+        new_head: bool = False,
+        **others,
+    ) -> None:
         """Loads a file into a model, see `keras_vit.load_released_weights`."""
         if others:
             raise ValueError(
@@ -77,7 +85,7 @@ class NamedFiles:
             )
         self.assign(model, self.read(source), new_head=new_head)
 
-    def assign(self, model, file, *, new_head) -> None:
+    def assign(self, model: keras.Model, file, *, new_head: bool) -> None:
         """Assigns the arrays of a file to a model's variables, all of them or none."""
         targets = self.places.variables(model)
         self.places.check_loadable(model)
@@ -106,7 +114,9 @@ class NamedFiles:
                 stacklevel=stacklevel(),
             )
 
-    def save(self, model, path, naming="released") -> pathlib.Path:
+    def save(
+        self, model: keras.Model, path: str | os.PathLike, naming: str = "released"
+    ) -> pathlib.Path:
         """Writes a model's weights, see `keras_vit.save_released_weights`."""
         path = expand_home(path)
         if naming != "released":

@@ -12,7 +12,7 @@ from keras_vit.structure import check_model, describe
 _MAKERS = "keras_vit.VisionTransformer or one of the variants"
 
 
-def quantize_weights(model) -> keras.Model:
+def quantize_weights(model: keras.Model) -> keras.Model:
     """Returns a model that keeps its kernels as int8, a quarter of their size.
 
     Each output channel of a kernel is divided by its largest magnitude / 127 and
@@ -72,7 +72,7 @@ def quantize_weights(model) -> keras.Model:
     return quantized
 
 
-def is_quantized(model) -> bool:
+def is_quantized(model: keras.Model) -> bool:
     """Returns whether a built model has int8 weights."""
     return any(variable.dtype == "int8" for variable in model.weights)
 

@@ -1,5 +1,6 @@
 """Weights out of released files and into them, whatever the architecture."""
 
+import os
 import pathlib
 
 import keras
@@ -8,7 +9,12 @@ from keras_vit.structure import architectures, check_model
 
 
 def load_released_weights(
-    model, source, *, variant=None, new_head=False, position_embedding_method=None
+    model: keras.Model,
+    source: str | os.PathLike,
+    *,
+    variant: str | None = None,
+    new_head: bool = False,
+    position_embedding_method: str | None = None,
 ) -> keras.Model:
     """Loads a released checkpoint into a model, every array accounted for.
 
@@ -53,7 +59,9 @@ def load_released_weights(
     return model
 
 
-def save_released_weights(model, path, naming="released") -> pathlib.Path:
+def save_released_weights(
+    model: keras.Model, path: str | os.PathLike, naming: str = "released"
+) -> pathlib.Path:
     """Writes a model's weights for the released code or another library.
 
     LoRA's products are written as a part of the kernels that they are added to.

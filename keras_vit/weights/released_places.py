@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import re
 
+import keras
 from keras import ops
 
 from keras_vit.weights.quantization import is_quantized
@@ -21,7 +22,7 @@ class ReleasedPlaces:
     # Returns the released shape: of a key in the table, a variable's shape, its layer.
     shape: collections.abc.Callable
 
-    def variables(self, model) -> dict:
+    def variables(self, model: keras.Model) -> dict:
         """Returns {released key: (variable, released shape)} of a float model.
 
         With LoRA a variable is the kernel that the layer computes with, a tensor.
@@ -39,7 +40,7 @@ class ReleasedPlaces:
             )
         return variables
 
-    def check_loadable(self, model) -> None:
+    def check_loadable(self, model: keras.Model) -> None:
         """Makes sure that a model has no LoRA's products beside kernels."""
         for _, _, _, _, holder in self._placed(model):
             if getattr(holder, "lora_enabled", False):

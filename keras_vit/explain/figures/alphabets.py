@@ -78,7 +78,7 @@ def _lines_width(text):
     return max(1, *map(width, text.split("\n")))
 
 
-def latin(word) -> str:
+def latin(word: str) -> str:
     """Returns a word in ASCII: transliterated, or characters as U+ and their number."""
     try:
         from anyascii import anyascii

@@ -19,7 +19,7 @@ NARROWEST = 4.5
 _LETTER = 0.6
 
 
-def new_figure(width, height, title, layout="compressed") -> Figure:
+def new_figure(width, height, title: str, layout="compressed") -> Figure:
     """Returns an empty Figure of width x height inches under `title`.
 
     `layout` is matplotlib's: "compressed" for pictures of one size, "constrained" for
@@ -42,7 +42,7 @@ def new_figure(width, height, title, layout="compressed") -> Figure:
     return figure
 
 
-def wrap(text, inches, points) -> str:
+def wrap(text: str, inches: float, points: float) -> str:
     """Breaks lines wider than so many inches in letters of so many points.
 
     matplotlib's own `wrap=True` reads what stands between dollars as mathematics.
@@ -55,13 +55,13 @@ def wrap(text, inches, points) -> str:
     return "\n".join(lines)
 
 
-def grid_shape(count) -> tuple:
+def grid_shape(count: int) -> tuple:
     """Returns (rows, columns) for `count` tiles, in the paper's proportion of 4 x 7."""
     rows = max(1, round(math.sqrt(count * 4 / 7)))
     return rows, math.ceil(count / rows)
 
 
-def tile_axes(figure, count, rows, columns) -> list:
+def tile_axes(figure, count: int, rows, columns) -> list:
     """Returns axes without frame for `count` tiles, left to right, row by row."""
     cells = figure.subplots(rows, columns, squeeze=False).ravel()
     for cell in cells:
@@ -69,7 +69,7 @@ def tile_axes(figure, count, rows, columns) -> list:
     return cells[:count]
 
 
-def check_array(array, name, dimensions) -> np.ndarray:
+def check_array(array, name: str, dimensions) -> np.ndarray:
     """Returns `array`, of dimensions such as "rows, columns", as finite float32."""
     array = np.asarray(array, "float32")
     if array.ndim != dimensions.count(",") + 1 or not array.size:
@@ -84,7 +84,7 @@ def check_array(array, name, dimensions) -> np.ndarray:
     return array
 
 
-def check_count(count, things, name, counted) -> None:
+def check_count(count: int, things, name: str, counted) -> None:
     """Raises ValueError unless `things` are as many as what is `counted`."""
     if len(things) != count:
         raise ValueError(
@@ -119,7 +119,7 @@ def show_mosaic(axes, tiles, **style) -> Any:
     return image
 
 
-def add_color_bar(figure, axes, image, label) -> None:
+def add_color_bar(figure, axes, image, label: str) -> None:
     """Adds the colour bar of an image beside one or more axes, over mid-grey."""
     bar = figure.colorbar(image, ax=axes, aspect=25, pad=0.02)
     bar.set_label(label, fontsize=SMALL + 1, parse_math=False)

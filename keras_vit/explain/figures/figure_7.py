@@ -22,7 +22,7 @@ HEAD_MARKERS = "os^Dv"
 HEADS_NAMED = 3
 
 
-def draw_filters(filters, title) -> Figure:
+def draw_filters(filters, title: str) -> Figure:
     """Draws the principal components of the patch embedding's filters.
 
     Each is scaled by its largest absolute weight, so that mid-grey is zero, and has
@@ -83,7 +83,7 @@ def _filters(filters):
     return show, (0.9 * columns + 0.4, 1.05 * rows + 0.6), heading
 
 
-def draw_position_similarity(similarity, title) -> Figure:
+def draw_position_similarity(similarity, title: str) -> Figure:
     """Draws how similar each position embedding is to all others.
 
     The tile in row i and column j is a map of the image: the cosine similarity of the
@@ -135,7 +135,9 @@ def _similarity(similarity):
     return show, (width + 1.6, height + 1.1), "Position embedding similarity"
 
 
-def draw_attention_distance(distance, title, image_size=None) -> Figure:
+def draw_attention_distance(
+    distance, title: str, image_size: int | tuple[int, int] | None = None
+) -> Figure:
     """Draws over how many pixels each head attends, by depth.
 
     A dot is a head's mean over the images; of several images, a thin line reaches one
@@ -246,7 +248,7 @@ def _uniform_distance(height, width):
     return float(chance @ distances @ chance)
 
 
-def draw_figure_7(filters, similarity, distance, title) -> Figure:
+def draw_figure_7(filters, similarity, distance, title: str) -> Figure:
     """Draws the paper's Figure 7: filters, similarity and distance side by side.
 
     Args:

@@ -27,7 +27,7 @@ OPACITY = 0.8
 BAR = 1.0
 
 
-def draw_attention(images, maps, titles, title) -> Figure:
+def draw_attention(images, maps, titles, title: str) -> Figure:
     """Draws photos beside what the model attends to in them, as the paper's Figure 6.
 
     The second photo is the first under its map, which is divided by its maximum and
@@ -70,7 +70,7 @@ def draw_attention(images, maps, titles, title) -> Figure:
     return figure
 
 
-def draw_features(images, colors, titles, title) -> Figure:
+def draw_features(images, colors, titles, title: str) -> Figure:
     """Draws photos beside the colours of their patches.
 
     Args:
@@ -144,7 +144,7 @@ def _draw_pairs(photos, pictures, headings, titles, title, show, room=0):
     return figure, shown
 
 
-def draw_overlay(image, map, title, label) -> Figure:
+def draw_overlay(image, map, title: str, label: str) -> Figure:
     """Draws a photo, and a heat map over it.
 
     The map's colours are those of plasma, which is perceptually uniform and as clear
@@ -183,7 +183,7 @@ def draw_overlay(image, map, title, label) -> Figure:
     return figure
 
 
-def draw_layers(image, maps, title) -> Figure:
+def draw_layers(image, maps, title: str) -> Figure:
     """Draws a photo, and the heat map of every layer over it.
 
     Each map is divided by its own maximum, so that early layers, whose attention is
@@ -243,7 +243,7 @@ def heat_colors() -> ListedColormap:
     return ListedColormap(colors)
 
 
-def draw_heads(image, maps, title) -> Figure:
+def draw_heads(image, maps, title: str) -> Figure:
     """Draws the map of every head of every layer, layers in rows, heads in columns.
 
     Patches are drawn as they are. Each map is divided by its own maximum: compare
@@ -334,7 +334,7 @@ def relative(maps) -> np.ndarray:
     return maps / np.where(largest > 0, largest, 1)
 
 
-def stretch(grid, height, width) -> np.ndarray:
+def stretch(grid, height: int, width: int) -> np.ndarray:
     """Returns a grid (rows, columns) for every pixel, bilinear between the patches."""
     # matplotlib, which draws the result, needs Pillow.
     from PIL import Image
