@@ -12,7 +12,7 @@ from train.data.pipeline import (
     training_batches,
     training_samples,
 )
-from train.data.sources import Split, load
+from train.data.sources import load
 from train.data.transforms import image_ops
 
 SIZE = (6, 5)
@@ -78,31 +78,15 @@ def test_every_epoch_takes_every_example_once(monkeypatch, whole):
         assert_epochs(training(numbered_split(count), count, **settings), count)
 
 
-def test_resume_is_exact(monkeypatch, whole):
+def test_resume_is_exact_and_reads_no_earlier_epoch(monkeypatch, whole):
     # 22 examples by 4: the epochs end inside steps 5 and 16, and with step 10.
     buffer, split, batches = whole
     monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", buffer)
     for start_step in (1, 5, 6, 11, 17) if buffer == 6 else (5, 11):
         expected = batches[start_step : start_step + 6]
         assert_same(training(split, len(expected), start_step=start_step), expected)
-
-
-def test_far_start_reads_no_earlier_epoch():
-    read = []
-
-    def noted(number):
-        read.append(int(number))
-        return number
-
-    image = np.zeros((2, 2, 3), np.uint8)
-
-    def records():
-        return tf.data.Dataset.range(10).map(
-            lambda number: (image, tf.numpy_function(noted, [number], tf.int64))
-        )
-
-    training(Split("noted", 10, records, tf.identity, str), 2, start_step=10**9)
-    assert len(read) == 10
+    # To read all epochs before this step would take days.
+    assert len(training(split, 1, start_step=10**12)) == 1
 
 
 def test_order_and_crops_follow_the_seed_alone():

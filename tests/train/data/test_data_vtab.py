@@ -13,24 +13,18 @@ from train.data.sources.vtab import TASKS, mean_by_group
 # A tenth of what VTAB takes of a data set, and of the one that stands in for them.
 FEW = {"_FEW_TRAIN": 80, "_FEW_VALIDATION": 20}
 SIZES = {"train": 240, "validation": 23, "test": 60}
-CLASSES = {
-    "label": 7,
-    "label_x_position": 32,
-    "label_orientation": 40,
-    "label_azimuth": 18,
-    "label_elevation": 9,
-}
-OBJECTS = {"size": 2, "type": 8, "pixel_coords": None, "location": None}
+CLASSES = {"label": 7, "label_x_position": 32, "label_orientation": 40}
+CLASSES |= {"label_azimuth": 18, "label_elevation": 9}
 
 
 def feature_values(number):
-    """What example `number` of any split says about itself."""
+    """What example `number` of any split says about itself, and about its objects."""
     random = np.random.RandomState(number)
     objects = random.randint(3, 11)
-    return {
-        **{name: number % classes for name, classes in CLASSES.items()},
+    kinds = random.randint(0, 8, objects) if number % 3 else np.full(objects, 5)
+    return {name: number % classes for name, classes in CLASSES.items()}, {
         "size": random.randint(0, 2, objects),
-        "type": random.randint(0, 8, objects) if number % 3 else np.full(objects, 5),
+        "type": kinds,
         "pixel_coords": random.uniform(7, 14, (objects, 3)).astype("float32"),
         "location": random.uniform(0, 60, (objects, 3)).astype("float32"),
     }
@@ -41,26 +35,24 @@ def stand_in(tmp_path_factory):
     """A TFDS data set with the features of all tasks; its images are numbered."""
     import tensorflow_datasets as tfds
 
-    def feature(classes):
-        if classes is None:
-            return tfds.features.Tensor(shape=(3,), dtype=np.float32)
-        return tfds.features.ClassLabel(num_classes=classes)
-
-    objects = {name: feature(classes) for name, classes in OBJECTS.items()}
-    features = tfds.features.FeaturesDict(
-        {
-            "image": tfds.features.Image(shape=(None, None, 1)),
-            "file_name": tfds.features.Text(),
-            **{name: feature(classes) for name, classes in CLASSES.items()},
-            "objects": tfds.features.Sequence(objects),
-        }
-    )
+    place = tfds.features.Tensor(shape=(3,), dtype=np.float32)
+    objects = {
+        name: tfds.features.ClassLabel(num_classes=8) for name in ("size", "type")
+    }
+    objects |= {"pixel_coords": place, "location": place}
+    features = {
+        name: tfds.features.ClassLabel(num_classes=classes)
+        for name, classes in CLASSES.items()
+    }
+    features["image"] = tfds.features.Image(shape=(None, None, 1))
+    features["objects"] = tfds.features.Sequence(objects)
 
     class StandIn(tfds.core.GeneratorBasedBuilder, skip_registration=True):
         VERSION = tfds.core.Version("1.0.0")
 
         def _info(self):
-            return tfds.core.DatasetInfo(builder=self, features=features)
+            described = tfds.features.FeaturesDict(features)
+            return tfds.core.DatasetInfo(builder=self, features=described)
 
         def _split_generators(self, dl_manager):
             starts = np.cumsum([0, *SIZES.values()])
@@ -71,17 +63,10 @@ def stand_in(tmp_path_factory):
 
         def _generate_examples(self, numbers):
             for number in numbers:
-                values = feature_values(number)
+                labels, objects = feature_values(number)
                 bits = np.unpackbits(np.array([number], ">u2").view(np.uint8))
-                yield (
-                    number,
-                    {
-                        **{name: values[name] for name in CLASSES},
-                        "objects": {name: values[name] for name in OBJECTS},
-                        "image": bits.reshape(4, 4, 1),
-                        "file_name": str(number),
-                    },
-                )
+                image = bits.reshape(4, 4, 1)
+                yield number, {**labels, "objects": objects, "image": image}
 
     data_dir = tmp_path_factory.mktemp("tfds")
     StandIn(data_dir=data_dir).download_and_prepare()
@@ -101,17 +86,16 @@ def instead(monkeypatch, stand_in, png_only):
     return lambda name, fraction=0.5: load(name, stand_in, validation_fraction=fraction)
 
 
-def numbers_and_labels(split):
-    """The number in each image, 16 pixels of 0 and 1 (or 255), and the label."""
-    examples = split.records().map(lambda record, label: (split.decode(record), label))
-    images, labels = next(examples.batch(5000).as_numpy_iterator())
-    assert len(images) == split.num_examples
-    bits = images[..., 0].reshape(-1, 16) > 0
-    return np.packbits(bits, axis=1).view(">u2")[:, 0].tolist(), labels.tolist()
+def numbers(images):
+    """The number in each image, 16 pixels of 0 and 1 (or 255)."""
+    bits = np.reshape([image[..., 0] for image in images], (-1, 16)) > 0
+    return np.packbits(bits, axis=1).view(">u2")[:, 0].tolist()
 
 
 def numbers_of(*splits):
-    return sorted(number for split in splits for number in numbers_and_labels(split)[0])
+    pairs = [(split, record) for split in splits for record, _ in split.records()]
+    assert len(pairs) == sum(split.num_examples for split in splits)
+    return numbers(split.decode(record).numpy() for split, record in pairs)
 
 
 @pytest.fixture(scope="module")
@@ -120,27 +104,25 @@ def in_order(stand_in):
     import tensorflow_datasets as tfds
 
     builder = tfds.builder("stand_in", data_dir=stand_in)
-    found = {name: tfds.as_numpy(builder.as_dataset(split=name)) for name in SIZES}
-    return {name: [int(one["file_name"]) for one in found[name]] for name in SIZES}
+    return {
+        name: numbers(one["image"] for one in tfds.as_numpy(builder.as_dataset(name)))
+        for name in SIZES
+    }
 
 
-def expected_label(name, values):
+def expected_label(name, number):
     """The definitions of the benchmark, in NumPy."""
+    labels, objects = feature_values(number)
     if name == "clevr_count":
-        return len(values["size"]) - 3
+        return len(objects["size"]) - 3
     if name == "clevr_distance":
-        thresholds = np.array([0.0, 8.0, 8.5, 9.0, 9.5, 10.0, 100.0])
-        return np.nonzero(thresholds < values["pixel_coords"][:, 2].min())[0].max()
+        bounds = np.array([0.0, 8.0, 8.5, 9.0, 9.5, 10.0, 100.0])
+        return np.nonzero(bounds < objects["pixel_coords"][:, 2].min())[0].max()
     if name == "kitti_distance":
-        metres = values["location"][:, 2][np.isin(values["type"], [0, 1, 2])]
-        if not len(metres):
-            return 3
-        return int(min(metres) > 8) + int(min(metres) > 20)
-    if name == "dsprites_location":
-        return int(np.floor(values["label_x_position"] / 2.0))
-    if name == "dsprites_orientation":
-        return int(np.floor(values["label_orientation"] / 2.5))
-    return values[TASKS[name].feature]
+        metres = objects["location"][:, 2][np.isin(objects["type"], [0, 1, 2])]
+        return int(min(metres) > 8) + int(min(metres) > 20) if len(metres) else 3
+    buckets = {"dsprites_location": 2.0, "dsprites_orientation": 2.5}
+    return int(labels[TASKS[name].feature] // buckets.get(name, 1))
 
 
 # The first number of validation, and of the test, whose size is last. Other tasks are
@@ -170,11 +152,11 @@ def test_splits_and_labels_are_those_of_the_benchmark(instead, in_order, name):
         "test": in_order[tested][first : first + count],
     }
     assert len(source.class_names) == TASKS[name].classes
-    for part, numbers in expected.items():
-        found, labels = numbers_and_labels(getattr(source, part))
-        assert found == numbers
-        values = map(feature_values, numbers)
-        assert labels == [expected_label(name, one) for one in values]
+    for part, own in expected.items():
+        split = getattr(source, part)
+        assert numbers_of(split) == own
+        labels = [expected_label(name, number) for number in own]
+        assert split.labels().tolist() == labels
         assert max(labels) < TASKS[name].classes
     assert len({*sum(expected.values(), [])}) == 100 + count
 
@@ -183,14 +165,14 @@ def test_parts_of_a_task_are_its_examples_however_it_is_divided(instead):
     few = instead("vtab/resisc45")
     both, whole = (instead("vtab/resisc45", fraction) for fraction in (0.0, None))
     assert both.name == "vtab/resisc45" and both.validation is None
-    numbers = numbers_of(few.train, few.validation)
-    assert numbers_of(both.train) == numbers and len(numbers) == 100
-    assert numbers_of(whole.all) == sorted(numbers + numbers_of(few.test))
+    own = numbers_of(few.train, few.validation)
+    assert sorted(numbers_of(both.train)) == sorted(own) and len(own) == 100
+    assert sorted(numbers_of(whole.all)) == sorted(own + numbers_of(few.test))
     assert whole.total == few.total == whole.all.num_examples
     every = instead("vtab-full/eurosat")
     parts = (every.train, every.validation, every.test)
     assert [part.num_examples for part in parts] == [144, 48, 48]
-    assert numbers_of(*parts) == list(range(240))
+    assert sorted(numbers_of(*parts)) == list(range(240))
     assert instead("vtab-full/eurosat", 0.0).train.num_examples == 192
 
 

@@ -136,13 +136,11 @@ ON_JAX = """
 import sys
 sys.path.insert(0, "tests/train/data")
 import test_keras_layer as tests
-for make in (tests.LAYERS[0], tests.LAYERS[1]):
-    tests.test_a_layers_numbers_follow_the_seed_and_the_image_alone(make)
+tests.test_a_layers_numbers_follow_the_seed_and_the_image_alone(tests.LAYERS[0])
 try:
     tests.images(tests.keras.layers.GaussianNoise(1.0))
 except tests.RunError as error:
-    assert "GaussianNoise does not work in tf.data on the backend jax" in str(error)
-    print("refused")
+    print(error)
 """
 
 
@@ -154,9 +152,9 @@ def test_layers_for_tf_data_work_on_jax_and_others_are_refused():
         env={**os.environ, "KERAS_BACKEND": "jax", "PYTHONPATH": "."},
         capture_output=True,
         text=True,
-        timeout=1800,
     )
-    assert done.returncode == 0 and done.stdout == "refused\n", done.stderr
+    assert done.returncode == 0, done.stderr
+    assert "GaussianNoise does not work in tf.data on the backend jax" in done.stdout
 
 
 def test_layers_of_keras_cv_augment():
