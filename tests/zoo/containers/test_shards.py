@@ -122,10 +122,7 @@ def test_arrays_in_other_files_than_the_index_says(folder):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (
-            lambda arrays: arrays.update(extra=np.zeros(3)),
-            "extra, which it does not na",
-        ),
+        (lambda arrays: arrays.update(a=np.zeros(3)), "holds a, which it does not na"),
         (lambda arrays: arrays[min(arrays)].fill(np.nan), "holds NaN or infinity"),
         (lambda arrays: arrays.clear(), f"{THIRD} does not hold"),
     ],
@@ -138,15 +135,8 @@ def test_a_changed_file_is_refused_by_its_name(change, told, folder):
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "../secret.safetensors",
-        "sub/model.safetensors",
-        "/etc/passwd",
-        "..",
-        "",
-        ".hidden",
-    ]
-    + ["..\\secret.safetensors", "C:secret", "a\0b", "a\n", None, 3, ["a"]],
+    ["../secret.safetensors", "sub/a", "/etc/passwd", "..", "", ".hidden", "C:secret"]
+    + ["..\\secret.safetensors", "a\0b", "a\n", None, 3, ["a"]],
 )
 def test_no_file_elsewhere_is_read(name, folder):
     (folder.parent / "secret.safetensors").write_bytes(b"secret")

@@ -126,7 +126,7 @@ def test_one_array_less_or_more_is_refused(name, files, refusal):
     if name not in CASES[::8]:
         return  # more would take most of the time
     others = {key: array for more, _ in files.values() for key, array in more.items()}
-    for key in filter(matters, others.keys() - arrays.keys()):
+    for key in sorted(filter(matters, others.keys() - arrays.keys()))[::2]:
         assert refusal(arrays | {key: others[key]}, settings), key
     for key in ("text_model.a", "decoder.a"):
         allowed = name.startswith(OF_TEXTS) if "text" in key else True

@@ -56,6 +56,7 @@ VALUES = {
         "image_mean": ("x", ["a"] * 3, [None] * 3, [], {"a": 1}, True, [1e9] * 3),
         "image_std": ("x", 0, [0.5, 0.5, 0.0], [True] * 3, 1e297, [1e-300] * 3, -1),
         "do_resize": ("no", 1, []),
+        "default_to_square": ("no", 0),
         "image_processor_type": (5, ["ViT"], "MyImageProcessor", "LlavaImageProcessor"),
         "gamma": (0, "", []),
         "antialias": (True, False),
