@@ -25,54 +25,47 @@ def test_the_processor(tmp_path, monkeypatch):
 
 
 MEMINFO = "MemTotal:       24684084 kB\nMemAvailable:    1000000 kB\n"
-V1 = "9:name=systemd:/\n4:cpu,memory:/box/inner\n0::/\n"
-V2 = "0::/box/inner\n"
 MACHINE = 1_000_000 * 1024
-
-
-def v1(folder, limit, used, unused):
-    place = f"sys/fs/cgroup/memory{folder}"
-    return {
-        "proc/self/cgroup": V1,
-        f"{place}/memory.limit_in_bytes": limit,
-        f"{place}/memory.usage_in_bytes": used,
-        f"{place}/memory.stat": f"inactive_file 1\ntotal_inactive_file {unused}\n",
-    }
-
-
-def v2(folder, limit, used, unused):
-    place = f"sys/fs/cgroup{folder}"
-    return {
-        "proc/self/cgroup": V2,
-        f"{place}/memory.max": limit,
-        f"{place}/memory.current": used,
-        f"{place}/memory.stat": f"anon 5\ninactive_file {unused}\n",
-    }
+# Of both versions: the groups of a process, then the files of its group.
+GROUPS = {
+    1: "9:name=systemd:/\n4:cpu,memory:/box/inner\n0::/\n",
+    2: "0::/box/inner\n",
+}
+LIMIT = {1: "memory/{}/memory.limit_in_bytes", 2: "{}/memory.max"}
+USED = {1: "memory/{}/memory.usage_in_bytes", 2: "{}/memory.current"}
+STAT = {1: "memory/{}/memory.stat", 2: "{}/memory.stat"}
+UNUSED = {1: "inactive_file 1\ntotal_inactive_file", 2: "anon 5\ninactive_file"}
 
 
 @pytest.mark.parametrize(
-    ("files", "expected"),
+    ("version", "folder", "limit", "used", "unused", "expected"),
     [
-        ({}, MACHINE),
-        ({"proc/self/cgroup": V2}, MACHINE),
-        (v2("/box/inner", "max\n", "5\n", 0), MACHINE),
-        (v2("/box/inner", "900\n", "700\n", 50), 250),
+        (2, "box/inner", "max", 5, 0, MACHINE),
+        (2, "box/inner", 900, 700, 50, 250),
         # The limit of the group above; and that of a container, whose group is the top.
-        (v2("/box", "900\n", "700\n", 0), 200),
-        (v2("", "900\n", "700\n", 0), 200),
-        (v2("", "700\n", "900\n", 0), 1),
-        (v1("/box/inner", "900\n", "700\n", 50), 250),
-        (v1("", "9223372036854771712\n", "7\n", 0), MACHINE),
+        (2, "box", 900, 700, 0, 200),
+        (2, "", 900, 700, 0, 200),
+        (2, "", 700, 900, 0, 1),
+        (1, "box/inner", 900, 700, 50, 250),
+        (1, "", 9223372036854771712, 7, 0, MACHINE),
     ],
 )
-def test_what_is_left_of_machine_and_control_group(files, expected, tmp_path):
+def test_what_is_left_of_machine_and_control_group(
+    version, folder, limit, used, unused, expected, tmp_path
+):
+    def put(name, text):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+        return machine.available_bytes(tmp_path)
+
     # Other systems do not tell.
     assert machine.available_bytes(tmp_path) == 0
-    for name, text in ({"proc/meminfo": MEMINFO} | files).items():
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    assert machine.available_bytes(tmp_path) == expected
+    assert put("proc/meminfo", MEMINFO) == MACHINE
+    assert put("proc/self/cgroup", GROUPS[version]) == MACHINE
+    place = "sys/fs/cgroup/"
+    put(place + USED[version].format(folder), f"{used}\n")
+    put(place + STAT[version].format(folder), f"{UNUSED[version]} {unused}\n")
+    assert put(place + LIMIT[version].format(folder), f"{limit}\n") == expected
 
 
 def test_the_peak_is_forgotten():
