@@ -1,5 +1,6 @@
 """Copies by class: nothing is overwritten, names are safe."""
 
+import concurrent.futures
 import os
 import re
 
@@ -89,22 +90,15 @@ def test_what_killed_processes_left_goes_and_what_others_have_stays(tmp_path):
     assert set(os.listdir(folder)) == {*others, ".keras-vit.lock"}
 
 
-def test_processes_that_copy_the_same_photos_copy_nothing_twice(tmp_path):
+def test_several_that_copy_the_same_photos_copy_nothing_twice(tmp_path):
     photos = [photo(tmp_path, "x", str(n) * 1000, f"{n}.jpg") for n in range(30)]
-    children = []
-    for _ in range(4):
-        child = os.fork()
-        if child == 0:
-            try:
-                copies = SortedCopies(tmp_path / "sorted", ["cat"])
-                for path in photos:
-                    copies.add(path, "cat")
-            except BaseException:
-                os._exit(1)
-            os._exit(0)
-        children.append(child)
-    assert all(os.waitpid(child, 0)[1] == 0 for child in children)
-    names = os.listdir(tmp_path / "sorted" / "cat")
-    assert sorted(names) == sorted(os.path.basename(path) for path in photos)
-    left = [name for name in os.listdir(tmp_path / "sorted") if "tmp" in name]
-    assert left == []
+
+    def copy(_):
+        copies = SortedCopies(tmp_path / "sorted", ["cat"])
+        return [copies.add(path, "cat").name for path in photos]
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(copy, range(4)))
+    assert found == 4 * [[os.path.basename(path) for path in photos]]
+    assert sorted(os.listdir(tmp_path / "sorted" / "cat")) == sorted(found[0])
+    assert {*os.listdir(tmp_path / "sorted")} == {"cat", ".keras-vit.lock"}
