@@ -9,7 +9,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
-from harness import check_refusal, numpy, randomize, rms
+from harness import numpy, randomize, rms
 from small_models import HYBRID, PLAIN, positions
 
 import keras_vit
@@ -210,28 +210,6 @@ CLASSIFIER = "augreg-imagenet21k+imagenet2012"
 )
 def test_defaults_go_with_the_other_arguments(function, options, weights, asked):
     assert asked(function, **options) == weights
-
-
-NEW_HEAD = "pass classes=K"
-DOES_NOT_FIT = "representation_size=384 does not fit"
-
-
-@pytest.mark.parametrize(
-    ("function", "options", "parts"),
-    [
-        (keras_vit.ViT_B16, {"pooling": "gap"}, ["pooling=", NEW_HEAD]),
-        (keras_vit.ViT_B16, {"representation_size": 768}, ["n_size=", NEW_HEAD]),
-        (keras_vit.ViT_B16, {"head_bias_init": -1.0}, ["head_bias_init=", NEW_HEAD]),
-        *(
-            (function, {"representation_size": 384, **head}, [DOES_NOT_FIT])
-            for function in (keras_vit.ViT_B16, keras_vit.ViT_S16)
-            for head in ({}, {"classes": 10}, {"include_top": False})
-        ),
-    ],
-)
-def test_no_default_has_what_is_asked_for(function, options, parts, asked):
-    # Nothing is read: `asked` would raise something else.
-    check_refusal(lambda: function(**options), *parts)
 
 
 def test_what_the_defaults_become(files, monkeypatch):

@@ -127,6 +127,13 @@ REFUSED = [
     (lambda: keras_vit.ViT_B16(classes=9, representation_size=768, pooling="gap"),
      "class token: leave it out"),
     (without_classes, "classes is 0"),
+    # No default weights have what is asked for, before any are read.
+    (lambda: keras_vit.ViT_B16(pooling="gap"), 'pooling="gap"', "pass classes=K"),
+    (lambda: keras_vit.ViT_B16(representation_size=768), "n_size=768", "classes=K"),
+    (lambda: keras_vit.ViT_B16(head_bias_init=-1.0), "init=-1.0", "pass classes=K"),
+    *((lambda head=head: keras_vit.ViT_S16(representation_size=384, **head),
+       "representation_size=384 does not fit")
+      for head in ({}, {"classes": 10}, {"include_top": False})),
     # Configs.
     (lambda: replaced(num_heads=5), "hidden_size=24 must", "num_heads=5"),
     (lambda: replaced(patch_size=(8, 0)), "patch_size", "got (8, 0)"),

@@ -160,20 +160,9 @@ def test_tokens_of_a_wide_hybrid_are_as_in_float64():
         VisionTransformer(config, dtype=dtype, **options)
         for dtype in ("float32", "float64")
     )
-    rng = np.random.default_rng(0)
-
-    def like_released(variable):
-        shape = variable.shape
-        if variable.path.endswith("gamma"):
-            return rng.uniform(0.5, 1.5, shape)
-        he = np.sqrt(2 / np.prod(shape[:3]))
-        deviation = {1: 0.1, 4: he}.get(len(shape), 0.02)
-        return rng.normal(scale=deviation, size=shape)
-
-    weights = [like_released(one).astype("float32") for one in single.weights]
-    single.set_weights(weights)
-    double.set_weights(weights)
-    images = rng.uniform(-1, 1, (1, 96, 96, 3)).astype("float32")
+    randomize(single)
+    double.set_weights(single.get_weights())
+    images = normal((1, 96, 96, 3))
     expected = numpy(double(images.astype("float64")))
     assert expected.dtype == "float64"
     found = numpy(single(images))
