@@ -14,14 +14,10 @@ digits: $(VENV)/.installed-train ## train on handwritten digits, report in runs/
 docs: $(VENV)/.installed-docs ## build the documentation into docs/_build/html
 	$(VENV)/bin/python -m sphinx -W --keep-going -n -b html docs docs/_build/html
 
-check: lint ## check style and types, and run the fast tests of the rooms that changed: for every day
-	@rooms="$$({ git diff --name-only "$$(git merge-base main HEAD)"; git ls-files --others --exclude-standard; } | \
-	while read -r file; do \
-		room="tests/$$(dirname "$${file#tests/}")"; \
-		until [ -d "$$room" ]; do room="$$(dirname "$$room")"; done; echo "$$room"; \
-	done | sort -u | sed '/^tests$$/d; s,^tests/\.$$,tests/docs tests/test_start.py,')"; \
-	if [ -z "$$rooms" ]; then echo "No file with tests has changed since main."; else \
-	$(VENV)/bin/python -m pytest -q --numprocesses=2 --dist=loadfile -m "not (slow or soak)" $$rooms; fi
+check: lint ## check style and types, and run the fast tests of what changed: for every day
+	@tests="$$($(VENV)/bin/python tests/changed.py)"; \
+	if [ -z "$$tests" ]; then echo "No file with tests has changed since main."; else \
+	$(VENV)/bin/python -m pytest -q --numprocesses=2 --dist=loadfile -m "not (slow or soak)" $$tests; fi
 
 test: lint ## check style and types, and run all tests, the slow ones too
 	$(VENV)/bin/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
