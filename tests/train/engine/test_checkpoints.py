@@ -1,10 +1,10 @@
-import errno
 import os
 import threading
 
 import keras
 import numpy as np
 import pytest
+from full_disk import full_disk
 from made_steps import assert_equal, batches_of, tiny_vit, trainer_of, values
 
 from train.common.errors import RunError
@@ -61,16 +61,6 @@ def test_a_restored_run_goes_on_to_the_bit(checkpoints):
     assert int(other.optimizer.iterations) == 4
 
 
-def test_bfloat16_survives(checkpoints):
-    variable = keras.Variable([0.1, -3.0], dtype="bfloat16", name="velocity")
-    [before] = values([keras.ops.cast(variable, "float32")])
-    save(checkpoints, 1, [variable])
-    variable.assign([0.0, 0.0])
-    assert checkpoints.restore([variable]) == 1
-    assert_equal(values([keras.ops.cast(variable, "float32")]), [before])
-    assert variable.dtype == "bfloat16"
-
-
 def test_the_newest_two_are_kept_and_nothing_else(checkpoints):
     variables = filled(1, 2)
     assert checkpoints.steps() == [] and checkpoints.restore(variables) == 0
@@ -80,21 +70,25 @@ def test_the_newest_two_are_kept_and_nothing_else(checkpoints):
     assert checkpoints.steps() == [15, 100_000_000]
     names = sorted(os.listdir(checkpoints.folder))
     assert names == ["step-00000015.npz", "step-100000000.npz"]
-    # What a kill left half written.
-    (checkpoints.folder / ".step-200000000-x8k2.npz").write_bytes(b"PK half")
     assert checkpoints.restore(variables[:1]) == 100_000_000
     assert_equal(values(variables[:1]), [[1e8] * 3])
+    # In bfloat16 too, which NumPy does not have.
+    half = keras.Variable([0.5, -3.0, 1.0], dtype="bfloat16", name="value_0")
+    save(checkpoints, 100_000_001, [half])
+    half.assign([0.0] * 3)
+    checkpoints.restore([half])
+    assert_equal(values([keras.ops.cast(half, "float32")]), [[0.5, -3.0, 1.0]])
 
 
 def test_files_of_others_are_no_checkpoints_of_the_run(tmp_path):
-    """A file manager has copied one, and somebody has renamed another."""
+    """A file manager has copied one, and a kill has left another half written."""
     run = RunDirectory(tmp_path)
     run.checkpoints.mkdir()
-    names = ["00000008 (copy).npz", "8.npz", "000000009.npz", "last.npz", ".npz"]
-    for name in (*names, "00000008.npz.bak", "١٢٣٤٥٦٧٨.npz"):
-        (run.checkpoints / f"step-{name}").touch()
+    names = ["step-00000008 (copy).npz", "step-8.npz", "step-000000009.npz"]
+    names += ["step-last.npz", "step-00000008.npz.bak", "step-١٢٣٤٥٦٧٨.npz"]
+    for name in (*names, ".step-200000000-x8k2.npz"):
+        (run.checkpoints / name).touch()
     assert run.is_begun() is False and Checkpoints(run.checkpoints).steps() == []
-    assert run._last_step() == 0
     (run.checkpoints / "step-00000008.npz").touch()
     assert run.is_begun() and run._last_step() == 8
     assert Checkpoints(run.checkpoints).steps() == [8]
@@ -161,18 +155,25 @@ def test_another_models_file_is_refused_whole(checkpoints):
 # What is not finite
 
 
-@pytest.mark.parametrize("number", [np.nan, np.inf])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_weights_that_are_not_finite_are_not_saved(checkpoints, number, dtype):
+def test_weights_that_are_not_finite_are_not_saved(checkpoints, dtype):
     save(checkpoints, 5, filled(5))
-    variables = [keras.Variable([1.0, number], dtype=dtype, name="kernel")]
+    variables = [keras.Variable([1.0, np.inf], dtype=dtype, name="kernel")]
     refused = "kernel is not finite.*--learning_rate.*before it are kept"
-    with pytest.raises(RunError, match=refused):
-        save(checkpoints, 10, variables)
+    # Whatever comes next raises the error of a save.
+    for following in (
+        checkpoints.steps,
+        checkpoints.require_best,
+        lambda: checkpoints.save_best(variables),
+        lambda: checkpoints.restore(variables),
+    ):
+        checkpoints.save(10, variables)
+        with pytest.raises(RunError, match=refused):
+            following()
+        assert os.listdir(checkpoints.folder) == ["step-00000005.npz"]
     checkpoints.save_best(variables)
     with pytest.raises(RunError, match=refused):
         checkpoints.wait()
-    assert os.listdir(checkpoints.folder) == ["step-00000005.npz"]
 
 
 def test_a_run_that_diverged_goes_on_as_it_would_have(checkpoints):
@@ -185,21 +186,14 @@ def test_a_run_that_diverged_goes_on_as_it_would_have(checkpoints):
 # The disk, and the thread that writes
 
 
-def test_a_failed_save_leaves_the_earlier_ones(checkpoints, monkeypatch):
-    for step in (5, 10):
-        save(checkpoints, step, filled(step))
-    before = {path: path.read_bytes() for path in checkpoints.folder.iterdir()}
-
-    def full_disk(path, **arrays):
-        path.write_bytes(b"PK half of it")
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(np, "savez", full_disk)
-    refused = r"step-00000015.npz: No space left.*Free space.*--run_dir"
-    with pytest.raises(RunError, match=refused):
+def test_a_failed_save_leaves_the_earlier_ones(checkpoints):
+    save(checkpoints, 5, filled(5))
+    before = (checkpoints.folder / "step-00000005.npz").read_bytes()
+    refused = r"step-00000015.npz: File too large.*Free space.*--run_dir"
+    with full_disk(len(before) - 1), pytest.raises(RunError, match=refused):
         save(checkpoints, 15, filled(15))
-    after = {path: path.read_bytes() for path in checkpoints.folder.iterdir()}
-    assert after == before
+    [left] = checkpoints.folder.iterdir()
+    assert left.read_bytes() == before
 
 
 def test_a_file_has_the_variables_of_its_step_and_training_goes_on_meanwhile(
@@ -212,29 +206,14 @@ def test_a_file_has_the_variables_of_its_step_and_training_goes_on_meanwhile(
         savez(path, **arrays)
 
     monkeypatch.setattr(np, "savez", slow_disk)
-    variables = trainer().variables
-    before = values(variables)
+    variables = filled(1, 2)
     checkpoints.save(5, variables)
     for variable in variables:
-        variable.assign(np.ones(variable.shape))
+        variable.assign(np.zeros(3))
     assert not list(checkpoints.folder.glob("step-*"))
     goes_on.set()
-    assert checkpoints.steps() == [5]
     assert checkpoints.restore(variables) == 5
-    assert_equal(values(variables), before)
-
-
-def test_a_failed_save_is_raised_by_whatever_comes_next(checkpoints):
-    for following in (
-        checkpoints.steps,
-        checkpoints.require_best,
-        lambda: checkpoints.save(6, filled(6)),
-        lambda: checkpoints.restore(filled(6)),
-    ):
-        checkpoints.save(5, filled(np.nan))
-        with pytest.raises(RunError, match=r"step-00000005\.npz was not written"):
-            following()
-        assert checkpoints.steps() == []
+    assert_equal(values(variables), [[1] * 3, [2] * 3])
 
 
 def test_a_folder_that_cannot_be_made_or_is_gone_is_named(tmp_path):

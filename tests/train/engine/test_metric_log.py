@@ -1,6 +1,5 @@
 """The file of metrics, what logs write there, and signals."""
 
-import json
 import os
 import signal
 
@@ -22,34 +21,26 @@ def steps_of(log):
     return [record["step"] for record in log.records()]
 
 
-def test_a_log_begins_with_its_first_record(log):
+def test_what_is_written_is_read_exactly(log):
     log.rewind(10)
     assert log.records() == [] and log.series("loss")[0].shape == (0,)
     assert not log.path.parent.exists()
-    log.append(
-        np.int64(7), a=np.float32(0.5), b=np.int32(3), c=tf.constant(1.5), d=True
-    )
-    line = json.loads(log.path.read_text())
-    assert line == {"step": 7, "a": 0.5, "b": 3, "c": 1.5, "d": 1}
-
-
-def test_what_is_written_is_read_exactly(log):
-    losses = np.random.default_rng(0).normal(size=50)
+    losses = np.random.default_rng(0).normal(size=10)
     for step, loss in enumerate(losses, start=1):
-        log.append(step, loss=loss, images=step * 64)
+        values = {"loss": tf.constant(loss), "images": np.int32(step), "a": True}
+        log.append(np.int64(step), **values)
         content = log.path.read_bytes()
         assert content.endswith(b"\n") and content.count(b"\n") == step
-    lines = log.path.read_bytes().splitlines(keepends=True)
-    log.append(7, val_loss=3.0)
-    assert log.records()[2] == {"step": 3, "loss": losses[2], "images": 192}
+    log.append(7, val_loss=np.float32(0.5))
+    assert log.records()[2] == {"step": 3, "loss": losses[2], "images": 3, "a": 1}
     steps, values = log.series("loss")
     assert steps.dtype == np.int64 and values.dtype == np.float64
-    np.testing.assert_array_equal(steps, np.arange(1, 51))
+    np.testing.assert_array_equal(steps, np.arange(1, 11))
     np.testing.assert_array_equal(values, losses)
     # Records after a step go, in whatever order they came.
     log.rewind(7)
-    added = b'{"step": 7, "val_loss": 3.0}\n'
-    assert log.path.read_bytes() == b"".join(lines[:7]) + added
+    lines = content.splitlines(keepends=True)[:7]
+    assert log.path.read_bytes() == b"".join(lines) + b'{"step": 7, "val_loss": 0.5}\n'
     assert os.listdir(log.path.parent) == ["metrics.jsonl"]
 
 
@@ -66,19 +57,20 @@ def test_what_is_no_finite_scalar_is_named_and_leaves_the_log_alone(log, value):
     assert log.path.read_bytes() == before
 
 
-@pytest.mark.parametrize("torn", [b'{"step": 3, "lo', b"{", b"\x00\x00\x00\xff"])
+@pytest.mark.parametrize("torn", [b'{"step": 3, "lo', b"\x00\x00\x00\xff"])
 @pytest.mark.parametrize("whole", [0, 2])
 def test_a_torn_last_line_is_left_out(log, torn, whole):
     for step in range(1, 3):
         log.append(step, loss=1 / step)
     lines = log.path.read_bytes().splitlines(keepends=True)[:whole]
-    for repair in (lambda: log.append(3, loss=0.25), lambda: log.rewind(2)):
+    for repair, after in (
+        (lambda: log.append(3, loss=0.25), b'{"step": 3, "loss": 0.25}\n'),
+        (lambda: log.rewind(2), b""),
+    ):
         log.path.write_bytes(b"".join(lines) + torn)
         assert steps_of(log) == [1, 2][:whole]
         repair()
-        content = log.path.read_bytes()
-        assert content.startswith(b"".join(lines)) and torn not in content[-20:]
-        assert steps_of(log) in ([*[1, 2][:whole], 3], [1, 2][:whole])
+        assert log.path.read_bytes() == b"".join(lines) + after
 
 
 @pytest.mark.parametrize(
@@ -103,13 +95,10 @@ def test_a_broken_line_in_the_middle_is_named(log, line):
 def test_the_best_validation_is_the_first_of_equals(log):
     assert log.best_validation() == (None, 0)
     found = []
-    for step, accuracy in enumerate([0.2, 0.5, 0.4, 0.6, 0.6, 0.5], start=1):
+    for step, accuracy in enumerate([0.2, 0.5, 0.4, 0.6, 0.6], start=1):
         log.append(step, val_accuracy=accuracy)
         found.append(log.best_validation())
-    assert found == [(1, 0), (2, 0), (2, 1), (4, 0), (4, 1), (4, 2)]
-    # A run that goes on after step 4 decides by the same.
-    log.rewind(4)
-    assert log.best_validation() == (4, 0)
+    assert found == [(1, 0), (2, 0), (2, 1), (4, 0), (4, 1)]
 
 
 # The log of a run
@@ -123,17 +112,6 @@ def metrics_of(step):
         "learning_rate": 0.01 * step,
         "seconds": 0.25 * step,
     }
-
-
-def events_of(folder):
-    """The scalars that TensorBoard will show: {name: [(step, value)]}."""
-    events = {}
-    for path in sorted(folder.iterdir()):
-        for event in tf.compat.v1.train.summary_iterator(str(path)):
-            for value in event.summary.value:
-                number = float(tf.make_ndarray(value.tensor))
-                events.setdefault(value.tag, []).append((event.step, number))
-    return events
 
 
 def test_the_log_of_a_run_writes_means_over_its_window(log, tmp_path, capsys):
@@ -164,10 +142,15 @@ def test_the_log_of_a_run_writes_means_over_its_window(log, tmp_path, capsys):
     assert second["step"] == 3 and second["loss"] == pytest.approx(1 / 3)
     assert second["images_per_second"] == pytest.approx(8 / 0.75)
     assert validation == {"step": 3, "val_loss": 0.5}
-    events = events_of(tmp_path / "tensorboard")
-    assert events.keys() == expected.keys() | {"val_loss"}
-    assert events["loss"] == [(2, pytest.approx(0.75)), (3, pytest.approx(1 / 3))]
-    assert events["val_loss"] == [(3, 0.5)]
+    [path] = (tmp_path / "tensorboard").iterdir()
+    events = [
+        (value.tag, event.step, pytest.approx(float(tf.make_ndarray(value.tensor))))
+        for event in tf.compat.v1.train.summary_iterator(str(path))
+        for value in event.summary.value
+    ]
+    assert {name for name, _, _ in events} == expected.keys() | {"val_loss"}
+    losses = ("loss", 2, 0.75), ("loss", 3, 1 / 3), ("val_loss", 3, 0.5)
+    assert all(one in events for one in losses)
 
 
 def test_the_progress_bar_shows_where_a_resumed_run_is(log, tmp_path, capsys):
