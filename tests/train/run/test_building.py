@@ -1,52 +1,44 @@
-"""The model, optimizer and loss of a recipe."""
+"""The model, optimizer and loss of a recipe; which weights are trained, how fast."""
 
 import dataclasses
 import types
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_vit import ViTConfig
+from keras_vit import VisionTransformer, ViTConfig
 from train import recipes
 from train.common.errors import RunError
 from train.data.sources import Source, splits
 from train.engine.optimizers import Adam, MomentumSGD
 from train.engine.schedules import WarmupCosine, WarmupLinear
+from train.engine.tensorflow_backend import TensorFlowTrainer
 from train.recipes import pretraining
 from train.run import building
 from train.run.classification import FineTuning
+from train.run.trained_parts import choose_trainable, count_parameters, layer_rates
 
 TINY = ViTConfig(hidden_size=16, num_layers=2, num_heads=2, mlp_dim=32, patch_size=4)
 BASE = recipes.for_dataset("digits").override(model=TINY, image_size=8)
+RATES = {"dropout_rate": 0.2, "stochastic_depth_rate": 0.1}
 LABELS = np.array([0, 0, 0, 0, 2, 2])
-
-
-def source():
-    split = splits.in_memory("made train", LABELS, LABELS, tf.identity, str)
-    return Source("made", ("a", "b", "c"), split, None, split)
 
 
 def test_the_papers_optimizers():
     optimizer = building.optimizer(pretraining.for_dataset("imagenet21k"))
     assert isinstance(optimizer, Adam) and optimizer.kernel_decay == 0.03
     assert isinstance(optimizer._learning_rate, WarmupLinear)
-    assert float(optimizer.learning_rate) == 0.0
     optimizer = building.optimizer(recipes.for_dataset("cifar100"))
     assert isinstance(optimizer, MomentumSGD) and optimizer.momentum == 0.9
     assert isinstance(optimizer._learning_rate, WarmupCosine)
 
 
 def test_the_head_of_pre_training():
-    recipe = dataclasses.replace(
-        pretraining.for_dataset("x", "augreg_imagenet2012_none"),
-        model=TINY,
-        image_size=8,
-        dropout_rate=0.2,
-        stochastic_depth_rate=0.1,
-        pre_logits=True,
-    )
-    model = building.model(recipe, classes=3)
+    augreg = pretraining.for_dataset("x", "augreg_imagenet2012_none")
+    recipe = dataclasses.replace(augreg, model=TINY, image_size=8, pre_logits=True)
+    model = building.model(recipe.override(**RATES), classes=3)
     head = model.get_layer("head")
     np.testing.assert_allclose(head.bias.numpy(), -6.9, rtol=1e-6)
     assert not np.any(head.kernel.numpy())
@@ -56,33 +48,26 @@ def test_the_head_of_pre_training():
 
 
 def test_a_probe_sees_what_the_model_says():
-    model = building.model(
-        BASE.override(frozen=True, dropout_rate=0.2, stochastic_depth_rate=0.1), 3
-    )
+    model = building.model(BASE.override(frozen=True, **RATES), 3)
     assert model.get_layer("encoder_block_1").dropout_rate == 0.0
     assert model.get_layer("encoder_block_1").stochastic_depth_rate == 0.0
 
 
 def losses_of(recipe):
+    split = splits.in_memory("made train", LABELS, LABELS, tf.identity, str)
+    source = Source("made", ("a", "b", "c"), split, None, split)
     logits = np.zeros((3, 3), "float32")
-    return np.asarray(building.loss(recipe, source())(logits, np.array([0, 1, 2])))
+    return np.asarray(building.loss(recipe, source)(logits, np.array([0, 1, 2])))
 
 
-def test_balanced_classes_have_the_same_weight_in_sum():
+def test_classes_are_balanced_or_have_the_weights_that_are_given():
     # Of six examples four are of class a, none of class b.
     weights = np.array([6 / (2 * 4), 0.0, 6 / (2 * 2)])
-    expected = weights * np.log(3)
-    np.testing.assert_allclose(
-        losses_of(BASE.override(class_weights="balanced")), expected, rtol=1e-6
-    )
-    assert sum(weights[label] for label in LABELS) == len(LABELS)
-
-
-def test_given_weights_and_the_other_loss():
+    found = losses_of(BASE.override(class_weights="balanced"))
+    np.testing.assert_allclose(found, weights * np.log(3), rtol=1e-6)
     given = BASE.override(class_weights=(1.0, 2.0, 3.0), loss="sigmoid")
-    np.testing.assert_allclose(
-        losses_of(given), 3 * np.log(2) * np.array([1, 2, 3]), rtol=1e-6
-    )
+    expected = 3 * np.log(2) * np.array([1, 2, 3])
+    np.testing.assert_allclose(losses_of(given), expected, rtol=1e-6)
     with pytest.raises(RunError, match="--class_weights has 2 numbers, .*3 classes"):
         losses_of(BASE.override(class_weights=(1.0, 2.0)))
 
@@ -103,3 +88,84 @@ def test_only_batch_norms_are_refused_on_two_devices():
         FineTuning(norms).check_devices(two)
     for recipe, devices in ((norms, one), (none, one), (none, two)):
         FineTuning(recipe).check_devices(devices)
+
+
+# Parts of the weights
+
+SMALL = dataclasses.replace(TINY, hidden_size=8, mlp_dim=16)
+
+
+def vit():
+    keras.utils.set_random_seed(0)
+    model = VisionTransformer(SMALL, image_size=8, classes=3)
+    kernel = model.get_layer("head").kernel
+    kernel.assign(np.random.default_rng(1).normal(0, 0.3, kernel.shape))
+    return model
+
+
+def steps_of(model, count=3):
+    trainer = TensorFlowTrainer(model, MomentumSGD(0.1))
+    rng = np.random.default_rng(0)
+    for _ in range(count):
+        images = rng.uniform(-1, 1, (4, 8, 8, 3)).astype("float32")
+        trainer.step(images, rng.integers(0, 3, 4).astype("int32"))
+
+
+def test_a_probe_moves_the_head_alone():
+    model = vit()
+    choose_trainable(model, frozen=True)
+    before = {v.path: v.numpy() for v in model.weights}
+    steps_of(model)
+    moved = {v.path for v in model.weights if np.any(v.numpy() != before[v.path])}
+    assert moved == {"head/kernel", "head/bias"}
+
+
+def test_lora_trains_products_of_low_rank_and_saves_a_plain_model(tmp_path):
+    images = np.random.default_rng(2).uniform(-1, 1, (2, 8, 8, 3)).astype("float32")
+    model, plain = vit(), vit()
+    choose_trainable(model, lora_rank=2)
+    np.testing.assert_allclose(model(images), plain(images), atol=1e-6)
+    # Two matrices for queries and values of each of two blocks, and the head.
+    shapes = sorted(tuple(v.shape) for v in model.trainable_variables)
+    assert shapes == sorted([(2, 8), (8, 2)] * 4 + [(8, 3), (3,)])
+    assert count_parameters(model.weights) == plain.count_params()
+    lora = 4 * 2 * (2 * 8) + 8 * 3 + 3
+    assert count_parameters(model.trainable_weights, lora=True) == lora
+    steps_of(model)
+
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    # What is saved stays frozen.
+    nested = keras.Input((8, 8, 3))
+    for one in (again, keras.Model(nested, again(nested))):
+        trained = [variable.path for variable in one.trainable_variables]
+        assert trained == ["head/kernel", "head/bias"]
+    np.testing.assert_allclose(again(images), model(images), atol=1e-5)
+    for mine, theirs in zip(again.weights, plain.weights, strict=True):
+        change = mine.numpy() - theirs.numpy()
+        if mine.path.endswith(("query/kernel", "value/kernel")):
+            assert np.linalg.matrix_rank(change, tol=1e-6) == 2
+        else:
+            assert np.any(change) == mine.path.startswith("head/"), mine.path
+
+
+def test_rates_fall_from_block_to_block():
+    model = vit()
+    rates = layer_rates(model, 0.5)
+    assert rates.keys() == {v.path for v in model.trainable_variables}
+    first = ("embedding/", "class_token/", "position_embedding/")
+    expected = dict.fromkeys(first, 0.5**3)
+    expected |= {"encoder_block_0/": 0.5**2, "encoder_block_1/": 0.5}
+    expected |= {"encoder_norm/": 1.0, "head/": 1.0}
+    for path, rate in rates.items():
+        assert rate == expected[path.partition("/")[0] + "/"], path
+
+
+def test_what_needs_blocks_says_so():
+    images = keras.Input((4, 4, 3))
+    head = keras.layers.Dense(2, name="head")(keras.layers.Flatten()(images))
+    model = keras.Model(images, head, name="mine")
+    with pytest.raises(RunError, match="--layer_decay needs .*blocks; mine has none"):
+        layer_rates(model, 0.5)
+    with pytest.raises(RunError, match="--lora_rank=3 needs attention .*mine has none"):
+        choose_trainable(model, lora_rank=3)

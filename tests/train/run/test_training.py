@@ -1,6 +1,7 @@
 """A run: what it leaves of the process, and what it measures."""
 
 import dataclasses
+import json
 import os
 import pathlib
 import random
@@ -12,18 +13,25 @@ import keras
 import numpy as np
 import pytest
 import same_runs
+import tensorflow as tf
 
+from keras_vit import VisionTransformer, ViTConfig
 from train import recipes
 from train.common.errors import RunError
+from train.data import sources
+from train.engine import bfloat16
+from train.engine.bfloat16 import of_accelerators
 from train.engine.metric_log import MetricLog
 from train.models.run_directory import RunDirectory
 from train.recipes import Recipe, pretraining
-from train.run import config_file, training
+from train.run import config_file, explained_images, training
 from train.run.classification import FineTuning, PreTraining
 from train.run.task import speed
+from zoo.common import machine
 
 ROOT = pathlib.Path(__file__).parents[3]
 SMOKE = recipes.for_dataset("digits").smoke()
+WITH_PICTURES = SMOKE.override(explained_images=2)
 
 
 def test_the_speed_of_a_run_is_that_by_wall_time(tmp_path):
@@ -159,3 +167,80 @@ def test_a_layer_augments_a_run_that_resumes_to_the_bit(tmp_path):
     # What only Python has no file or flag brings.
     with pytest.raises(RunError, match="augmentation_layer.* in Python"):
         config_file.values(config_file.read(whole / "config.json"), Recipe, "c.json")
+
+
+# --precision=auto: what is chosen, and that a run keeps it.
+
+
+def test_a_run_keeps_what_it_began_with(short_recipe, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(machine, "computes_bfloat16", lambda: True)
+    monkeypatch.setattr(bfloat16, "bfloat16_gain", lambda: 1.8)
+    auto = short_recipe.override(precision="auto", micro_batches=1)
+    training.run(auto.override(steps=1), run_dir=tmp_path)
+    assert "precision mixed_bfloat16, as this " in capsys.readouterr().out
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config["precision"] == "mixed_bfloat16"
+    model = keras.saving.load_model(tmp_path / "model.keras")
+    policy = model.get_layer("encoder_block_0").dtype_policy
+    assert policy.name == "mixed_bfloat16"
+
+    # On a machine that has another answer it goes on as it began.
+    monkeypatch.setattr(bfloat16, "bfloat16_gain", lambda: 1.1)
+    assert bfloat16.of_processor()[0] is False
+    monkeypatch.setattr(machine, "computes_bfloat16", lambda: False)
+    assert bfloat16.of_processor()[0] is False
+    training.run(auto, run_dir=tmp_path, extend=True)
+    told = "precision mixed_bfloat16, with which the run began"
+    assert told in capsys.readouterr().out
+    with pytest.raises(RunError, match="other settings: .*precision"):
+        training.run(auto.override(precision="float32"), run_dir=tmp_path)
+
+
+def test_the_gain_is_of_both_products(monkeypatch):
+    """A product in bfloat16 that takes ten times as long is seen."""
+    multiply, now = tf.matmul, [0]
+
+    def slow(left, right):
+        now[0] += 10 if left.dtype == tf.bfloat16 else 1
+        return multiply(left[:2], right[:, :2])
+
+    monkeypatch.setattr(tf, "function", lambda function, **_: slow)
+    monkeypatch.setattr(bfloat16.time, "perf_counter", lambda: now[0])
+    assert bfloat16.bfloat16_gain() == 0.1
+
+
+def test_accelerators():
+    for capabilities, has_it, reason in (
+        ([], True, "TPUs"),
+        ([(9, 0), (8, 0)], True, "8.0 multiply"),
+        ([(9, 0), (7, 5)], False, "7.5 do not"),
+        ([(9, 0), None], False, "not known"),
+    ):
+        found, why = of_accelerators(capabilities)
+        assert found is has_it and reason in why
+
+
+# Pictures of the attention; the loop asks for them.
+
+
+def test_pictures_are_of_the_first_images_and_of_this_step():
+    # A grid of 2x2 patches, and as few filters as are not too few to be drawn.
+    sizes = {"hidden_size": 8, "num_layers": 1, "num_heads": 2, "mlp_dim": 8}
+    config = ViTConfig(**sizes, patch_size=4, position_embedding="2d")
+    model = VisionTransformer(config, image_size=8, classes=10)
+    images = explained_images.choose(WITH_PICTURES, model, sources.load("digits").train)
+    assert images.shape == (2, 8, 8, 3)
+    drawn = explained_images.pictures(model, images, step=1)
+    assert drawn.keys() == {"attention rollout", "figure 7"}
+    for name, pixels in explained_images.pictures(model, images, step=2).items():
+        assert min(pixels.shape[:2]) > 200 and pixels.dtype == "uint8"
+        assert (pixels != drawn[name]).any()
+    none = SMOKE
+    assert explained_images.choose(none, model, split=None) is None
+
+
+def test_models_without_attention_are_refused_before_they_are_trained():
+    images = keras.Input((32, 32, 3))
+    model = keras.Model(images, keras.layers.GlobalAveragePooling2D()(images))
+    with pytest.raises(RunError, match="--explained_images shows what a Vision Tran"):
+        explained_images.choose(WITH_PICTURES, model, split=None)
