@@ -15,13 +15,10 @@ class Server(http.server.ThreadingHTTPServer):
 
 
 @contextlib.contextmanager
-def serving(handler, context=None, **state):
-    """Runs a server whose attributes are `state`, with https where `context` is one."""
+def serving(handler, **state):
+    """Runs a server whose attributes are `state`."""
     with Server(("127.0.0.1", 0), handler) as server:
-        if context is not None:
-            server.socket = context.wrap_socket(server.socket, server_side=True)
-        scheme = "http" if context is None else "https"
-        server.url = f"{scheme}://127.0.0.1:{server.server_port}"
+        server.url = f"http://127.0.0.1:{server.server_port}"
         vars(server).update(state)
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()

@@ -28,10 +28,10 @@ BLOCK = bytes(2**16)
 
 
 @contextlib.contextmanager
-def failing(context=None):
+def failing():
     """Runs a server of `File`s, which logs the paths and ranges it is asked for."""
     state = {"files": {}, "log": [], "sent": 0, "lock": threading.Lock()}
-    with serving(Handler, context, go_on=threading.Event(), **state) as server:
+    with serving(Handler, go_on=threading.Event(), **state) as server:
         yield server
         server.go_on.set()
 

@@ -16,6 +16,7 @@ import zoo
 from zoo.store import hub
 
 constants = pytest.importorskip("huggingface_hub.constants")
+errors = pytest.importorskip("huggingface_hub.errors")
 pytestmark = pytest.mark.usefixtures("cache")
 
 TOKEN = "hf_of_somebody"
@@ -29,7 +30,7 @@ OTHERS = ("README.md", "pytorch_model.bin", "model.keras", "saved_model/a.pb")
 
 
 class Hub(Quiet):
-    """Answers what the library asks for to read somebody's models, and to make one."""
+    """Answers what the library asks for to read somebody's models."""
 
     def do_HEAD(self):
         path = urllib.parse.unquote(self.path.split("?")[0])
@@ -38,29 +39,12 @@ class Hub(Quiet):
         status = 200 if path in self.server.answers else 404
         code = "RevisionNotFound" if "somebody/vit" in path else "RepoNotFound"
         where, *refusal = self.server.refusal or ("", status, code)
-        if where in path and not self.is_known():
+        if where in path and self.headers.get("Authorization") != f"Bearer {TOKEN}":
             status, code = refusal
         commit = path.partition("/resolve/")[2].partition("/")[0]
         self.answer(status, answer, {"X-Error-Code": code, "X-Repo-Commit": commit})
 
     do_GET = do_HEAD
-
-    def do_POST(self):
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        name = f"{asked['organization']}/{asked['name']}"
-        status = 409 if name in self.server.created else 200
-        if not self.is_known():
-            status = 401
-        elif asked["organization"] != "somebody":
-            status = 403
-        if status == 200:
-            private = asked.get("visibility", asked.get("private"))
-            self.server.created[name] = private in ("private", True)
-        error = "You don't have the rights"
-        self.answer(status, {"url": f"{self.server.url}/{name}", "error": error}, {})
-
-    def is_known(self):
-        return self.headers.get("Authorization") == f"Bearer {TOKEN}"
 
     def answer(self, status, content, headers):
         if not isinstance(content, bytes):
@@ -84,8 +68,7 @@ def server(tmp_path, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "home"))
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
     monkeypatch.delenv("HF_TOKEN", raising=False)
-    state = {"answers": {}, "created": {}, "refusal": None, "requests": []}
-    with serving(Hub, **state) as server:
+    with serving(Hub, answers={}, refusal=None, requests=[]) as server:
         connect(monkeypatch, server.url)
         yield server
 
@@ -248,43 +231,49 @@ def test_a_download_that_fails(error, message, monkeypatch):
 
 
 @pytest.fixture
-def upload(server, tmp_path, monkeypatch):
-    """What is called in place of the library's upload, of a folder with a model."""
+def api(tmp_path, monkeypatch):
+    """What is called in place of the library to upload, and a folder with a model."""
     (tmp_path / "published").mkdir()
     (tmp_path / "published" / "model.npz").touch()
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
     monkeypatch.setenv("HF_TOKEN", TOKEN)
-    upload = mock.Mock()
-    monkeypatch.setattr("huggingface_hub.HfApi.upload_folder", upload)
-    return upload
+    api = mock.Mock()
+    monkeypatch.setattr("huggingface_hub.HfApi", lambda: api)
+    return api
 
 
-@pytest.mark.parametrize("private", [False, True])
-def test_a_folder_is_pushed_to_a_repository_new_or_not(server, upload, private):
-    url = hub.push("published", "somebody/vit", message="The first", private=private)
-    assert url == f"{server.url}/somebody/vit" == hub.push("published", "somebody/vit")
-    assert server.created["somebody/vit"] is private
-    arguments = {"repo_id": "somebody/vit", "folder_path": pathlib.Path("published")}
-    upload.assert_any_call(**arguments, commit_message="The first")
-    upload.assert_called_with(**arguments, commit_message=None)
+def test_a_folder_is_pushed_to_a_repository_new_or_not(api):
+    api.create_repo.return_value = url = "https://hub/somebody/vit"
+    assert hub.push("published", "somebody/vit", message="One", private=True) == url
+    api.create_repo.assert_called_once_with("somebody/vit", private=True, exist_ok=True)
+    api.upload_folder.assert_called_once_with(
+        repo_id="somebody/vit",
+        folder_path=pathlib.Path("published"),
+        commit_message="One",
+    )
+    hub.push("published", "somebody/vit")
+    assert not api.create_repo.call_args.kwargs["private"]
 
 
 @pytest.mark.parametrize(
-    ("token", "folder", "name", "message"),
+    ("token", "folder", "status", "message"),
     [
-        ("", "published", "somebody/vit", "nobody is logged in.*auth login.*HF_T"),
-        ("hf_other", "published", "somebody/vit", "token may not do that.*HF_TOKEN"),
-        (TOKEN, "published", "else/vit", "to else/vit: the token may not.*right"),
-        (TOKEN, "gone", "somebody/vit", "no folder .*gone: check the path"),
-        (TOKEN, ".", "somebody/vit", "has none of model.safetensors"),
+        ("", "published", None, "nobody is logged in.*auth login.*HF_T"),
+        (TOKEN, "published", 401, "token may not do that.*HF_TOKEN"),
+        (TOKEN, "published", 403, "to somebody/vit: the token may not.*No right"),
+        (TOKEN, "published", 500, "hub refused it .*: try again later"),
+        (TOKEN, "gone", None, "no folder .*gone: check the path"),
+        (TOKEN, ".", None, "has none of model.safetensors"),
     ],
 )
-@pytest.mark.usefixtures("upload")
-def test_a_push_that_is_refused(server, monkeypatch, token, folder, name, message):
+def test_a_push_that_is_refused(api, monkeypatch, token, folder, status, message):
     monkeypatch.setenv("HF_TOKEN", token)
+    refusal = mock.Mock(status_code=status)
+    api.create_repo.side_effect = errors.HfHubHTTPError("No right", response=refusal)
     with pytest.raises(zoo.StoreError, match=message):
-        hub.push(folder, name)
-    assert server.created == {}
+        hub.push(folder, "somebody/vit")
+    api.upload_folder.assert_not_called()
 
 
 @pytest.mark.parametrize(
