@@ -25,7 +25,8 @@ ANIMALS, COLOURS, ABC = ("cat", "dog", "elk"), ("red", "green", "blue"), ("a", "
 NUMBERED = {"2": "c", "0": "a", "1": "b"}
 PLACEHOLDERS = {str(number): f"LABEL_{number}" for number in range(3)}
 IDS = ["n01440764", "n01443537", "n01484850"]
-INPUTS = settings_of(TIMM)["pretrained_cfg"]
+OF_IDS, OF_COLOURS = (dict(zip(ids, ABC, strict=True)) for ids in (IDS, COLOURS))
+INSIDE = settings_of(TIMM)["pretrained_cfg"] | {"label_names": ABC}
 
 
 @pytest.mark.parametrize(
@@ -40,27 +41,12 @@ INPUTS = settings_of(TIMM)["pretrained_cfg"]
         (VIT, {"label2id": {"LABEL_2": 2}}, ANIMALS),
         (VIT, {"label2id": None}, ANIMALS),
         (TIMM, {"label_names": NUMBERED}, ABC),
-        (
-            TIMM,
-            {"label_names": ..., "pretrained_cfg": INPUTS | {"label_names": ABC}},
-            ABC,
-        ),
+        (TIMM, {"label_names": ..., "pretrained_cfg": INSIDE}, ABC),
         # transformers, which wraps timm's models, has settings of its own.
         (TIMM, {"label_names": ..., "id2label": NUMBERED}, ABC),
         # Descriptions of ids are the names, those of names are longer texts.
-        (
-            TIMM,
-            {
-                "label_names": IDS,
-                "label_descriptions": dict(zip(IDS, ABC, strict=True)),
-            },
-            ABC,
-        ),
-        (
-            TIMM,
-            {"label_descriptions": dict(zip(COLOURS, ABC, strict=True))},
-            COLOURS,
-        ),
+        (TIMM, {"label_names": IDS, "label_descriptions": OF_IDS}, ABC),
+        (TIMM, {"label_descriptions": OF_COLOURS}, COLOURS),
     ],
 )
 def test_labels_of_settings_are_the_names(case, settings, expected, changed):

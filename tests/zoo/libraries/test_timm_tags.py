@@ -2,11 +2,13 @@
 
 import json
 import math
+import os
 import re
 import warnings
 
 import peer_models
 import pytest
+from safetensors_files import joined
 
 import zoo
 from zoo.libraries import architectures
@@ -31,10 +33,8 @@ def write_sparse(path, shapes):
     for key, shape in shapes.items():
         start, end = end, end + 4 * math.prod(shape)
         header[key] = {"dtype": "F32", "shape": shape, "data_offsets": [start, end]}
-    text = json.dumps(header).encode()
-    with open(path, "wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
-        file.truncate(8 + len(text) + end)
+    start = path.write_bytes(joined(json.dumps(header)))
+    os.truncate(path, start + end)
 
 
 @pytest.mark.slow
