@@ -37,7 +37,7 @@ def computed(folder):
     found["relevance"] = explain.gradient_attention(plain, images)
     for kind, model in models.items():
         found[kind] = numpy(model(images))
-        if kind not in ("relative", "hybrid", "int8", "frozen"):
+        if kind not in ("relative", "registers", "hybrid", "int8", "frozen"):
             found |= other_sizes(kind, model, images)
     # Through the GELU of training too.
     slopes = gradients(plain, images, training=True)

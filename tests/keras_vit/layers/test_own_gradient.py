@@ -30,7 +30,7 @@ def traced(layer):
     return function, function.get_concrete_function(tf.TensorSpec((None, 7, 24))).graph
 
 
-@pytest.mark.parametrize("options", [{}, {"dropout_rate": 0.1}, {"remat": True}])
+@pytest.mark.parametrize("options", [{"dropout_rate": 0.1}, {"remat": True}])
 def test_a_graph_of_training_goes_with_its_function(options, monkeypatch):
     monkeypatch.setattr(blockwise, "BLOCK_SIZE", 4)
     monkeypatch.setattr(attention, "MIN_TOKENS", 3)

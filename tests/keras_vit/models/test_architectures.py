@@ -14,7 +14,6 @@ import keras_vit
 from keras_vit import layers
 from keras_vit.models.base import Description, Model
 from keras_vit.structure import architectures
-from zoo.network import NETWORKS
 
 PAGE = pathlib.Path(__file__).parents[3] / "docs" / "design.md"
 
@@ -51,13 +50,6 @@ def test_a_loaded_model_knows_and_computes_what_the_saved_one_does(model, tmp_pa
     np.testing.assert_allclose(numpy(int8(images)), numpy(model(images)), atol=0.1)
 
 
-def test_photos_are_classified_and_embedded(model):
-    photo = np.zeros((48, 64, 3), "uint8")
-    [answers] = keras_vit.classify(model, photo, class_names=("a", "b", "c"), top=3)
-    assert sum(probability for *_, probability in answers) == pytest.approx(1)
-    assert keras_vit.embed(model, photo).shape == (1, 16)
-
-
 IMAGES = np.zeros((1, 16, 24, 3))
 
 
@@ -84,12 +76,6 @@ def test_files_of_released_names_refuse_it_by_name(model, refuse, tmp_path):
     message = "'pyramid' is a Pyramid, whose weights have no released names: keep it"
     with pytest.raises(ValueError, match=message):
         refuse(model, tmp_path / "model.npz")
-
-
-def test_every_network_of_a_name_has_an_architecture():
-    for name, config in NETWORKS.items():
-        architecture = architectures.of_config(config)
-        assert architectures.named(architecture.name) is architecture, name
 
 
 def test_models_of_users_may_have_a_config_of_any_kind(tmp_path):

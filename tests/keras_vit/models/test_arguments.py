@@ -66,8 +66,11 @@ def test_a_new_head_of_as_many_classes_is_on_the_same_body(make, options, files)
     "options", [{"classes": 3}, {"class_names": ["a", "b"]}, {"new_head": True}]
 )
 def test_a_bias_is_that_of_a_new_head(options, files):
-    model = vit(weights=files[vit], head_bias_init=-6.9, **options)
-    assert (numpy(model.get_layer("head").bias) == np.float32(-6.9)).all()
+    for weights, bias in ((files[vit], -6.9), (None, -6.9), (None, 0.0)):
+        model = vit(weights=weights, head_bias_init=bias, **options)
+        head = model.get_layer("head")
+        assert not numpy(head.kernel).any()
+        assert (numpy(head.bias) == np.float32(bias)).all()
 
 
 def test_numbers_of_numpy_are_numbers():

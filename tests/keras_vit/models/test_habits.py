@@ -9,7 +9,6 @@ from harness import normal, numpy, randomize
 import keras_vit
 from keras_vit.layers import ClassificationHead
 from keras_vit.models.bit import BiTResNet
-from keras_vit.runtimes.precision import in_precision
 from zoo.network import BiTConfig
 
 FACTS = {
@@ -23,13 +22,13 @@ FACTS = {
 KINDS = ("plain", "hybrid", "registers", "rotary, attention pooling", "relative biases")
 
 
-def made(kind, **options):
+def made(kind):
     """A model whose head alone is trained, which knows its classes and preparation."""
     if kind == "bit":
         model = BiTResNet(BiTConfig((1,)), image_size=small_models.SIZE, classes=5)
         randomize(model)
     else:
-        model = small_models.made(**small_models.MODELS[kind], **options)
+        model = small_models.made(**small_models.MODELS[kind])
     for name, fact in FACTS.items():
         setattr(model.get_layer("head"), name, fact)
     for layer in model.layers[:-1]:
@@ -77,30 +76,11 @@ def test_copies_are_as_the_first(kind, habit, tmp_path):
     assert np.abs(found - expected).max() <= tolerance * np.abs(expected).max()
     trained = {weight.path.split("/")[-2] for weight in copy.trainable_weights}
     assert trained == {"head"}
-    assert_same_head(copy.get_layer("head"))
+    head = copy.get_layer("head")
+    assert isinstance(head, ClassificationHead)
+    assert {name: getattr(head, name) for name in FACTS} == FACTS
     if habit is cloned:
         # A clone is a graph of any kind.
         assert copy.config is None
     else:
         assert copy.description == model.description
-
-
-def assert_same_head(head):
-    assert isinstance(head, ClassificationHead)
-    assert {name: getattr(head, name) for name in FACTS} == FACTS
-
-
-def in_float16(layer):
-    return type(layer).from_config({**layer.get_config(), "dtype": "float16"})
-
-
-def test_heads_know_their_classes_in_other_dtypes_and_on_other_bodies(tmp_path):
-    model = made("plain")
-    half = keras.models.clone_model(model, clone_function=in_float16)
-    pooled = model.get_layer("pooling").output
-    for copy in (
-        saved(half, tmp_path),
-        in_precision(made("plain", dtype="bfloat16")),
-        keras.Model(model.input, model.get_layer("head")(pooled * 2)),
-    ):
-        assert_same_head(copy.layers[-1])

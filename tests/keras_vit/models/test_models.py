@@ -121,14 +121,6 @@ def test_each_output_follows_from_the_tokens(kwargs, shape):
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("kwargs", [{}, {"head_bias_init": -6.9}])
-def test_a_new_head_is_of_zeros_and_its_bias(kwargs):
-    model = VisionTransformer(PLAIN, image_size=32, classes=7, **kwargs)
-    expected = np.full((2, 7), np.float32(kwargs.get("head_bias_init", 0.0)))
-    logits = numpy(model(normal((2, 32, 32, 3))))
-    np.testing.assert_array_equal(logits, expected)
-
-
 @pytest.mark.parametrize("count", [1, 5])
 def test_rates_and_remat_are_those_of_blocks(count):
     options = {"dropout_rate": 0.1, "stochastic_depth_rate": 0.2, "remat": True}

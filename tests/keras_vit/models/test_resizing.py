@@ -22,7 +22,7 @@ KINDS = (
     "rows and columns before every block",
     "all tokens",
 )
-SIZES = (SIZE, (48, 24), (96, 120))
+SIZES = (SIZE, (48, 24))
 
 
 def images_of(model, size, count=2):
@@ -122,7 +122,7 @@ def test_resized_weights_keep_their_dtype(kind, dtype):
     of_any_size = at_image_size(fixed, ANY)
     exact = small_models.made(**small_models.MODELS[kind])
     exact.set_weights([numpy(weight) for weight in fixed.weights])
-    for size in SIZES[:2]:
+    for size in SIZES:
         resized, wanted = (at_image_size(model, size) for model in (fixed, exact))
         for one, other in zip(resized.weights, wanted.weights, strict=True):
             stored = "float32" if dtype.startswith("mixed") else dtype
@@ -221,7 +221,9 @@ def test_frozen_and_low_rank_weights_stay(size):
 def test_training_at_several_sizes():
     options = small_models.MODELS["relative biases"] | {"remat": True}
     model = at_image_size(small_models.made(**options), ANY)
-    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    # XLA would compile for each size.
+    model.compile("sgd", loss, jit_compile=False)
     for size in ((48, 24), SIZE):
         before = [numpy(weight) for weight in model.trainable_weights]
         model.fit(images_of(model, size), np.array([1, 3]), verbose=0)
