@@ -5,8 +5,6 @@ import json
 import pathlib
 import re
 import shutil
-import subprocess
-import sys
 
 import keras
 import numpy as np
@@ -18,15 +16,7 @@ import keras_vit
 from train.common.errors import RunError
 from train.data import sources
 from train.data.transforms import served_files
-from train.export import (
-    formats,
-    parity,
-    program,
-    report,
-    run,
-    sample_images,
-    tflite,
-)
+from train.export import formats, parity, program, report, run, sample_images, tflite
 from train.models import loaded_model
 from train.models.exports import exported_model
 from train.scoring.metrics import interval
@@ -226,12 +216,9 @@ def test_more_agreement_keeps_matrices_in_float16(
     assert "float16" not in small["matrices"] and small["aim"] is None
 
 
-def test_help_and_docs_have_every_format():
-    help = [sys.executable, "-m", "train.export", "--help"]
-    shown = subprocess.run(help, capture_output=True, text=True, cwd=ROOT).stdout
+def test_docs_have_every_format():
     page = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
     assert served_files() in " ".join(page.split())
     for row in formats.FORMATS.values():
-        assert f"  {row.name:16} {row.help}\n" in shown
         share = f"{row.min_agreement:.1%}".replace(".0%", "%")
         assert f"| `{row.name}` | {row.help} | {share} |\n" in page

@@ -163,23 +163,17 @@ def external(file, shape):
     file.create_dataset(NAME, shape, "f4", external=[("/etc/passwd", 0, 384)])
 
 
-def link_to_a_file(file, shape):
-    file[NAME] = h5py.ExternalLink("/etc/passwd", "/0")
-
-
 def without_bytes(file, shape):
     file.create_dataset(NAME, (10**12,), "f4")
 
 
 ELSEWHERE = f"its model.weights.h5 holds {NAME!r}, an array whose numbers lie in ano"
-LINK = f"its model.weights.h5 holds {NAME!r}, a link to another place"
 
 
 @pytest.mark.parametrize(
     ("change", "told"),
     [
         (external, ELSEWHERE),
-        (link_to_a_file, LINK),
         (without_bytes, "bytes of model.weights.h5 hold 4000000"),
     ],
 )

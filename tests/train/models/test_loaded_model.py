@@ -1,10 +1,8 @@
 """Models by all their names, with what lies beside them."""
 
 import dataclasses
-import shutil
 
 import keras
-import numpy as np
 import pytest
 from evaluated import COLOURS, CONFIG, tiny
 
@@ -48,28 +46,6 @@ def test_ways_to_name_a_model(tmp_path, monkeypatch):
         assert loaded.model.output_shape == (None, 3)
     assert loaded_model.load(str(run)).config["dataset"] == "digits"
     assert loaded_model.load("mine", features=True).model.output_shape == (None, 16)
-
-
-def test_files_need_no_registry(goldens, tmp_path, monkeypatch):
-    shutil.copy(goldens / "token.npz", tmp_path / "best.npz")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("zoo.store.transport.BACKOFF_SECONDS", 0)
-    monkeypatch.setenv("KERAS_VIT_REGISTRY", "http://127.0.0.1:9/r")
-    for path in ("best.npz", "./best.npz", tmp_path / "best.npz"):
-        assert loaded_model.load(path).name == "best"
-
-
-def test_another_image_size_keeps_what_the_model_computes(tmp_path):
-    config = dataclasses.replace(CONFIG, activation="gelu")
-    exact = keras_vit.VisionTransformer(config, image_size=32, classes=3)
-    exact.get_layer("head").kernel.assign(np.eye(16, 3))
-    exact.save(tmp_path / "exact.keras")
-    weights = keras_vit.save_released_weights(exact, tmp_path / "exact.safetensors")
-    images = np.random.default_rng(0).normal(size=(2, 48, 48, 3)).astype("float32")
-    loaded = loaded_model.load(str(tmp_path / "exact.keras"), image_size=48)
-    expected = keras_vit.load_model(weights, image_size=48)(images)
-    np.testing.assert_allclose(loaded.model(images), expected, atol=1e-6)
-    assert loaded.model.get_layer("encoder_block_0").activation == "gelu"
 
 
 def test_class_names_beside_a_model_of_ones_own(tmp_path):

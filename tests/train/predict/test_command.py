@@ -1,16 +1,12 @@
 """The command in a process of its own: what it imports, prints and leaves."""
 
-import csv
 import os
-import pathlib
-import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from in_process import function_of, run_command
-from photo_folder import NAMES, paths
+from photo_folder import NAMES, interrupted, paths
 
 import keras_vit_start
 from train.predict.prediction import Predictions
@@ -27,32 +23,15 @@ finally:
 """
 
 
-def command(*words, program=None, **options):
-    start = (
-        [sys.executable, "-c", program]
-        if program
-        else keras_vit_start.python("train.predict")
-    )
-    return subprocess.Popen(
-        [*start, *map(str, words)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONPATH": keras_vit_start.HERE},
-        # A job in the background of a shell ignores it, and its children would too.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        **options,
-    )
-
-
 def test_an_export_is_answered_without_tensorflow_and_keras(folder, files):
-    process = command(files / "model.onnx", "photos", "--top", program=WATCHED)
-    output, errors = process.communicate()
-    assert process.returncode == 3
-    rows = [line.split("\t") for line in output.splitlines()]
+    command = [sys.executable, "-c", WATCHED, files / "model.onnx", "photos", "--top"]
+    environment = os.environ | {"PYTHONPATH": keras_vit_start.HERE}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 3
+    rows = [line.split("\t") for line in done.stdout.splitlines()]
     assert [row[0] for row in rows] == paths()
     assert all(len(row) == 11 and set(row[1::2]) == set(NAMES) for row in rows)
-    assert errors.splitlines() == [
+    assert done.stderr.splitlines() == [
         "1 photo could not be read:",
         "  photos/5bad.jpg cannot be read as an image (UnidentifiedImageError): save "
         "it as JPEG or PNG.",
@@ -60,31 +39,11 @@ def test_an_export_is_answered_without_tensorflow_and_keras(folder, files):
     ]
 
 
-@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGKILL])
-def test_a_command_that_is_stopped_goes_on(by, folder, files):
-    os.remove("photos/5bad.jpg")
-    for number in range(10, 400):
-        os.link("photos/0.png", f"photos/{number}.png")
-    # It waits for more names, so that it has not ended before the signal.
-    words = [files / "model.onnx", "photos", "-", "--out=out.csv"]
-    process = command(*words, stdin=subprocess.PIPE)
-    while not (os.path.exists("out.csv") and os.path.getsize("out.csv") > 500):
-        assert process.poll() is None, process.stderr.read()
-        time.sleep(0.002)
-    process.send_signal(by)
-    _, errors = process.communicate()
-    if by == signal.SIGINT:
-        assert errors.endswith(
-            "error: Interrupted; --resume goes on with what out.csv has.\n"
-        )
-        assert process.returncode == 130
-    assert pathlib.Path("out.csv").read_text("utf-8").endswith("\n")
-    process = command(*words, "--resume", stdin=subprocess.DEVNULL)
-    _, errors = process.communicate()
-    assert process.returncode == 0, errors
-    with open("out.csv", newline="") as file:
-        names = [row["file"] for row in csv.DictReader(file)]
-    assert names == sorted(names) and len(names) == len(set(names)) == 400
+def test_a_command_that_is_interrupted_says_how_to_go_on(folder, stub):
+    stub(interrupted)
+    told = "^Interrupted; --resume goes on with what out.csv has.$"
+    with pytest.raises(KeyboardInterrupt, match=told):
+        run_command("predict", "stub", "photos", "--out=out.csv")
 
 
 def test_a_file_without_an_answer_says_so(capsys):

@@ -70,8 +70,7 @@ def test_patterns_that_the_shell_has_left(folder, pattern, found):
 
 
 @pytest.mark.parametrize(
-    "pattern",
-    ["**", "ph*/**/*.*", "photos/**/cat/**", "**/d*/**/*.bmp", "./**/1.webp"],
+    "pattern", ["**", "ph*/**/*.*", "photos/**/cat/**", "**/d*/**/*.bmp", "./**/1.webp"]
 )
 def test_two_stars_are_as_glob_has_them(folder, pattern):
     files = filter(os.path.isfile, glob.glob(pattern, recursive=True))

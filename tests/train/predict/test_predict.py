@@ -9,13 +9,7 @@ import pathlib
 
 import numpy as np
 import pytest
-from photo_folder import (
-    PROBABILITIES,
-    by_mean,
-    paths,
-    prepared,
-    text_of,
-)
+from photo_folder import PROBABILITIES, by_mean, paths, prepared, text_of
 
 from train.common.errors import RunError
 from train.predict import classifiers
@@ -197,14 +191,8 @@ def test_many_unreadable_photos(folder, stub):
         ({"gallery": "there.html"}, "there.html exists: pass another --gallery"),
         ({"features": "there.npz"}, "there.npz exists: pass another --features"),
         ({"out": "there.csv"}, "there.csv exists: pass --resume"),
-        (
-            {"photos": ["empty"]},
-            "no photo in empty: give .*left out 1 file .*psd.*jpg",
-        ),
-        (
-            {"model": "photos", "photos": ["run"]},
-            "photos holds photos, no model: pass",
-        ),
+        ({"photos": ["empty"]}, "no photo in empty: give .*left out 1 file .*psd.*jpg"),
+        ({"model": "photos", "photos": ["run"]}, "photos holds photos, no model: pass"),
     ],
 )
 def test_names_are_checked_before_the_model_is_loaded(given, told, folder, monkeypatch):
