@@ -31,10 +31,9 @@ def test_what_is_written(home):
         temporary.write_text("a")
     with whole_folder("~/exported") as temporary:
         (temporary / "b.txt").write_text("b")
-    assert (home / "runs" / "a.txt").read_text() == "a"
-    assert (home / "exported" / "b.txt").read_text() == "b"
     assert RunDirectory("~/runs/one").claim({"steps": 1}).config.is_file()
-    assert (home / "runs" / "one" / "config.json").is_file()
+    for name in ("runs/a.txt", "exported/b.txt", "runs/one/config.json"):
+        assert (home / name).is_file()
 
 
 @pytest.mark.parametrize("use", [make_folder, RunDirectory, checking.check])

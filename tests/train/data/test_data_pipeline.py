@@ -53,35 +53,16 @@ def test_training_batches_are_static_and_in_range():
 
 
 # A buffer smaller than the split is what large data sets have.
-@pytest.fixture(scope="module", params=[50_000, 6])
-def whole(request):
-    """A size of the buffer, 22 examples, and four epochs of their batches of 4."""
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", request.param)
-        split = numbered_split(22)
-        return request.param, split, training(split, 22)
-
-
-def assert_epochs(batches, count):
-    epochs = joined(batches)[1].reshape(4, count)
-    np.testing.assert_array_equal(np.sort(epochs), np.tile(np.arange(count), (4, 1)))
-    if count > 3:
-        assert len(np.unique(epochs, axis=0)) == 4
-
-
-def test_every_epoch_takes_every_example_once(monkeypatch, whole):
-    buffer, _, batches = whole
+@pytest.mark.parametrize("buffer", [50_000, 6])
+def test_every_epoch_has_every_example_once_and_resumes_exactly(monkeypatch, buffer):
     monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", buffer)
-    assert_epochs(batches, 22)
-    for count in (3, 24):
-        settings = {"image_size": (1, 1), "crop": "resize"}
-        assert_epochs(training(numbered_split(count), count, **settings), count)
-
-
-def test_resume_is_exact_and_reads_no_earlier_epoch(monkeypatch, whole):
+    for count in (3, 24, 22):
+        split = numbered_split(count)
+        batches = training(split, count)
+        epochs = joined(batches)[1].reshape(4, count)
+        assert (np.sort(epochs) == np.arange(count)).all()
+        assert count == 3 or len(np.unique(epochs, axis=0)) == 4
     # 22 examples by 4: the epochs end inside steps 5 and 16, and with step 10.
-    buffer, split, batches = whole
-    monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", buffer)
     for start_step in (1, 5, 6, 11, 17) if buffer == 6 else (5, 11):
         expected = batches[start_step : start_step + 6]
         assert_same(training(split, len(expected), start_step=start_step), expected)
@@ -111,8 +92,10 @@ def test_half_of_the_images_are_flipped_where_flips_are_on():
     images, _ = joined(training(split, 5, flip=False, **options))
     np.testing.assert_allclose(images, np.stack([straight] * 20), atol=1e-6)
     images, _ = joined(training(split, 100, flip=True, **options))
-    mirrored = np.abs(images - straight[:, ::-1]).max(axis=(1, 2, 3)) < 1e-6
-    same = np.abs(images - straight).max(axis=(1, 2, 3)) < 1e-6
+    same, mirrored = (
+        np.abs(images - one).max(axis=(1, 2, 3)) < 1e-6
+        for one in (straight, straight[:, ::-1])
+    )
     assert np.all(mirrored ^ same)
     # Four standard deviations of a fair coin.
     assert abs(mirrored.mean() - 0.5) < 4 * 0.5 / np.sqrt(400)
@@ -125,7 +108,7 @@ def test_labels_stay_with_their_images():
         for record, label in zip(*split.arrays, strict=True)
     }
     options = {"image_size": (8, 8), "crop": "resize", "flip": False}
-    images, labels = joined(training(split, 4, batch_size=50, **options))
+    images, labels = joined(training(split, 50, **options))
     pixels = np.rint(images * 127.5 + 127.5).astype(np.uint8)
     assert [by_image[image.tobytes()] for image in pixels] == labels.tolist()
 
@@ -148,15 +131,10 @@ def test_unusable_arguments_are_refused(changes, message):
         training(numbered_split(10), 1, **changes)
 
 
-@pytest.mark.parametrize(
-    "augmentation",
-    [
-        MIXUP,
-        Augmentation(cutmix=1.0),
-        Augmentation(rand_augment=(1, 9), random_erasing=0.5),
-    ],
-    ids=["mixup", "cutmix", "single images"],
-)
+SINGLE = Augmentation(rand_augment=(1, 9), random_erasing=0.5)
+
+
+@pytest.mark.parametrize("augmentation", [MIXUP, Augmentation(cutmix=1.0), SINGLE])
 def test_augmentation_resumes_exactly_and_on_any_devices(augmentation, monkeypatch):
     # The others are longer to trace, and have tests of their own.
     few = (image_ops.invert, image_ops.brightness, image_ops.cutout)
