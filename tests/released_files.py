@@ -18,18 +18,13 @@ def save_release(path, card, image_size=None):
     if size.resnet_stages is not None:
         raise ValueError(f"{card.handle} has a ResNet: let a page load a plain one")
     positions = ((image_size or card.image_size) // size.patch_size) ** 2 + 1
-    sizes = {
-        "hidden_size": size.hidden_size,
-        "num_heads": size.num_heads,
+    sizes = size.sizes | {
         "head_size": size.hidden_size // size.num_heads,
-        "mlp_dim": size.mlp_dim,
-        "patch_height": size.patch_size,
-        "patch_width": size.patch_size,
+        **dict.fromkeys(("patch_height", "patch_width"), size.patch_size),
         "channels": 3,
         "positions": positions,
         "classes": card.classes,
         "representation_size": card.representation_size,
-        "features": card.representation_size or size.hidden_size,
     }
     features = {"class_token", "head", *required(True, "all")}
     features |= {"pre_logits"} if card.representation_size else set()

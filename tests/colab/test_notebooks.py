@@ -35,19 +35,14 @@ def test_every_page_has_its_notebook_and_every_notebook_its_page():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_notebook_is_made_from_its_page(name):
+def test_notebook_is_made_from_its_page_and_begins_as_all_do(name):
     committed = (build.NOTEBOOKS / f"{name}.ipynb").read_text(encoding="utf-8")
     made = build.notebook(build.PAGES / f"{name}.md")
     assert committed == made, "run: python colab/build.py"
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_notebook_begins_as_all_do(name):
     cells = read(name).cells
     title = cells[0].source
     assert title.startswith("# ")
-    assert "\n**Runtime:** " in title
-    assert "\n**Result:** " in title
+    assert "\n**Runtime:** " in title and "\n**Result:** " in title
     text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
     # They lead into the clone that the notebook lies in.
     links = re.findall(r"\]\((?!https://|#)([^)#]+)", text)
@@ -176,86 +171,72 @@ class _ThisPython(AsyncKernelManager):
         return KernelSpec(argv=[sys.executable, *start], language="python")
 
 
-def shown(notebook, kind):
-    """What the cells show of a MIME type."""
-    return [
-        output.data[kind]
-        for cell in notebook.cells
-        for output in cell.get("outputs", ())
-        if kind in output.get("data", {})
-    ]
-
-
-def printed(notebook):
-    return "".join(
-        output.text
-        for cell in notebook.cells
-        for output in cell.get("outputs", ())
-        if output.output_type == "stream"
-    )
-
-
-@pytest.mark.slow
-def test_classify(executed):
-    notebook = executed("classify")
-    assert len(shown(notebook, "image/png")) == 7
-    said = printed(notebook)
-    assert re.findall(r"(\w+)\.png\n +[\d.]+%  \w.*\n", said) == [
-        "china",
-        "flower",
-    ]
-    report = pathlib.Path("explanation/report.html").read_text()
-    assert "flower.png" in report
-    assert "<iframe srcdoc=" in shown(notebook, "text/html")[-1]
-
-
-@pytest.mark.slow
-def test_finetune(executed):
-    notebook = executed("finetune")
-    said = printed(notebook)
-    assert re.search(r"test accuracy [\d.]+% on all 360 test images", said)
-    assert "tensorboard-frame" in "".join(shown(notebook, "text/html"))
-    report = "".join(shown(notebook, "text/markdown"))
-    assert "accuracy** (95% interval" in report
-    # The mistakes, and the figures of a run.
-    assert len(shown(notebook, "image/png")) == 6
-    assert len(re.findall(r"^ +[\d.]+%  \d$", said, re.M)) == 3
-    assert pathlib.Path("runs/finetuned/model.keras").is_file()
-
-
-@pytest.mark.slow
-def test_choose_checkpoint(executed):
-    notebook = executed("choose_checkpoint")
-    said = printed(notebook)
-    assert "24 files, 16 fine-tunings\n8 of Ti_16 from i21k on cifar100" in said
-    # Of two blocks; 5.5 of all.
-    assert re.search(r"1\.\d   +81\.50   Ti/16", said)
-    assert "the rule's choice  81.50%  Ti_16-i21k-300ep-lr_0.001-aug_none" in said
-    assert "by hindsight       83.00%  Ti_16-i21k-300ep-lr_0.001-aug_medium2" in said
-    assert "3 of 8 fine-tunings are better" in said
-    assert "vit-ti16/augreg-imagenet21k: " in said
-    assert re.search(r"test accuracy [\d.]+% on all 360 test images", said)
-    assert len(shown(notebook, "image/png")) == 3
+# Of each notebook: how many pictures it shows, a file that it leaves, and patterns of
+# what it prints and shows.
+EXPECTED = {
+    "classify": (
+        7,
+        "explanation/report.html",
+        [
+            r"china\.png\n +[\d.]+%  \w[\s\S]*flower\.png\n +[\d.]+%  \w",
+            r"<iframe srcdoc=[\s\S]*flower\.png",
+        ],
+    ),
+    "finetune": (
+        6,  # the mistakes, and the figures of a run
+        "runs/finetuned/model.keras",
+        [
+            r"test accuracy [\d.]+% on all 360 test images",
+            "tensorboard-frame",
+            r"accuracy\*\* \(95% interval",
+            r"(^ +[\d.]+%  \d$[\s\S]*?){3}",
+        ],
+    ),
+    "choose_checkpoint": (
+        3,
+        "runs",
+        [
+            "24 files, 16 fine-tunings\n8 of Ti_16 from i21k on cifar100",
+            r"1\.\d   +81\.50   Ti/16",  # of two blocks; 5.5 of all
+            "the rule's choice  81.50%  Ti_16-i21k-300ep-lr_0.001-aug_none",
+            "by hindsight       83.00%  Ti_16-i21k-300ep-lr_0.001-aug_medium2",
+            "3 of 8 fine-tunings are better",
+            "vit-ti16/augreg-imagenet21k: ",
+            r"test accuracy [\d.]+% on all 360 test images",
+        ],
+    ),
+    "pretrain": (
+        1,
+        "runs/pretrained/weights.npz",
+        [
+            r"test loss [\d.]+, and by chance [\d.]+; accuracy",
+            r"^masked      test accuracy [\d.]+%$",
+        ],
+    ),
+    "phone": (
+        2,
+        "exported",
+        [r"(^\S+\.tflite +\w.* [\d.]+%, [\s\S]*?){2}", r"^Keras +\w.* [\d.]+%, "],
+    ),
+}
 
 
 @pytest.mark.slow
-def test_pretrain(executed):
-    notebook = executed("pretrain")
-    said = printed(notebook)
-    assert re.search(r"test loss [\d.]+, and by chance [\d.]+; accuracy", said)
-    assert re.search(r"^masked      test accuracy [\d.]+%$", said, re.M)
-    assert pathlib.Path("runs/pretrained/weights.npz").is_file()
-    config = json.loads(pathlib.Path("runs/finetuned-masked/config.json").read_text())
-    assert config["weights"] == "runs/masked/weights.npz"
-    assert len(shown(notebook, "image/png")) == 1
-
-
-@pytest.mark.slow
-def test_phone(executed):
-    notebook = executed("phone")
-    files = sorted(path.name for path in pathlib.Path("exported").glob("*.tflite"))
-    assert len(files) == 2
-    said = printed(notebook)
-    for name in (*files, "Keras"):
-        assert re.search(rf"^{re.escape(name)} +\w.* [\d.]+%, ", said, re.M)
-    assert len(shown(notebook, "image/png")) == 2
+@pytest.mark.parametrize("name", NAMES)
+def test_notebook_runs_from_top_to_bottom(name, executed):
+    pictures, file, patterns = EXPECTED[name]
+    cells = executed(name).cells
+    outputs = [output for cell in cells for output in cell.get("outputs", ())]
+    shown = [output.get("data", {}) for output in outputs]
+    assert sum("image/png" in data for data in shown) == pictures
+    assert pathlib.Path(file).exists()
+    said = "".join(output.get("text", "") for output in outputs)
+    for kind in ("text/markdown", "text/html"):
+        said += "\n".join(data.get(kind, "") for data in shown)
+    for pattern in patterns:
+        assert re.search(pattern, said, re.M), pattern
+    if name == "pretrain":
+        config = json.loads(
+            pathlib.Path("runs/finetuned-masked/config.json").read_text()
+        )
+        assert config["weights"] == "runs/masked/weights.npz"

@@ -39,18 +39,17 @@ SHORT = {
     "micro_batches": "2",
     "seeds": "1",
 }
+# Of released models.
 SMALL_IMAGES = {"image_size": "64"}
 FEW_STEPS = {"steps": "2", "batch_size": "4", "eval_every": "2"}
-# The runs of each study: one, of the last that a page gives or else of this, ...
-LAST = {
+# The one run of each study.
+STUDIES = {
     "learning_rates": {"learning_rates": "0.01"},
-    "examples": {"models": "ViT-Ti_16"},
-    "compute": {"models": "ViT-Ti_16"},
+    "examples": {"models": "ViT-Ti_16", "subsets": "100%"},
+    "compute": {"models": "ViT-Ti_16", "step_counts": "8"},
     "positions": {"positions": "2d"},
     "vtab": {"tasks": "dtd"},
 }
-# ... and of this instead of what a page gives.
-ONE = {"examples": {"subsets": "100%"}, "compute": {"step_counts": "8"}}
 
 
 class Skipped(Exception):
@@ -99,7 +98,7 @@ class Reader:
 
 def run_whole(reader, command):
     """Runs a command as it is."""
-    reader.run(command, expanded(reader, command.words))
+    reader.run(command, command.words)
 
 
 def run_short(reader, command):
@@ -108,19 +107,19 @@ def run_short(reader, command):
     It ends where its work begins, unless the page goes on with what it leaves, or it is
     the first of its name.
     """
-    words = [smallest(word) for word in expanded(reader, command.words)]
-    given = flags_of(words)
+    words = [smallest(word) for word in command.words]
+    given = dict(
+        word[2:].partition("=")[::2] for word in words if word.startswith("--")
+    )
     name = words[1]
     used = what_is_used(reader, name, given)
-    more = {
-        flag: value
-        for flag, value in SHORT.items()
-        if given.get(flag) not in (None, "auto")
-    }
+    more = {flag: value for flag, value in SHORT.items() if flag in given}
+    if given.get("batch_size") == "auto":
+        del more["batch_size"]
     if name in TRAINING:
         more |= short_training(name, given)
         words = without_model(words, given)
-        run_dir = given.get("run_dir", "runs/")
+        run_dir = given.get("run_dir")
         if run_dir in doc_reader.RUNS:  # the page makes it itself
             shutil.rmtree(reader.folder / run_dir, ignore_errors=True)
         if "smoke" not in given:
@@ -176,11 +175,7 @@ def smallest(word):
 
 def short_training(name, given):
     """Returns further flags that keep a run of training short."""
-    more = {}
-    if name == "study":
-        for flag, value in LAST[given["study"]].items():
-            more[flag] = given.get(flag, value).split(",")[-1]
-        more |= {"seeds": "1", **ONE.get(given["study"], {})}
+    more = {**STUDIES[given["study"]], "seeds": "1"} if name == "study" else {}
     if is_released(given):
         more |= FEW_STEPS | SMALL_IMAGES | {"model": "ViT-Ti_16"}
         if given.get("model", "ViT-Ti_16") != "ViT-Ti_16":
@@ -221,26 +216,6 @@ def prepare(reader, given, flag):
         datasets = [dataset]
     for one in datasets:
         doc_reader.prepare_tfds(one, reader.folder / "tfds")
-
-
-def flags_of(words):
-    """Returns the flags of a command by name."""
-    found = {}
-    for index, word in enumerate(words):
-        if word.startswith("--"):
-            name, equals, value = word[2:].partition("=")
-            after = words[index + 1] if index + 1 < len(words) else ""
-            found[name] = value if equals or after.startswith("-") else after
-    return found
-
-
-def expanded(reader, words):
-    """Expands patterns of files as a shell does."""
-    found = []
-    for word in words:
-        files = [] if word.startswith("-") else glob.glob(word, root_dir=reader.folder)
-        found += sorted(files) if "*" in word and files else [word]
-    return found
 
 
 def show_help(reader, command):

@@ -59,20 +59,18 @@ def write_records(folder):
     """Writes the photos as TFRecord files."""
     import tensorflow as tf
 
+    of = tf.train
     (folder / "records").mkdir()
     for split in ("train", "test"):
         examples = []
-        for label, name in enumerate(("daisy", "tulip")):
-            for path in sorted((folder / "photos" / split / name).iterdir()):
-                image = tf.train.BytesList(value=[path.read_bytes()])
-                feature = {
-                    "image/encoded": tf.train.Feature(bytes_list=image),
-                    "image/class/label": tf.train.Feature(
-                        int64_list=tf.train.Int64List(value=[label])
-                    ),
-                }
-                features = tf.train.Features(feature=feature)
-                examples.append(tf.train.Example(features=features))
+        for path in sorted((folder / "photos" / split).glob("*/*")):
+            image = of.BytesList(value=[path.read_bytes()])
+            label = of.Int64List(value=[int(path.parent.name == "tulip")])
+            feature = {
+                "image/encoded": of.Feature(bytes_list=image),
+                "image/class/label": of.Feature(int64_list=label),
+            }
+            examples.append(of.Example(features=of.Features(feature=feature)))
         for shard in range(4):
             name = f"{split}-{shard:05}-of-00004.tfrecord"
             with tf.io.TFRecordWriter(str(folder / "records" / name)) as writer:

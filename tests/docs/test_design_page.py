@@ -2,7 +2,6 @@
 
 import graphlib
 import importlib.util
-import itertools
 import pathlib
 import re
 import xml.etree.ElementTree
@@ -33,10 +32,6 @@ def test_floors_import_nothing_from_above(floor):
     assert wrong == []
 
 
-# Most rooms of a package, and most floors on which they stand.
-MOST = {"train": (19, 8), "keras_vit": (9, 7), "zoo": (10, 7), "benchmarks": (29, 8)}
-
-
 def rooms_of(package):
     """Returns the rooms that each room of a package imports."""
     files = {}
@@ -52,32 +47,11 @@ def rooms_of(package):
     return imports
 
 
-@pytest.mark.parametrize("package", MOST)
-def test_rooms_stand_on_floors_without_circles(package):
+@pytest.mark.parametrize("package", ["zoo", "keras_vit", "train", "benchmarks"])
+def test_rooms_do_not_import_each_other_in_circles(package):
     rooms = rooms_of(package)
-    order = graphlib.TopologicalSorter(rooms)
-    order.prepare()  # or raises `CycleError`, which names them
-    floors = []
-    while order.is_active():
-        floors.append(sorted(order.get_ready()))
-        order.done(*floors[-1])
-    most_rooms, most_floors = MOST[package]
-    assert len(rooms) <= most_rooms and len(floors) <= most_floors, floors
-
-
-@pytest.mark.parametrize("package", ["train", "keras_vit", "zoo"])
-def test_no_two_names_differ_by_a_suffix(package):
-    endings = r"(e|ed|er|ers|ies|ing|ion|ions|or|s|y)$"
-    folders = {path.parent for path in (ROOT / package).rglob("*.py")}
-    for folder in folders:
-        names = {
-            path.stem
-            for path in folder.iterdir()
-            if path in folders or (path.suffix == ".py" and path.name[0] != "_")
-        }
-        for one, other in itertools.permutations(names, 2):
-            stems = {re.sub(endings, "", name) for name in (one, other)}
-            assert not other.startswith(f"{one}_") and len(stems) == 2, folder
+    assert len(rooms) > 5
+    graphlib.TopologicalSorter(rooms).prepare()  # or raises `CycleError`
 
 
 def test_paths_on_the_page_exist():

@@ -2,7 +2,6 @@
 
 import ast
 import functools
-import inspect
 import pathlib
 import pydoc
 import re
@@ -11,7 +10,6 @@ import pytest
 
 import keras_vit_start
 from train.recipes import Recipe, names, pretraining
-from train.run import recipe_flags
 
 masking = pytest.importorskip("train.masked_patches.recipes")
 
@@ -22,26 +20,16 @@ PAGES = [ROOT / "docs" / f"{name}.md" for name in ("paper", "migration", "design
 # On the pages; these two are modules of keras_vit.
 IN_PAGES = re.compile(r"(?<![\w.])((?:keras_vit|zoo|train|explain|figures)(?:\.\w+)+)")
 SHORT = {"explain": "keras_vit.explain", "figures": "keras_vit.explain.figures"}
-# Flags that recipes and runs do not have.
-OTHER_FLAGS = {
-    *("study", "real_labels", "central_crop", "shown", "tasks", "to"),
-    *("dataset", "data_dir", "images", "out"),
-}
 # Of files, as in `train.csv`.
 ENDINGS = (".csv", ".md", ".py", ".tfrecord")
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def docstrings(text):
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, DOCUMENTED):
-            yield ast.get_docstring(node) or ""
-
-
 def references(package):
     for path in sorted((ROOT / package).rglob("*.py")):
-        for text in docstrings(path.read_text(encoding="utf-8")):
-            for name in REFERENCE.findall(text):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            text = isinstance(node, DOCUMENTED) and ast.get_docstring(node)
+            for name in REFERENCE.findall(text or ""):
                 if not name.endswith(ENDINGS):
                     yield path.relative_to(ROOT), name
 
@@ -84,8 +72,8 @@ def test_what_pages_name_is_there(page):
 
 
 def test_flags_of_the_paper_exist():
-    source = inspect.getsource(recipe_flags)
-    known = set(re.findall(r"DEFINE_\w+\(\s*\"(\w+)\"", source)) | OTHER_FLAGS
+    source = "".join(path.read_text("utf-8") for path in ROOT.glob("train/**/*.py"))
+    known = set(re.findall(r"DEFINE_\w+\(\s*\"(\w+)\"", source))
     known |= {field.name for field in Recipe.settings()}
     found = set(re.findall(r"--([a-z]\w+)", PAGES[0].read_text()))
     assert found and found <= known

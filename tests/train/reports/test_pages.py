@@ -6,8 +6,8 @@ import json
 import os
 import re
 import shutil
-import subprocess
 
+import chromium
 import numpy as np
 import pytest
 from html_page import Page
@@ -201,52 +201,32 @@ def test_only_classes_that_occur(tmp_path, photos, figures):
     assert figures[0].get_suptitle() == "Examples by true and predicted class"
 
 
-def in_chromium(page, folder, width):
-    """Opens a page so wide, sorts its classes by name; returns what is then there."""
-    names = ("chromium", "chromium-browser", "google-chrome")
-    browser = next(filter(None, map(shutil.which, names)), None)
-    if browser is None:
-        pytest.skip(f"none of {', '.join(names)} is installed")
-    inner = html.escape(page, quote=True)
-    (folder / "outer.html").write_text(
-        f'<iframe style="width:{width}px; height:900px; border:0" srcdoc="{inner}">'
-        "</iframe><script>onload = () => {"
-        "const d = document.querySelector('iframe').contentDocument;"
-        "const rows = () => [...d.querySelectorAll('.sortable tbody tr')]"
-        "  .map((row) => row.cells[0].textContent);"
-        "const button = d.querySelector('.sortable button'), found = {};"
-        "found.first = rows(); button.click(); found.up = rows();"
-        "button.click(); found.down = rows();"
-        "found.sorted = button.parentNode.getAttribute('aria-sort');"
-        "found.width = d.documentElement.scrollWidth;"
-        "document.body.innerHTML = '<pre id=found></pre>';"
-        "document.querySelector('pre').textContent = JSON.stringify(found); };"
-        "</script>"
-    )
-    done = subprocess.run(
-        [
-            browser,
-            *("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"),
-            "--enable-logging=stderr",
-            *(f"--user-data-dir={folder / 'profile'}", "--window-size=1400,1000"),
-            "--dump-dom",
-            (folder / "outer.html").as_uri(),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "CONSOLE" not in done.stderr, done.stderr
-    found = re.search(r'<pre id="found">(.*?)</pre>', done.stdout)[1]
-    return json.loads(html.unescape(found))
+# A frame so wide, in which the classes are sorted by name.
+FRAME = """
+<iframe style="width: 360px; height: 900px; border: 0" srcdoc="{page}"></iframe>
+<script>onload = () => {{
+  const d = document.querySelector("iframe").contentDocument;
+  const rows = () => [...d.querySelectorAll(".sortable tbody tr")]
+    .map((row) => row.cells[0].textContent);
+  const button = d.querySelector(".sortable button"), found = {{}};
+  found.first = rows(); button.click(); found.up = rows();
+  button.click(); found.down = rows();
+  found.sorted = button.parentNode.getAttribute("aria-sort");
+  found.width = d.documentElement.scrollWidth;
+  document.title = JSON.stringify(found);
+}};</script>
+"""
 
 
 @pytest.mark.slow
 def test_the_page_in_a_browser(tmp_path, photos, drawn):
     names = ("dog", "cat", "a_" + 60 * "very_" + "long_name")
     _, page, _ = written(tmp_path, photos, names=names)
-    found = in_chromium(page, tmp_path, width=360)
+    outer = tmp_path / "outer.html"
+    outer.write_text(FRAME.format(page=html.escape(page)))
+    dom, printed = chromium.opened(outer, tmp_path, "window-size=1400,1000")
+    assert "CONSOLE" not in printed, printed
+    found = json.loads(html.unescape(re.search("<title>(.*?)</title>", dom)[1]))
     assert found["width"] == 360
     assert found["up"] == sorted(found["first"])
     assert found["down"] == found["up"][::-1] and found["sorted"] == "descending"

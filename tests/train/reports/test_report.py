@@ -168,18 +168,8 @@ def test_a_report_of_another_split_with_calibration(tmp_path, figures):
     assert sum(bar.get_height() for bar in lower.patches) == 200
 
 
-NAMES = [
-    "a|b",
-    "_init_",
-    "__x__",
-    "$x$",
-    "naïve épée",
-    "*bold*",
-    "<b>",
-    "a\nb",
-    "",
-    "`",
-]
+NAMES = ["a|b", "_init_", "__x__", "$x$", "naïve épée"]
+NAMES += ["*bold*", "<b>", "a\nb", "", "`"]
 
 
 def test_names_that_mean_something_elsewhere(tmp_path, figures):
