@@ -27,35 +27,23 @@ def flat(photos):
     return (photos / "test").rename(photos.parent / "flat")
 
 
-@pytest.fixture
-def named(tmp_path):
-    """Makes a model in a folder of its own, with class names beside it."""
-
-    def make(names=tuple(COLOURS), seed=0, folder="own"):
-        folder = tmp_path / folder
-        folder.mkdir()
-        model = tiny(len(names), seed)
-        model.save(folder / "model.keras")
-        (folder / "class_names.txt").write_text("".join(f"{name}\n" for name in names))
-        return model, folder / "model.keras"
-
-    return make
+def named(folder, names=tuple(COLOURS), seed=0):
+    """Makes a model in a folder with class names; returns it and its file."""
+    folder.mkdir()
+    model, file = tiny(len(names), seed), folder / "model.keras"
+    model.save(file)
+    (folder / "class_names.txt").write_text("".join(f"{name}\n" for name in names))
+    return model, file
 
 
-@pytest.fixture
-def trained_on(named):
-    """Makes a run that looks as if it was trained on a folder."""
-
-    def make(folder):
-        model, file = named(folder="run")
-        settings = {"dataset": str(folder), "validation_fraction": 0.0}
-        file.with_name("config.json").write_text(json.dumps(settings))
-        source = sources.load(str(folder), validation_fraction=0.0)
-        facts = json.dumps(run_data.facts_of(source))
-        file.with_name("data.json").write_text(facts)
-        return model, file.parent
-
-    return make
+def trained_on(data):
+    """Makes a run that looks as if it was trained on a folder, beside it."""
+    model, file = named(pathlib.Path(data).parent / "run")
+    settings = {"dataset": str(data), "validation_fraction": 0.0}
+    file.with_name("config.json").write_text(json.dumps(settings))
+    source = sources.load(str(data), validation_fraction=0.0)
+    file.with_name("data.json").write_text(json.dumps(run_data.facts_of(source)))
+    return model, file.parent
 
 
 def evaluated(model, folder, **options):
@@ -75,10 +63,10 @@ def answers(model, folder):
 
 
 def test_a_folder_behind_the_model_is_evaluated_whole(
-    flat, named, tmp_path, monkeypatch, capsys
+    flat, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
-    model, file = named()
+    model, file = named(tmp_path / "own")
     run_command("evaluate", file, "flat/")
     page = pathlib.Path("runs/evaluations/model-flat-all/report.md")
     told = f"on all 11 images of flat, report {page.with_suffix('.html')}"
@@ -96,9 +84,9 @@ def test_a_folder_behind_the_model_is_evaluated_whole(
         run_command("evaluate", file, "--dataset=flat/")
 
 
-def test_parts_and_the_whole(photos, named, tmp_path, monkeypatch, capsys):
+def test_parts_and_the_whole(photos, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    file, before = named()[1], None
+    file, before = named(tmp_path / "own")[1], None
     for arguments, images in (
         (["photos", "--split=test"], "the test part, 15 of 24 images of photos"),
         (["--dataset=photos/"], "the test part, 15 of 24 images of photos"),
@@ -113,10 +101,10 @@ def test_parts_and_the_whole(photos, named, tmp_path, monkeypatch, capsys):
         assert report_of(tmp_path / "out")["images"] == images
 
 
-def test_a_model_of_more_classes_than_the_data_set(flat, named):
+def test_a_model_of_more_classes_than_the_data_set(flat, tmp_path):
     """They are matched by name, however it is written."""
     names = ["ant", "Blue", "green", "red-hot", "bee", "cow", "dog", "emu"]
-    model, file = named(names, seed=3)
+    model, file = named(tmp_path / "own", names, seed=3)
     results, report = evaluated(file, flat)
     logits, labels, _ = answers(model, flat)
     places = 1 + PLACES[labels]
@@ -135,7 +123,7 @@ def test_a_model_of_more_classes_than_the_data_set(flat, named):
     assert "Of the model's 8 classes the data set has 3." in page
 
 
-def test_images_of_the_training_are_named(photos, trained_on, tmp_path):
+def test_images_of_the_training_are_named(photos, tmp_path):
     model, run = trained_on(photos)
     logits, labels, paths = answers(model, photos)
     hits = logits.argmax(axis=1) == PLACES[labels]
@@ -159,7 +147,7 @@ def seen(run, dataset, split="all"):
     return training_images.in_training(loaded, source, part, split, None, False)
 
 
-def test_a_folder_that_changed_since_the_training(photos, trained_on):
+def test_a_folder_that_changed_since_the_training(photos):
     _, run = trained_on(photos)
     assert seen(run, None, "test")[1] == []
     shutil.copy(photos / "train/blue/0.png", photos / "train/blue/new.png")
@@ -172,7 +160,7 @@ def test_a_folder_that_changed_since_the_training(photos, trained_on):
     assert "(the names of the files)" in warning
 
 
-def test_training_data_that_are_gone(photos, trained_on):
+def test_training_data_that_are_gone(photos):
     _, run = trained_on(photos)
     flat = (photos / "test").rename(photos.parent / "flat")
     shutil.rmtree(photos)
@@ -184,10 +172,11 @@ def test_training_data_that_are_gone(photos, trained_on):
 
 
 def test_a_folder_of_the_same_name_is_not_that_of_the_training(
-    photos, trained_on, tmp_path, monkeypatch
+    photos, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
     _, run = trained_on("photos")
+    run = run.resolve()
     other = tmp_path / "other"
     shutil.copytree(photos, other / "photos")
     for folder in (tmp_path, other):
