@@ -79,9 +79,7 @@ def installed(source, capsys):
     return asked
 
 
-def test_install_takes_the_clone_that_is_there_or_an_address(
-    tmp_path, monkeypatch, capsys
-):
+def test_install_takes_the_clone_or_an_address(tmp_path, monkeypatch, capsys):
     source = install_of("phone")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")

@@ -76,9 +76,7 @@ def test_numbers_are_places_only_where_asked_for(imagenet):
         match_classes(1000, "imagenet2012", list("0123456789"))
 
 
-def test_a_thousand_unnamed_classes_are_named_by_the_list_of_imagenet(
-    tmp_path, monkeypatch
-):
+def test_a_thousand_classes_are_named_by_imagenets_list(tmp_path, monkeypatch):
     """Weights by their path have no names; a command told to write all 1,000."""
     assert "imagenet" not in how_to_name(10)
     file = tmp_path / "class_names.txt"

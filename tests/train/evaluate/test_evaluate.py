@@ -103,9 +103,7 @@ def test_the_numbers_by_hand(weights, tmp_path):
     assert sum(row["examples"] for row in found["calibration"]) == 360
 
 
-def test_a_folder_has_one_validation_however_it_is_written(
-    photos, tmp_path, monkeypatch
-):
+def test_folders_have_one_validation(photos, tmp_path, monkeypatch):
     """With a slash the validation was another part, which the run had learnt from."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "link").symlink_to(photos)

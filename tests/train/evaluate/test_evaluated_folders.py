@@ -62,9 +62,7 @@ def answers(model, folder):
     return logits, np.array(labels), split.arrays[0]
 
 
-def test_a_folder_behind_the_model_is_evaluated_whole(
-    flat, tmp_path, monkeypatch, capsys
-):
+def test_a_folder_is_evaluated_whole(flat, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     model, file = named(tmp_path / "own")
     run_command("evaluate", file, "flat/")
@@ -171,9 +169,7 @@ def test_training_data_that_are_gone(photos):
     assert not pathlib.Path(found["report"]).with_name("label_errors.csv").exists()
 
 
-def test_a_folder_of_the_same_name_is_not_that_of_the_training(
-    photos, tmp_path, monkeypatch
-):
+def test_a_folder_of_the_same_name_is_another(photos, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     _, run = trained_on("photos")
     run = run.resolve()

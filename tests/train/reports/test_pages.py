@@ -157,7 +157,7 @@ def test_a_photo_that_is_left_out_says_why(tmp_path, photos, drawn):
         ("test", np.arange(36) >= 12, "images that the model was not trained on."),
     ],
 )
-def test_label_errors_are_not_sought_in_training_images(
+def test_no_label_errors_in_training_images(
     tmp_path, photos, part, in_training, why_not
 ):
     (tmp_path / "label_errors.csv").touch()  # of an earlier report

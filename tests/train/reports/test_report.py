@@ -198,9 +198,7 @@ def test_names_that_mean_something_elsewhere(tmp_path, figures):
         ({"config": {"loss": print}}, TypeError, "not builtin_function"),
     ],
 )
-def test_a_report_that_cannot_be_written_leaves_the_old_one(
-    tmp_path, change, error, message
-):
+def test_a_failed_report_leaves_the_old_one(tmp_path, change, error, message):
     written(tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     arguments = {"config": {}, "results": {}, "summary": summary_of(2)}

@@ -98,9 +98,7 @@ def test_a_probe_of_the_digits(weights, tmp_path):
     assert "python -m train.few_shot ..." in page
 
 
-def test_one_draw_has_no_deviation_and_what_cannot_be_is_not_written(
-    weights, tmp_path, monkeypatch
-):
+def test_one_draw_and_what_cannot_be_drawn(weights, tmp_path, monkeypatch):
     settings = {"dataset": "digits", "out_dir": tmp_path}
     for wrong, message in (
         ({"dataset": "cifr100"}, "did you mean cifar100"),
