@@ -6,9 +6,8 @@ import html
 import io
 import json
 import re
-import shutil
-import subprocess
 
+import chromium
 import keras
 import numpy as np
 import PIL.Image
@@ -148,22 +147,12 @@ def test_page_needs_nothing_else(report):
 @pytest.fixture
 def opened(tmp_path):
     """Opens a page in a browser; returns its pixels, its DOM, and what was printed."""
-    names = ("chromium", "chromium-browser", "google-chrome")
-    browser = next(filter(None, map(shutil.which, names)), None)
-    if browser is None:
-        pytest.skip(f"none of {', '.join(names)} is installed")
-    flags = "headless no-sandbox disable-gpu hide-scrollbars enable-logging=stderr "
-    flags += f"user-data-dir={tmp_path / 'profile'} window-size=1200,1500 dump-dom "
-    flags += f"screenshot={tmp_path / 'shot.png'}"
-    command = [browser, *(f"--{flag}" for flag in flags.split())]
 
     def opened(page):
-        done = subprocess.run(
-            [*command, page.as_uri()], capture_output=True, text=True, timeout=600
-        )
-        assert done.returncode == 0, done.stderr
-        pixels = np.asarray(PIL.Image.open(tmp_path / "shot.png").convert("RGB"), int)
-        return pixels, done.stdout, done.stderr
+        shot = tmp_path / "shot.png"
+        flags = "window-size=1200,1500", f"screenshot={shot}"
+        dom, printed = chromium.opened(page, tmp_path, *flags)
+        return np.asarray(PIL.Image.open(shot).convert("RGB"), int), dom, printed
 
     return opened
 
