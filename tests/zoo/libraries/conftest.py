@@ -37,7 +37,7 @@ def changed(tmp_path):
 def refused():
     """Returns a function that reads a folder and checks what is said against it."""
 
-    def read(folder, *told, file="config.json"):
+    def read(folder, *told):
         with pytest.raises(zoo.CheckpointError) as error:
             zoo.read(folder)
         message = str(error.value)
