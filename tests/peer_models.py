@@ -4,7 +4,6 @@ PyTorch's compiler and TensorFlow cannot be loaded into one process, so nothing 
 imports Keras, and tests call these functions through the fixture of their library.
 """
 
-import functools
 import json
 import pathlib
 
@@ -73,20 +72,6 @@ def state_of(model):
 
 
 # Models of timm
-
-
-def save_timm_hybrid(path, images, stages, padding, **kwargs):
-    """Writes a random hybrid of any stages; returns its logits."""
-    from timm.models import vision_transformer_hybrid as hybrid
-
-    def make():
-        backbone = hybrid._resnetv2(stages, padding_same=padding == "same")
-        embed_layer = functools.partial(hybrid.HybridEmbed, backbone=backbone)
-        return hybrid.VisionTransformer(embed_layer=embed_layer, **kwargs)
-
-    model = random(make)
-    np.savez(path, **state_of(model))
-    return run(model, images)
 
 
 def save_timm_family(folder, images, name, **model_args):

@@ -1,7 +1,6 @@
 """Networks of timm at their width, of random weights, compute the same here.
 
 The images have few patches, so that most of the time goes into making the weights.
-`test_other_libraries` has the variants.
 """
 
 import gc
@@ -25,7 +24,8 @@ pytestmark = pytest.mark.slow
 TOLERANCE = 2e-5
 # Norms after branches divide by small deviations: timm's own numbers in float32 are
 # 2e-5 from those in float64, and ours in float64 are 1e-6 from these.
-TOLERANCES = {"vit_base_patch16_rpn_224": 1e-4}
+# A whole ResNet of random weights makes more of each rounding.
+LESS_EXACT = re.compile("_rpn_|_r[0-9]+_")
 PATCHES = 3
 CLASSES = 10
 # One network of each size of each family, at its full depth.
@@ -49,7 +49,7 @@ def check(model, images, expected, tolerance=TOLERANCE):
 
 
 def side_for(name):
-    patch = re.search(r"patch(\d+)", name)
+    patch = re.search(r"(?:patch|_s)(\d+)", name)
     return PATCHES * (int(patch[1]) if patch else 16)
 
 
@@ -59,7 +59,7 @@ def test_families(name, timm, folder):
     images = photos(side)
     sizes = {"img_size": side, "num_classes": CLASSES}
     expected = timm(peer_models.save_timm_family, folder, images, name, **sizes)
-    tolerance = TOLERANCES.get(name, TOLERANCE)
+    tolerance = 1e-4 if LESS_EXACT.search(name) else TOLERANCE
     check(load_model(folder), images, expected, tolerance)
 
 

@@ -354,6 +354,15 @@ def test_arrays_alone_are_the_plain_network_of_the_library(name, epsilon, tmp_pa
     assert found.shapes == zoo.read(FAMILIES[name].path).shapes
 
 
+def test_arrays_alone_of_a_hybrid_are_timms(tmp_path):
+    family = FAMILIES["hybrid_not_square"]
+    arrays = arrays_of(family.path / "model.safetensors")
+    arrays["pos_embed"] = arrays["pos_embed"][:, :17]
+    np.savez(tmp_path / "state.npz", **arrays)
+    found = zoo.read(tmp_path / "state.npz", num_heads=2).semantics
+    assert found.computed == zoo.read(family.path).semantics.computed
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
     [

@@ -376,3 +376,48 @@ def test_released_tiny(shared):
     path = shared / "weights" / "ViT-Ti_16-augreg-imagenet21k+imagenet2012-224.npz"
     images = keras_vit.preprocess_input(values["images"])
     assert_close(keras_vit.ViT_Ti16(path)(images), values["logits"], 2e-4)
+
+
+# Where the file and the model compute different numbers
+
+
+@pytest.fixture
+def exact(goldens, tmp_path):
+    """A file of another activation and epsilon than those of released ones."""
+    path = tmp_path / "exact.safetensors"
+    said = ViTConfig.released(activation="gelu", layer_norm_epsilon=1e-5)
+    zoo.write(path, zoo.read(goldens / "token.npz").arrays, semantics=said)
+    return path
+
+
+def test_the_model_computes_as_the_file_says_and_keeps_it(exact, expected, tmp_path):
+    model, images = keras_vit.load_model(exact), expected("token")["images"]
+    block = model.get_layer("encoder_block_1")
+    assert (block.mlp.activation, block.mlp_norm.epsilon) == ("gelu", 1e-5)
+    assert model.get_layer("encoder_norm").epsilon == 1e-5
+    with pytest.raises(zoo.CheckpointError, match="an .npz cannot say activation"):
+        keras_vit.save_released_weights(model, tmp_path / "own.npz")
+    keras_vit.save_released_weights(model, tmp_path / "own.safetensors")
+    again = keras_vit.load_model(tmp_path / "own.safetensors")
+    np.testing.assert_array_equal(numpy(again(images)), numpy(model(images)))
+
+
+def test_a_config_or_a_model_that_computes_otherwise_is_refused(exact, golden_index):
+    config = config_of(golden_index["token"])
+    VisionTransformer(dataclasses.replace(config, activation="gelu"), exact)
+    other = dataclasses.replace(config, activation="gelu_tanh")
+    with pytest.raises(ValueError, match="'gelu' .the ViTConfig has 'gelu_tanh'"):
+        VisionTransformer(other, exact)
+    model = VisionTransformer(config, image_size=32, classes=10)
+    with pytest.raises(ValueError, match=r"activation 'gelu' .the model has"):
+        keras_vit.load_released_weights(model, exact)
+    same = dataclasses.replace(config, activation="gelu", layer_norm_epsilon=1e-5)
+    model = VisionTransformer(same, image_size=32, classes=10)
+    keras_vit.load_released_weights(model, exact)
+
+
+def test_inputs_of_a_hybrid_cannot_change(goldens, golden_index):
+    said = ViTConfig.released(input_mean=(0.485, 0.4, 0.3))
+    checkpoint = zoo.read(goldens / "hybrid_stem.npz", semantics=said)
+    with pytest.raises(ValueError, match="0.485.*standardises its kernels"):
+        VisionTransformer(config_of(golden_index["hybrid_stem"]), checkpoint)
