@@ -103,19 +103,16 @@ def test_avif_is_read_where_pillow_reads_it(trained, monkeypatch):
         photos.decode(encoded)
 
 
-@pytest.mark.parametrize("turn", [None, 6])
-def test_heic(turn, trained):
+def test_heic_is_read_or_says_what_to_install(trained, tmp_path, monkeypatch):
     pytest.importorskip("pillow_heif").register_heif_opener()
     assert photos.reads_heic() and ".heic" in photos.endings()
-    encoded = encode(PIXELS, "HEIF", turn=turn, quality=95)
-    found = photos.decode(encoded)
-    # Its own turn counts; that of its EXIF is a copy.
-    assert found.shape == PIXELS.shape
-    np.testing.assert_array_equal(found, trained(encoded))
-    assert np.abs(found.astype(int) - PIXELS).mean() < 10
-
-
-def test_without_its_decoder_heic_says_what_to_install(tmp_path, monkeypatch):
+    for turn in (None, 6):
+        encoded = encode(PIXELS, "HEIF", turn=turn, quality=95)
+        found = photos.decode(encoded)
+        # Its own turn counts; that of its EXIF is a copy.
+        assert found.shape == PIXELS.shape
+        np.testing.assert_array_equal(found, trained(encoded))
+        assert np.abs(found.astype(int) - PIXELS).mean() < 10
     monkeypatch.setattr(files, "reads_heic", lambda: False)
     assert ".heic" not in photos.endings() and ".webp" in photos.endings()
     path = tmp_path / "IMG_1.HEIC"
@@ -333,9 +330,9 @@ def test_an_opened_image_is_as_its_file(encoded):
     np.testing.assert_array_equal(photos.decode(image), photos.decode(encoded))
 
 
-@pytest.mark.parametrize("mode", ["I", "F"])
-def test_images_of_pillow_with_numbers_are_as_arrays(mode):
-    image = Image.fromarray(PIXELS[..., 0]).convert(mode)
-    np.testing.assert_array_equal(photos.decode(image), PIXELS[..., [0, 0, 0]])
-    with pytest.raises(ValueError, match="scale them to that range"):
-        photos.decode(image.point(lambda value: value * 256 + 0))
+def test_images_of_pillow_with_numbers_are_as_arrays():
+    for mode in ("I", "F"):
+        image = Image.fromarray(PIXELS[..., 0]).convert(mode)
+        np.testing.assert_array_equal(photos.decode(image), PIXELS[..., [0, 0, 0]])
+        with pytest.raises(ValueError, match="scale them to that range"):
+            photos.decode(image.point(lambda value: value * 256 + 0))

@@ -8,11 +8,8 @@ from zoo.common.safe_text import of_plain_cell, plain_cell, shorten, width
 
 
 def test_cells_are_no_formulas_and_come_back():
-    texts = [
-        "".join(t)
-        for n in range(5)
-        for t in itertools.product("'=+-@\t\r\na", repeat=n)
-    ]
+    letters = [itertools.product("'=+-@\t\r\na", repeat=count) for count in range(5)]
+    texts = ["".join(text) for text in itertools.chain(*letters)]
     cells = [plain_cell(text) for text in texts]
     assert not [cell for cell in cells if cell[:1] in set("=+-@\t\r\n")]
     assert [of_plain_cell(cell) for cell in cells] == texts
