@@ -1,7 +1,6 @@
 """Exports run in processes of their own, and compared with the model."""
 
 import os
-import pathlib
 import re
 
 import numpy as np
@@ -68,43 +67,30 @@ def test_uint8_in_and_out(tmp_path):
     np.testing.assert_allclose(steps, steps.round(), rtol=1e-3)
 
 
-@pytest.fixture
-def script(tmp_path, monkeypatch):
-    """A shell script in the place of Python."""
-
-    def replaced(text):
-        path = tmp_path / "python"
-        path.write_text(f"#!/bin/sh\n{text}\n")
-        path.chmod(0o700)
-        monkeypatch.setattr("sys.executable", str(path))
-
-    return replaced
-
-
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "error", "message"),
     [
-        ("kill -9 $$", "signal 9, perhaps for lack of memory"),
-        ("echo first >&2; echo aborted >&2; exit 134", "status 134: first aborted"),
+        (
+            "kill -9 $$",
+            RunError,
+            "onnx does not run.*signal 9, perhaps for lack",
+        ),
+        ("echo 1 >&2; echo 2 >&2; exit 134", RunError, "not run.*status 134: 1 2"),
+        # This process is stopped.
+        ("echo not JSON\nexec sleep 60", ValueError, "Expecting value"),
     ],
 )
-def test_a_process_that_dies_is_named_with_its_last_words(
-    text, message, images, script
+def test_a_process_that_fails_is_named_and_gone(
+    text, error, message, images, tmp_path, monkeypatch
 ):
-    script(text)
-    with pytest.raises(RunError, match=f"onnx does not run.*{message}"):
-        parity.run("onnx", "model.onnx", images, threads=1)
-
-
-def test_nothing_is_left_running_where_this_process_is_stopped(
-    images, tmp_path, script
-):
-    pid = tmp_path / "pid"
-    script(f"echo $$ > {pid}\necho not JSON\nexec sleep 60")
-    with pytest.raises(ValueError):
+    python, pid = tmp_path / "python", tmp_path / "pid"
+    python.write_text(f"#!/bin/sh\necho $$ > {pid}\n{text}\n")
+    python.chmod(0o700)
+    monkeypatch.setattr("sys.executable", str(python))
+    with pytest.raises(error, match=message):
         parity.run("onnx", "model.onnx", images, threads=1)
     with pytest.raises(ProcessLookupError):
-        os.kill(int(pathlib.Path(pid).read_text()), 0)
+        os.kill(int(pid.read_text()), 0)
 
 
 def test_top_1_and_accuracy_by_hand():

@@ -74,21 +74,9 @@ def test_a_kill_while_a_finished_file_is_unpacked(part, tmp_path, monkeypatch):
         FeatureFile(path, 3, 4)
     assert not (tmp_path / ".x.npz.files").exists()
     monkeypatch.setattr(os, "replace", replace)
-    file = written(path, 4)
-    file.finish()
-    # A kill between the two removals.
-    unlink, removed = type(path).unlink, []
-
-    def killed_later(hidden, missing_ok):
-        if removed:
-            raise KeyboardInterrupt
-        removed.append(hidden)
-        unlink(hidden)
-
-    monkeypatch.setattr(type(path), "unlink", killed_later)
-    with pytest.raises(KeyboardInterrupt):
-        file.close(keep=False)
-    monkeypatch.undo()
+    finish(written(path, 4))
+    # A kill between the two removals, of which that of the names is first.
+    (tmp_path / ".x.npz.features").write_bytes(b"left")
     written(path, 7).close(keep=False)
     check(path)
 

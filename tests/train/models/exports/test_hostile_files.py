@@ -272,9 +272,9 @@ def test_fields_of_an_onnx_file_are_counted_before_they_are_kept(tmp_path, monke
         with pytest.raises(ValueError, match="more than 1,048,576 fields"):
             read(file)
     monkeypatch.setattr(onnxruntime.limits, "ONNX_FIELDS", 1000)
-    node = onnx.NodeProto()
-    node.attribute.add(name="x").ints.extend([1] * 100_000)
-    written(onnx.ModelProto(graph=onnx.GraphProto(node=[node])), file)
+    model = onnx_model("v = Relu(images)")
+    model.graph.node[0].attribute.add(name="x").ints.extend([1] * 100_000)
+    written(model, file)
     tracemalloc.start()
     with pytest.raises(ValueError, match="more than 1,000 fields"):
         onnxruntime.check_sizes(file)
