@@ -2,6 +2,7 @@
 
 import json
 import typing
+import warnings
 
 import numpy as np
 import peer_models
@@ -144,6 +145,17 @@ PUBLISHED = {
         None, "squash bicubic", processor=named("ViT", resample=3, **OWN)
     ),
 }
+# Photos are fitted in a way that is not computed.
+ANOTHER_WAY = {
+    "no resize": Case(named("ViT", do_resize=False), None),
+    "a side": Case(named("ViT", size=SHORTEST), None),
+    "two sides": Case(named("ViT", size=SHORTEST | {"longest_edge": 500}), None),
+    "a larger crop": Case(named("ViT", size=200, do_center_crop=True), None),
+    "no crop": Case(named("CLIP", size=SHORTEST, do_center_crop=False), None, CLIP),
+    "a crop of 480": Case(named("DeiT", size=SQUARE, crop_size=480), None),
+    "a number": Case(named("Siglip", size=48), None),
+}
+ALL = AS_TRANSFORMERS | PUBLISHED | ANOTHER_WAY
 PROCESSORS = {"vit": "ViT", "deit": "DeiT", "clip": "CLIP", "dinov2": "Bit"}
 
 
@@ -159,14 +171,18 @@ def read(folder, model_type="vit"):
     return image_processors.read(folder, IMAGENET, PROCESSORS[model_type])
 
 
-@pytest.mark.parametrize("name", [*AS_TRANSFORMERS, *PUBLISHED])
+@pytest.mark.parametrize("name", ALL)
 def test_settings_mean_what_they_mean_in_transformers(tmp_path, name):
-    case = (AS_TRANSFORMERS | PUBLISHED)[name]
-    found = read(write(tmp_path, case.settings, case.processor), case.model_type)
+    case = ALL[name]
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        found = read(write(tmp_path, case.settings, case.processor), case.model_type)
     assert np.shape(found[:2]) == np.shape(case.mean_and_std)
     np.testing.assert_allclose(found[:2], case.mean_and_std)
     way = case.preparation and f"transformers {case.preparation}"
     assert found.preparation == way
+    assert len(seen) == (name in ANOTHER_WAY)
+    assert all(f"{PREPROCESSOR} fits photos" in str(one.message) for one in seen)
 
 
 def test_transformers_does_the_same(tmp_path, transformers):
@@ -182,23 +198,6 @@ def test_transformers_does_the_same(tmp_path, transformers):
         # Without torchvision, and DINOv3 resizes without rounding.
         level = np.abs(image - expected) * np.array(ours.std) * 255
         assert level.max() < (2 if name in ("dinov3", "tipsv2") else 0.01), name
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        named("ViT", do_resize=False),
-        named("ViT", size=SHORTEST),
-        named("ViT", size=SHORTEST | {"longest_edge": 500}),
-        named("ViT", size=200, do_center_crop=True),
-        named("CLIP", size=SHORTEST, do_center_crop=False),
-        named("DeiT", size=SQUARE, crop_size={"height": 480, "width": 480}),
-        named("Siglip", size=48),
-    ],
-)
-def test_photos_that_are_fitted_in_another_way_are_named(tmp_path, settings):
-    with pytest.warns(UserWarning, match=f"{PREPROCESSOR} fits photos .* squashed"):
-        assert read(write(tmp_path, settings)).preparation is None
 
 
 VIT = {"image_processor": named("ViT", **OWN)}
