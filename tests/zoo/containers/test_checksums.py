@@ -31,6 +31,7 @@ def seen_flips(path, region=slice(None), count=50):
     for bit in rng.sample(range(8 * len(whole))[region], count):
         damaged = bytearray(whole)
         damaged[bit // 8] ^= 1 << bit % 8
+        path.unlink()
         path.write_bytes(damaged)
         after = described(path)
         assert after in (None, before), f"bit {bit} of {path.name}"

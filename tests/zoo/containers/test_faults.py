@@ -25,6 +25,8 @@ def path(tmp_path_factory):
 
     def write(content, suffix):
         file = folder / f"file{suffix}"
+        # To write over a file would wait for the disk.
+        file.unlink(missing_ok=True)
         file.write_bytes(content)
         return file
 

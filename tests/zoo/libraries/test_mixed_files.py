@@ -59,7 +59,10 @@ def refusal(tmp_path):
     """Reads arrays with settings; returns the error, None where there is none."""
 
     def read(arrays, settings):
-        (tmp_path / "config.json").write_text(json.dumps(settings))
+        config = tmp_path / "config.json"
+        # To write over a file would wait for the disk.
+        config.unlink(missing_ok=True)
+        config.write_text(json.dumps(settings))
         # An open file whose arrays are in memory.
         file = types.SimpleNamespace(
             path=str(tmp_path / "model.safetensors"),
