@@ -132,24 +132,6 @@ def test_features_without_a_data_set(model_file, tmp_path):
     assert not (tmp_path / "out/class_names.txt").exists()
 
 
-def test_options_of_tflite(model_file, tmp_path):
-    results = run.export(
-        model_file,
-        ["tflite-int8"],
-        tmp_path / "out",
-        dataset="digits",
-        compared=20,
-        calibration=16,
-        min_agreement=0.0,
-        dynamic_batch=True,
-        uint8=True,
-    )
-    assert not any(row["one_by_one"] for row in results["exports"])
-    assert sum(results["exports"][1]["matrices"].values()) > 1
-    text = (tmp_path / "out/export.md").read_text()
-    assert "takes the pixels themselves" in text and "one image at a time" not in text
-
-
 def test_classes_that_are_not_the_models_agree_without_an_accuracy(tmp_path):
     model = keras_vit.VisionTransformer(CONFIG, image_size=32, classes=7)
     model.save(tmp_path / "seven.keras")
@@ -186,15 +168,17 @@ def test_what_quantized_exports_aim_at(options, aim, model_file, tmp_path, monke
 
     def write(model, path, *, precision, calibration, min_agreement, **arguments):
         aims[precision] = min_agreement
-        assert len(calibration) == 8
+        assert len(calibration) == 8 and arguments["dynamic_batch"]
+        assert arguments.get("uint8") == (True if precision == "int8" else None)
         raise RunError("enough is known")
 
     monkeypatch.setattr(tflite, "write_tflite", write)
     facts = {"version": "", "one_by_one": False, "latency": {}, "peak_bytes": 1}
     monkeypatch.setattr(parity, "run", lambda *_, **__: (np.eye(8, 10), facts))
     formats, few = ["tflite-dynamic", "tflite-int8"], {"compared": 8, "calibration": 8}
+    options |= {"dataset": "digits", "dynamic_batch": True, "uint8": True}
     with pytest.raises(RunError, match="enough is known"):
-        run.export(model_file, formats, tmp_path, dataset="digits", **few, **options)
+        run.export(model_file, formats, tmp_path, **few, **options)
     assert aims == {"dynamic": aim, "int8": aim}
 
 

@@ -1,7 +1,5 @@
 """What no model is called is named before anything heavy is imported."""
 
-import errno
-
 import pytest
 
 from train.common.errors import RunError
@@ -34,21 +32,3 @@ def test_odd_names_are_refused_as_those_of_models(source, told):
 def test_a_repository_of_the_hub_is_not_judged_by_its_name(name):
     source = f"hf://org/{name}"
     assert finding.find(source) == finding.FoundModel(source)
-
-
-@pytest.mark.parametrize(
-    ("error", "told"),
-    [
-        (KeyError("weights"), "(KeyError: 'weights'): check its name"),
-        (PermissionError(13, "Denied"), "(Denied): allow this user to read it."),
-        (OSError(errno.EIO, "Error"), "(Error): check the disk."),
-    ],
-)
-def test_errors_of_libraries_and_the_system_name_the_model(error, told, monkeypatch):
-    def fail(source):
-        raise error
-
-    monkeypatch.setattr(finding, "check", fail)
-    with pytest.raises(RunError) as caught:
-        finding.find("a.npz")
-    assert str(caught.value).startswith(f"The model a.npz cannot be used {told}")

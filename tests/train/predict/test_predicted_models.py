@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from harness import randomize
 from photo_folder import NAMES, paths, prepared
-from scipy.special import softmax
 from small_models import SIZE, made, shared
 
 import keras_vit
@@ -29,19 +28,6 @@ def answers_of(model, **options):
     predict(str(model), paths(), answer=answers.append, **options)
     names = [[name for name, _ in answer.top] for answer in answers]
     return names, np.array([[value for _, value in answer.top] for answer in answers])
-
-
-@pytest.mark.parametrize(
-    ("name", "batch_size"), [("model.keras", 3), ("model.onnx", None)]
-)
-def test_keras_models_and_exports_answer_alike(name, batch_size, folder, files):
-    images = prepared(*SIZE, preparation="central crop")
-    probabilities = softmax(computed(shared(), images), axis=1)
-    names, found = answers_of(files / name, central_crop=True, batch_size=batch_size)
-    order = np.argsort(-probabilities, axis=1)
-    assert names == [[NAMES[at] for at in row] for row in order]
-    expected = np.take_along_axis(probabilities, order, axis=1)
-    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-6)
 
 
 def test_features_of_a_keras_model_beside_its_answers(folder, files):
