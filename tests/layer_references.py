@@ -123,25 +123,23 @@ def transformer_block(
     inside = [attention_norm_inside, mlp_norm_inside]
     inside = [layer_norm_epsilon if norm else None for norm in inside]
 
-    def attention(x):
-        return self_attention(x, block.attention, num_heads, inside[0])
-
-    def perceptron(x):
-        return mlp(x, block.mlp, mlp_dim, activation, inside[1]), None
-
-    seen = []
-    for name, branch in (("attention", attention), ("mlp", perceptron)):
-        norm = getattr(block, f"{name}_norm")
-        if post_norm:
-            added, weights = branch(x)
-            added = layer_norm(added, norm, layer_norm_epsilon)
+    weights = None
+    for name in ("attention", "mlp"):
+        norm, added = getattr(block, f"{name}_norm"), x
+        if not post_norm:
+            added = layer_norm(x, norm, layer_norm_epsilon)
+        if name == "attention":
+            added, weights = self_attention(
+                added, block.attention, num_heads, inside[0]
+            )
         else:
-            added, weights = branch(layer_norm(x, norm, layer_norm_epsilon))
+            added = mlp(added, block.mlp, mlp_dim, activation, inside[1])
+        if post_norm:
+            added = layer_norm(added, norm, layer_norm_epsilon)
         if layer_scale is not None:
             added = added * numpy(getattr(block, f"{name}_scale").gamma)
         x = x + added
-        seen.append(weights)
-    return x, seen[0]
+    return x, weights
 
 
 def post_norm_block(x, block, **arguments):

@@ -1,7 +1,5 @@
 """BiT's ResNets: the whole against timm, its files."""
 
-import importlib.util
-
 import keras
 import numpy as np
 import peer_models
@@ -58,26 +56,14 @@ def test_the_root_pools_zeros_around_the_image():
     np.testing.assert_allclose(numpy(root(images)), expected, atol=1e-6)
 
 
-@pytest.fixture(scope="module")
-def r50x1(tmp_path_factory):
-    """A file of BiT-R50x1 with random weights, where timm reads it."""
-    for name in ("torch", "timm"):
-        if importlib.util.find_spec(name) is None:
-            pytest.skip(f"{name} is not installed, whose numbers are compared")
+def test_logits_are_those_of_timm(timm, tmp_path):
+    images = peer_models.photos((64, 97))
     model = BiTResNet("BiT-R50x1", image_size=64, classes=11)
     randomize(model)
-    path = tmp_path_factory.mktemp("bit") / "R50x1.npz"
-    return keras_vit.save_released_weights(model, path)
-
-
-def test_logits_are_those_of_timm(timm, r50x1):
-    images = peer_models.photos((64, 97))
-    model = BiTResNet("BiT-R50x1", r50x1, image_size=(64, 97))
-    assert model.output_shape == (None, 11)
+    path = keras_vit.save_released_weights(model, tmp_path / "R50x1.npz")
+    model = BiTResNet("BiT-R50x1", path, image_size=(64, 97))
     found = numpy(model(2 * images - 1))
-    expected, _ = timm(
-        peer_models.load_timm, images, "resnetv2_50x1_bit", r50x1, num_classes=11
-    )
+    expected = timm(peer_models.load_bit, images, "resnetv2_50x1_bit", path, 11)
     # timm adds 1e-8 to the variance of a kernel where BiT adds 1e-10.
     assert peer_models.difference(found, expected) < 2e-5
 
