@@ -338,6 +338,9 @@ def test_training_without_bits_leaves_none_of_those_of_its_weights(tmp_path):
     weights = str(tmp_path / "weights.safetensors")
     keras_vit.save_released_weights(model, weights)
     recipe = recipes.for_dataset("digits").override(model=config, weights=weights)
+    for refuse in (recipe.override, functools.partial(sources.load, "digits")):
+        with pytest.raises(ValueError, match=BITS):
+            refuse(bits=17)
     for bits in (None, 10):
         task = FineTuning(recipe.override(image_size=SIZE, bits=bits))
         task.build(types.SimpleNamespace(class_names=("a", "b"), train=None))

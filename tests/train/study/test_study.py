@@ -347,9 +347,6 @@ def test_studies_as_a_user(forks, tmp_path):
     assert "run 3 of 3: chosen-" in output and "page " in output
     same_runs.assert_same_bits(alone, tmp_path / "learning_rates/rate-0.1")
     assert "--learning_rates=0.01,0.1" in read(tmp_path / "learning_rates")["command"]
-    study("vtab", "--tasks=dtd,dmlab")
-    assert set(read(tmp_path / "vtab")["means"]) == {"natural", "structured", "mean"}
-
     assert "| 5-shot accuracy |" in study("examples", "--subsets=50,100%", *random)
     folder = tmp_path / "examples"
     rows = read(folder)["rows"]
