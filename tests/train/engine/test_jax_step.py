@@ -1,8 +1,6 @@
 """What only JAX's step has; `test_same_steps.py` runs this file on four devices."""
 
-import contextlib
 import functools
-import io
 import re
 import shutil
 
@@ -51,17 +49,6 @@ def test_micro_batches_need_less_memory_and_old_values_leave_theirs():
     assert temporary[1] < temporary[0] / 2, temporary
 
 
-def test_batches_are_cut_and_variables_are_on_all_devices():
-    [batch] = batches_of(1, 16, 8)
-    for array in batch:
-        assert array.sharding.shard_shape(array.shape)[0] == 16 // DEVICES.count
-    trainer = trainer_of(tiny_vit)
-    trainer.step(*batch)
-    for variable in trainer.variables:
-        assert variable.value.sharding.is_fully_replicated
-        assert len(variable.value.sharding.device_set) == DEVICES.count == 4
-
-
 @pytest.mark.parametrize("name", ["one", "auto"])
 def test_one_function_trains_one_evaluates_and_neither_waits_for_the_host(name):
     import jax
@@ -100,9 +87,15 @@ def test_one_function_trains_one_evaluates_and_neither_waits_for_the_host(name):
     assert counts == [1, 0, 0, 0], counts
 
 
-def test_gradients_are_summed_in_few_pieces_within_the_step():
+def test_batches_are_cut_and_gradients_are_summed_in_few_pieces_within_the_step():
+    [batch] = batches_of(1, 16, 8)
+    for array in batch:
+        assert array.sharding.shard_shape(array.shape)[0] == 16 // DEVICES.count
     trainer = trainer_of(tiny_vit)
-    text = trainer.compiled_text(*batches_of(1, 16, 8)[0])
+    trainer.step(*batch)
+    for variable in trainer.variables:
+        assert len(variable.value.sharding.device_set) == DEVICES.count == 4
+    text = trainer.compiled_text(*batch)
     variables = trainer.model.trainable_variables
     gradients = 4 * sum(int(variable.value.size) for variable in variables)
     # Loss, accuracy and norms are a few numbers more.
@@ -159,21 +152,18 @@ def test_full_memory_leaves_the_model_to_fewer_images(tmp_path, monkeypatch):
         np.testing.assert_array_equal(value, variable, err_msg=variable.path)
 
 
-def test_the_command_goes_on_to_the_bit(tmp_path):
-    outputs = {}
-    # The second as if it had been killed after 4 steps.
-    for name in ("whole", "resumed"):
-        with contextlib.redirect_stdout(io.StringIO()) as output:
-            run_command("pretrain", *PRETRAIN, f"--run_dir={tmp_path / name}")
-        outputs[name] = output.getvalue()
-        if name == "whole":
-            shutil.copytree(tmp_path / name, tmp_path / "resumed")
-            for path in ("checkpoints/step-00000008.npz", "report.json", "model.keras"):
-                (tmp_path / "resumed" / path).unlink()
-    assert "on 4 devices" in outputs["whole"]
-    assert "on 128 test images" in outputs["whole"]
-    assert "going on after step 4" in outputs["resumed"]
-    assert (tmp_path / "whole" / "weights.npz").is_file()
-    same_runs.assert_same_bits(tmp_path / "whole", tmp_path / "resumed")
-    whole, resumed = (same_runs.report(tmp_path / name) for name in outputs)
-    assert whole["test_loss"] == resumed["test_loss"]
+def test_the_command_goes_on_to_the_bit(tmp_path, capsys):
+    whole, resumed = tmp_path / "whole", tmp_path / "resumed"
+    run_command("pretrain", *PRETRAIN, f"--run_dir={whole}")
+    told = capsys.readouterr().out
+    assert "on 4 devices" in told and "on 128 test images" in told
+    assert (whole / "weights.npz").is_file()
+    # As if it had been killed after 4 steps.
+    shutil.copytree(whole, resumed)
+    for path in ("checkpoints/step-00000008.npz", "report.json", "model.keras"):
+        (resumed / path).unlink()
+    run_command("pretrain", *PRETRAIN, f"--run_dir={resumed}")
+    assert "going on after step 4" in capsys.readouterr().out
+    same_runs.assert_same_bits(whole, resumed)
+    reports = [same_runs.report(run)["test_loss"] for run in (whole, resumed)]
+    assert reports[0] == reports[1]

@@ -101,18 +101,11 @@ def test_adam_equals_the_released_rule_under_a_schedule(problem, dtype):
 
 
 def test_adam_decays_what_the_released_pattern_names():
-    config = keras_vit.ViTConfig(
-        hidden_size=8,
-        num_layers=1,
-        num_heads=2,
-        mlp_dim=16,
-        patch_size=1,
-        resnet_stages=(1,),
-        resnet_width=32,
-    )
-    model = keras_vit.VisionTransformer(
-        config, image_size=32, classes=3, representation_size=8
-    )
+    sizes = {"hidden_size": 8, "num_layers": 1, "num_heads": 2, "mlp_dim": 16}
+    resnet = {"resnet_stages": (1,), "resnet_width": 32}
+    config = keras_vit.ViTConfig(**sizes, patch_size=1, **resnet)
+    settings = {"image_size": 32, "classes": 3, "representation_size": 8}
+    model = keras_vit.VisionTransformer(config, **settings)
     trained = model.trainable_variables
     for variable in trained:
         variable.assign(np.full(variable.shape, 2.0))
@@ -130,14 +123,12 @@ def test_adam_decays_what_the_released_pattern_names():
 
 
 ADAM = {"beta_1": 0.8, "beta_2": 0.99, "epsilon": 1e-3, "kernel_decay": 0.2}
+HALF = {"momentum_dtype": "bfloat16", "name": "mine"}
 
 
 @pytest.mark.parametrize(
     ("optimizer_class", "settings"),
-    [
-        (MomentumSGD, {"momentum": 0.7, "name": "mine", "clipnorm": 2.0}),
-        (Adam, {**ADAM, "momentum_dtype": "bfloat16", "name": "mine"}),
-    ],
+    [(MomentumSGD, {"momentum": 0.7, **HALF}), (Adam, {**ADAM, **HALF})],
 )
 def test_an_optimizer_made_of_its_config_is_the_same(
     problem, optimizer_class, settings

@@ -132,27 +132,23 @@ def test_graphs_decode_files_of_16_bits_to_the_same_pixels(bits, channels):
         np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize("channels", [1, 3])
-def test_a_colour_of_more_bits_is_refused_in_graphs_by_what_they_read(channels):
+def test_graphs_refuse_what_they_do_not_read_and_say_what_they_do():
+    plain, said = png(np.full((4, 4, 1), 1000)), b"\0\0\0\1sBIT\12"
+    said = plain[:33] + said + zlib.crc32(said[4:]).to_bytes(4, "big") + plain[33:]
+    assert photos.decode(said, ModelBits(12)).max() == 1000 >> 2
+    assert decode_in_graph(plain, 3, 12).numpy().max() == 1000 >> 4
     # In gray, a blue value of 5,000 is 570.
     blue = png(np.full((4, 4, 3), [0, 0, 5000]))
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match=r"model's 12 bits.* Save it as JPEG\."
-    ) as refused:
-        decode_in_graph(tf.constant(blue), channels, 12)
-    assert served_files(12) in str(refused.value)
-    assert "below 4,096" in served_files() and "below 4,096" not in served_files(12)
     np.testing.assert_array_equal(decode_in_graph(blue), photos.decode(blue))
-
-
-def test_graphs_refuse_photos_that_say_their_bits_whatever_the_model_says():
-    said = b"\0\0\0\1sBIT\12" + zlib.crc32(b"sBIT\12").to_bytes(4, "big")
-    plain = png(np.full((4, 4, 1), 1000))
-    encoded = plain[:33] + said + plain[33:]
-    assert photos.decode(encoded, ModelBits(12)).max() == 1000 >> 2
-    with pytest.raises(tf.errors.InvalidArgumentError, match="with an sBIT chunk"):
-        decode_in_graph(encoded, 3, 12)
-    assert decode_in_graph(plain, 3, 12).numpy().max() == 1000 >> 4
+    for content, channels, told in (
+        (blue, 1, r"model's 12 bits.* Save it as JPEG\."),
+        (blue, 3, r"model's 12 bits.* Save it as JPEG\."),
+        (said, 3, "with an sBIT chunk"),
+    ):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=told) as refused:
+            decode_in_graph(tf.constant(content), channels, 12)
+        assert served_files(12) in str(refused.value)
+    assert "below 4,096" in served_files() and "below 4,096" not in served_files(12)
 
 
 # A run, and all that is done with its model.
@@ -273,9 +269,8 @@ def test_commands_say_how_to_read_values_of_more_bits(command, tmp_path):
     assert f"{more}the model's 12 bits: pass --bits=16." in output
     output = command("predict", "run", str(tmp_path), "--bits=12", status=3)
     assert f"{more}--bits=12: leave out" in output
-    for name in ("evaluate", "explain"):
-        output = command(name, "run", str(tmp_path), status=1)
-        assert "the model's 12 bits" in output and "pass --bits=16" in output
+    output = command("evaluate", "run", str(tmp_path), status=1)
+    assert "the model's 12 bits" in output and "pass --bits=16" in output
 
 
 def test_the_file_of_a_runs_model_says_its_bits(run, forks):

@@ -78,13 +78,12 @@ SETTINGS = {
     },
     "ResNet": {"recipe": "own_data", "model": "ResNet50V2", "image_size": 32},
 }
-MARKED = [
-    pytest.param(name, marks=pytest.mark.soak if name == "ResNet" else pytest.mark.slow)
-    for name in SETTINGS
-]
 
 
-@pytest.mark.parametrize("name", MARKED)
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["LoRA", "float16", "probe", pytest.param("ResNet", marks=pytest.mark.soak)]
+)
 def test_settings_together(name, tmp_path):
     values = {"steps": 3, "warmup_steps": 1, "eval_every": 2, **SETTINGS[name]}
     chosen = values.pop("recipe")
