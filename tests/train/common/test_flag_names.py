@@ -39,22 +39,23 @@ def test_every_flag_that_is_meant_is_a_flag_of_some_command():
         assert {*meant.partition(": ")[0].split()} <= known
 
 
-@pytest.mark.parametrize(
-    ("message", "expected"),
-    [
-        ("pass image_size=(224, 224).", "pass --image_size=224."),
-        ("pass image_size=(224, 320) or", "pass --image_size=224,320 or"),
-        ("or weights=None.", "or --weights=none."),
-        ("weights='imagenet21k' is", "--weights=imagenet21k is"),
-        ("error: steps must be 1", "error: --steps must be 1"),
-        ("after 3 steps the weights", "after 3 steps the weights"),
-        ("the image_size is", "the --image_size is"),
-        ("pass --image_size=3", "pass --image_size=3"),
-        ("runs/image_size/a.npz", "runs/image_size/a.npz"),
-        ("error: --config=a.yaml: steps is", "error: --config=a.yaml: steps is"),
-        ("one of a|image_size|b", "one of a|image_size|b"),
-    ],
+MESSAGES = {
+    "pass image_size=(224, 224).": "pass --image_size=224.",
+    "pass image_size=(224, 320) or": "pass --image_size=224,320 or",
+    "or weights=None.": "or --weights=none.",
+    "weights='imagenet21k' is": "--weights=imagenet21k is",
+    "error: steps must be 1": "error: --steps must be 1",
+    "the image_size is": "the --image_size is",
+}
+UNCHANGED = (
+    "after 3 steps the weights",
+    "pass --image_size=3",
+    "one of a|image_size|b",
 )
-def test_arguments_of_python_are_flags_in_a_command(message, expected):
+UNCHANGED += ("runs/image_size/a.npz", "error: --config=a.yaml: steps is")
+
+
+@pytest.mark.parametrize("message", [*MESSAGES, *UNCHANGED])
+def test_arguments_of_python_are_flags_in_a_command(message):
     spelled = {name: f"--{name}" for name in ("image_size", "steps", "weights")}
-    assert as_flags(message, spelled) == expected
+    assert as_flags(message, spelled) == MESSAGES.get(message, message)

@@ -22,18 +22,16 @@ LARGE = 10 * 10**9
 URL = "https://example.com/x.npz"
 
 
+def end(*_):
+    raise AssertionError("waited for a FIFO, which nobody writes to")
+
+
 @pytest.fixture(autouse=True)
 def not_waiting():
-    """Ends a test that waits for a FIFO, which nobody writes to."""
-
-    def end(*_):
-        raise AssertionError("waited for a FIFO")
-
-    earlier = signal.signal(signal.SIGALRM, end)
+    signal.signal(signal.SIGALRM, end)
     signal.alarm(30)
     yield
     signal.alarm(0)
-    signal.signal(signal.SIGALRM, earlier)
 
 
 @pytest.fixture
@@ -181,8 +179,7 @@ def test_a_scratch_folder_of_a_killed_process_goes_at_the_next_start(
 
 def test_a_folder_with_files_of_others_is_not_replaced(empty):
     (empty / "model.json").touch()
-    files.refuse_others(empty, ["model.json"], "a published model")
-    files.refuse_others(empty / "none", [], "a published model")
-    (empty / "notes.md").touch()
-    with pytest.raises(RunError, match=r"notes\.md besides, which would be lost"):
-        files.refuse_others(empty, ["model.json"], "a published model")
+    for folder, names in ((empty, ["model.json"]), (empty / "none", [])):
+        files.refuse_others(folder, names, "a published model")
+    with pytest.raises(RunError, match=r"model\.json besides, which would be lost"):
+        files.refuse_others(empty, [], "a published model")
