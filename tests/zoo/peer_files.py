@@ -1,14 +1,25 @@
-"""The small models of libraries that tests of settings change."""
+"""The small models of libraries, and the goldens, that tests read and change."""
 
 import json
 import pathlib
 
 import numpy as np
 
+import zoo
 from zoo.containers import safetensors
 
 TESTS = pathlib.Path(__file__).parents[1]
 PLACES = (TESTS / "cases", TESTS / "goldens" / "peers")
+
+
+def golden(name="token"):
+    """Reads a golden in the released naming."""
+    return zoo.read(TESTS / "goldens" / f"{name}.npz")
+
+
+def assert_same(found, expected):
+    """The arrays of two mappings are equal to the bit, and of the same names."""
+    np.testing.assert_equal(dict(found), dict(expected))
 
 
 def folder_of(name):

@@ -1,9 +1,9 @@
 import json
-import pathlib
 
 import numpy as np
 import peer_models
 import pytest
+from peer_files import assert_same, golden
 
 import zoo
 from zoo import ViTConfig
@@ -11,17 +11,8 @@ from zoo.containers import safetensors
 from zoo.libraries import description, names
 from zoo.libraries.description import Description
 
-GOLDENS = pathlib.Path(__file__).parents[2] / "goldens"
 INDEX = "model.safetensors.index.json"
 FIRST, SECOND, THIRD = (f"model-{i:05}-of-00003.safetensors" for i in (1, 2, 3))
-
-
-def golden():
-    return zoo.read(GOLDENS / "token.npz")
-
-
-def assert_same(found, expected):
-    np.testing.assert_equal(dict(found.arrays), dict(expected.arrays))
 
 
 def refusal(folder):
@@ -71,7 +62,7 @@ def test_what_transformers_writes(transformers, tmp_path):
     expected = zoo.read(whole)
     for path in (parts, parts / INDEX):
         found = zoo.read(path)
-        assert_same(found, expected)
+        assert_same(found.arrays, expected.arrays)
         assert (found.semantics, found.num_heads) == (expected.semantics, 3)
         assert found.path == str(parts / INDEX)
 
@@ -91,7 +82,7 @@ def test_what_the_headers_say(folder):
 
 def test_arrays_are_read_when_they_are_asked_for(folder):
     checkpoint = zoo.read(folder, num_heads=3)
-    assert_same(checkpoint, golden())
+    assert_same(checkpoint.arrays, golden().arrays)
     name = places(folder)["cls_token"]
     (folder / name).write_bytes(b"other")
     with pytest.raises(zoo.CheckpointError, match=f"{name} was changed while"):
@@ -167,4 +158,4 @@ def test_a_published_folder_may_hold_other_formats(tmp_path):
     zoo.write(tmp_path / "model.npz", golden())
     for other in ("model.json", "model.keras", "README.md"):
         (tmp_path / other).write_text("not read")
-    assert_same(zoo.read(tmp_path), golden())
+    assert_same(zoo.read(tmp_path).arrays, golden().arrays)

@@ -1,30 +1,18 @@
 """Names of libraries and files of safetensors: what is written is read back."""
 
 import dataclasses
-import json
-import pathlib
 
 import numpy as np
 import pytest
-from peer_files import arrays_of
+from peer_files import arrays_of, assert_same, golden
 
 import zoo
 from zoo.containers import safetensors
 from zoo.libraries import names
 
-GOLDENS = pathlib.Path(__file__).parents[2] / "goldens"
-INDEX = json.loads((GOLDENS / "index.json").read_text())
-MODELS = [name for name, entry in INDEX.items() if "hidden_size" in entry]
+MODELS = ("token", "gap", "pre_logits", "hybrid_stem", "hybrid_three_stages")
 FILE = "model.safetensors"
 PLAIN = ("token", "gap", "non_square")
-
-
-def golden(name="token"):
-    return zoo.read(GOLDENS / f"{name}.npz")
-
-
-def assert_same(found, expected):
-    np.testing.assert_equal(dict(found), dict(expected))
 
 
 def write(folder, name="token", naming="timm", **kwargs):

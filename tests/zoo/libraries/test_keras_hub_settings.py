@@ -40,6 +40,9 @@ CONVERTER = {
 }
 
 
+WIDE = {"antialias": True}
+
+
 def test_a_preset_says_grid_and_inputs(tmp_path):
     said = {"scale": [0.01] * 3, "offset": -1}
     found = described(tmp_path, converter=CONVERTER | said)
@@ -59,15 +62,12 @@ def test_a_preset_says_grid_and_inputs(tmp_path):
     ("settings", "preparation"),
     [
         ({}, "squash"),
-        ({"antialias": True}, "transformers squash bilinear"),
-        (
-            {"antialias": True, "interpolation": "lanczos3"},
-            "transformers squash lanczos",
-        ),
+        (WIDE, "transformers squash bilinear"),
+        (WIDE | {"interpolation": "lanczos3"}, "transformers squash lanczos"),
         ({"crop_to_aspect_ratio": True}, None),
         ({"pad_to_aspect_ratio": True}, None),
         ({"interpolation": "bicubic"}, None),
-        ({"antialias": True, "interpolation": "lanczos5"}, None),
+        (WIDE | {"interpolation": "lanczos5"}, None),
         ({"image_size": None}, None),
         # keras-hub's default is to crop.
         ({"crop_to_aspect_ratio": ...}, None),

@@ -9,7 +9,7 @@ import re
 
 import numpy as np
 import pytest
-from peer_files import arrays_of, folder_of, settings_of
+from peer_files import arrays_of, assert_same, folder_of, settings_of
 
 import zoo
 from zoo.containers import safetensors
@@ -67,7 +67,7 @@ def as_dino(arrays, chunk=None):
 def same(found, expected):
     assert not found.config.differences(expected.config)
     assert (found.pooling, found.grid_size) == (expected.pooling, expected.grid_size)
-    np.testing.assert_equal(dict(found.arrays), dict(expected.arrays))
+    assert_same(found.arrays, expected.arrays)
 
 
 @pytest.fixture

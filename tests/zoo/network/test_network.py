@@ -2,10 +2,10 @@
 
 import dataclasses
 import json
-import pathlib
 
 import numpy as np
 import pytest
+from peer_files import golden
 from scipy import special
 
 import zoo
@@ -13,7 +13,6 @@ from zoo.libraries import description
 from zoo.network import RELEASED, SIZES
 from zoo.network.head import softmax
 
-GOLDENS = pathlib.Path(__file__).parents[2] / "goldens"
 TOKEN = zoo.ViTConfig(48, 3, 3, 96, 8)
 STEM = zoo.ViTConfig(48, 2, 3, 96, 2, resnet_stages=(), resnet_width=32)
 
@@ -57,7 +56,7 @@ def test_what_a_plain_network_has_no_use_for_is_not_compared():
 
 
 def test_a_checkpoint_has_the_whole_description(tmp_path):
-    checkpoint = zoo.read(GOLDENS / "token.npz")
+    checkpoint = golden()
     assert checkpoint.config == TOKEN.completed()
     assert checkpoint.image_size == (32, 32)
     path = tmp_path / "a.safetensors"
