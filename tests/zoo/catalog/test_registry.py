@@ -1,6 +1,5 @@
 import hashlib
 import json
-import os
 import pathlib
 import re
 import shutil
@@ -9,6 +8,7 @@ import pytest
 from published_card import CARD
 
 import zoo
+from zoo import store
 from zoo.__main__ import main
 from zoo.catalog import registry
 from zoo.common import limits
@@ -136,48 +136,41 @@ def test_damaged_cards_are_named(tmp_path, card):
         registry.read(tmp_path)
 
 
-@pytest.fixture
-def served(bucket, monkeypatch):
-    """The path of the index of a registry on a server."""
-    url = f"{os.environ['KERAS_VIT_MIRROR']}/vit_models/registry"
-    monkeypatch.setenv("KERAS_VIT_REGISTRY", url)
-    (bucket.folder / "registry").mkdir(parents=True)
-    return bucket.folder / "registry" / "registry.json"
-
-
 def index(**changes):
-    return json.dumps({"format": 1, "models": [CARD | changes]})
+    return json.dumps({"format": 1, "models": [CARD | changes]}).encode()
 
 
-def test_a_server_is_asked_anew_each_time_and_remembered(served, monkeypatch):
+def test_a_server_is_asked_anew_each_time_and_remembered(
+    server, offer, cache, monkeypatch
+):
+    monkeypatch.setenv("KERAS_VIT_REGISTRY", server.url)
     monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
     with pytest.raises(zoo.StoreError, match="registry.json.*KERAS_VIT_OFFLINE"):
         registry.models()
     monkeypatch.delenv("KERAS_VIT_OFFLINE")
-    served.write_text(index())
-    assert list(registry.models()) == ["flowers"]
-    assert zoo.get("flowers").url.endswith("/registry/flowers/model.npz")
-    served.write_text(index(name="birds"))
-    assert list(registry.models()) == ["birds"]
-    served.unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr(limits, "REGISTRY_BYTES", 100)
+        offer(name="registry.json", content=index())
+        with pytest.raises(zoo.StoreError, match="more than 100 bytes"):
+            registry.models()
+    for name in ("flowers", "birds"):
+        offer(name="registry.json", content=index(name=name))
+        assert list(registry.models()) == [name]
+    assert zoo.get("birds").url == f"{server.url}/birds/model.npz"
+    offer(404, name="registry.json", content=index(name="cats"))
     with pytest.warns(UserWarning, match="404.*copy of the last download"):
         assert list(registry.models()) == ["birds"]
     monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
-    served.write_text(index(name="cats"))
     assert list(registry.models()) == ["birds"]
 
 
-def test_an_index_that_is_damaged_or_too_large(served, monkeypatch):
-    served.write_text(index())
-    with monkeypatch.context() as patch:
-        patch.setattr(limits, "REGISTRY_BYTES", 100)
-        with pytest.raises(zoo.StoreError, match="more than 100 bytes"):
-            registry.models()
+def test_a_damaged_index(monkeypatch):
+    monkeypatch.setenv("KERAS_VIT_REGISTRY", "https://a")
     for text in (
-        *("", "[]", '{"format": 1}', '{"format": 1, "models": [7]}', "[" * 100_000),
-        *('{"format": 2, "models": []}', '{"format": 1, "models": [{}]}'),
+        *(b"", b"[]", b'{"format": 1}', b'{"format": 1, "models": [7]}', b"[" * 10**5),
+        *(b'{"format": 2, "models": []}', b'{"format": 1, "models": [{}]}'),
         *(index(name="../flowers"), index(folder="/etc")),
     ):
-        served.write_text(text)
+        monkeypatch.setattr(store, "latest", lambda *_, text=text: text)
         with pytest.raises(zoo.CatalogError, match=r"registry\.json"):
             registry.models()
