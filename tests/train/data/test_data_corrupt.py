@@ -44,16 +44,16 @@ def test_corrupt_files_are_named_across_batches(tmp_path):
 
 def test_corrupt_images_are_left_out_when_asked(folder, capsys):
     before = load(str(folder), validation_fraction=0.4)
-    every = {part: examples(getattr(before, part)) for part in PARTS}
     bad = {"train": 1, "validation": 2, "test": 9}
     paths = [getattr(before, part).locate(index) for part, index in bad.items()]
+    rests = [examples(getattr(before, part)) for part in PARTS]
     for path, content in zip(paths, BROKEN, strict=True):
         Path(path).write_bytes(content)
     source = load(str(folder), validation_fraction=0.4, skip_corrupt=True)
     assert source.skipped == tuple(paths)
-    for part, index in bad.items():
+    for part, rest in zip(PARTS, rests, strict=True):
+        del rest[bad[part]]
         split = getattr(source, part)
-        rest = every[part][:index] + every[part][index + 1 :]
         assert examples(split) == rest and split.num_examples == len(rest)
         assert split.labels().tolist() == [label for _, label in rest]
         assert not {*split.names()} & {*paths}
@@ -83,19 +83,14 @@ def test_whole_images_are_checked_with_progress_and_stay(folder, monkeypatch, ca
 
 
 TABLE = "path,label,split\ntrain/a/0.png,a,train\nno.png,a,train\ntest/a/0.png,a,test"
-GOOD = record(0, 0)
 BAD = record(0, 0, **{"image/encoded": b"no image"})
+RECORDS = {"train.tfrecord": [record(0, 0), BAD], "test.tfrecord": [record(0, 0)]}
+OF_TFDS = tiny_images({"train": [0, "corrupt"], "test": [0]})
 # Files, the data set, and the corrupt example.
 CORRUPT = [
     (DIVIDED | {"a.csv": TABLE}, "data/a.csv", "data/no.png"),
-    (
-        {"train-9.tfrecord": [GOOD, BAD], "test-0.tfrecord": [GOOD]},
-        *("data", "data/train-9.tfrecord record 2"),
-    ),
-    (
-        tiny_images({"train": [0, "corrupt"], "test": [0]}),
-        *("tiny_images", "example 1 of tiny_images train"),
-    ),
+    (RECORDS, "data", "data/train.tfrecord record 2"),
+    (OF_TFDS, "tiny_images", "example 1 of tiny_images train"),
 ]
 
 

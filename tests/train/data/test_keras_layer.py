@@ -115,19 +115,21 @@ def test_numbers_that_may_not_follow_the_seed_are_named(layer, op):
 class Unnamed(keras.layers.Layer):
     def __init__(self, much):
         super().__init__()
-        self.much = much
 
 
 def test_layers_are_compared_by_class_and_settings_without_seed():
-    one, other, third = (
-        keras_layer.described(keras.layers.RandomRotation(factor, seed=seed))
-        for factor, seed in ((0.1, 1), (0.1, None), (0.2, 1))
+    rotation = keras.layers.RandomRotation
+    one, other, third, *more = map(
+        keras_layer.described,
+        (
+            rotation(0.1, seed=1),
+            rotation(0.1),
+            rotation(0.2),
+            *(LAYERS[1]() for _ in "ab"),
+        ),
     )
     assert json.loads(json.dumps(one)) == other != third
-    pipeline, whole = (
-        [keras_layer.described(make()) for _ in "ab"] for make in LAYERS[1:3]
-    )
-    assert pipeline[0] == pipeline[1] != whole[0] == whole[1]
+    assert more[0] == more[1] != keras_layer.described(LAYERS[2]())
     with pytest.raises(RunError, match="Unnamed has no settings .* get_config"):
         keras_layer.described(Unnamed(object()))
 
@@ -158,16 +160,13 @@ def test_layers_for_tf_data_work_on_jax_and_others_are_refused():
 
 
 def test_layers_of_keras_cv_augment():
-    keras_cv = pytest.importorskip(
-        "keras_cv", reason="keras-cv cannot be imported", exc_type=ImportError
-    )
-    layer = keras_cv.layers.RandomCutout(0.5, 0.5)
+    layers = pytest.importorskip("keras_cv", exc_type=ImportError).layers
     with pytest.warns(UserWarning, match="RandomCutout may draw .* not exactly repeat"):
-        found = images(layer)
+        found = images(layers.RandomCutout(0.5, 0.5))
     # A part of each image is black.
     assert np.all(np.mean(found == -1, axis=(2, 3, 4)) > 0.01)
     # Equalization needs AutoGraph, and draws nothing.
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        equal = images(keras_cv.layers.Equalization((0, 255)))
+        equal = images(layers.Equalization((0, 255)))
     assert np.any(equal != images(None))
