@@ -106,8 +106,10 @@ def test_a_rule_of_resizing_need_be_no_field_of_a_users_config(monkeypatch):
     monkeypatch.setitem(architectures._ARCHITECTURES, "Toy", toy)
     images = keras.Input((16, 24, 3))
     tokens = layers.AddPositionEmbs((2, 3))(layers.PatchEncoder(8, 16)(images))
-    description = Description(OneSize(), (16, 24), pooling=None)
+    # Without blocks none computes the class token alone.
+    description = Description(OneSize(), (16, 24), pooling="token")
     model = Model(images, tokens, description=description)
     resized = keras_vit.at_image_size(model, (24, 16), "bilinear")
     assert resized.config == OneSize()
     assert resized.description.image_size == (24, 16)
+    assert resized(np.zeros((1, 24, 16, 3))).shape == (1, 6, 16)

@@ -1,4 +1,4 @@
-"""Models know what they are, and compute no token that nothing needs."""
+"""Models know what they are, copies too, and compute no token that nothing needs."""
 
 import json
 
@@ -191,30 +191,93 @@ def test_a_network_is_built_anew_with_another_pooling_and_size():
         Model(model.input, model.output).rebuild()
 
 
-def bit_of_two():
-    model = BiTResNet(BiTConfig((1, 1)), image_size=32, classes=2)
-    randomize(model)
+FACTS = {
+    # Of two alphabets; a name twice, as ImageNet has; one without letters.
+    "class_names": ("crane", "crane", "Käfer", "猫", ""),
+    "preparation": "central crop",
+    "problem_type": "multi_label_classification",
+    "bits": 12,
+}
+# Each has layers that others have not.
+KINDS = ("plain", "hybrid", "registers", "rotary, attention pooling", "relative biases")
+
+
+def frozen(kind):
+    """A model whose head alone is trained, which knows its classes and preparation."""
+    if kind == "bit":
+        model = BiTResNet(BiTConfig((1,)), image_size=small_models.SIZE, classes=5)
+        randomize(model)
+    else:
+        model = small_models.made(**small_models.MODELS[kind])
+    for name, fact in FACTS.items():
+        setattr(model.get_layer("head"), name, fact)
+    for layer in model.layers[:-1]:
+        layer.trainable = False
     return model
 
 
-@pytest.mark.parametrize("make", [lambda: small_models.made(classes=2), bit_of_two])
-def test_a_network_built_anew_keeps_what_its_head_says(make):
-    model = make()
-    facts = {"class_names": ("cat", "dog"), "preparation": "timm crop bicubic 0.9"}
-    facts |= {"problem_type": "multi_label_classification", "bits": 12}
-    head = model.layers[-1]
-    for name, fact in facts.items():
-        setattr(head, name, fact)
+def said_by(head):
+    assert isinstance(head, layers.ClassificationHead)
+    return {name: getattr(head, name) for name in FACTS}
 
-    def said(**options):
-        other = model.rebuild(**options).layers[-1]
-        return {name: getattr(other, name) for name in facts}
 
-    assert said() == facts
-    new = facts | {"class_names": None, "problem_type": ONE_CLASS}
-    assert said(classes=3) == said(new_head=True) == new
+def saved(model, folder):
+    model.save(folder / "model.keras")
+    return keras.saving.load_model(folder / "model.keras")
+
+
+def cloned(model, folder):
+    copy = keras.models.clone_model(model)
+    model.save_weights(folder / "model.weights.h5")
+    copy.load_weights(folder / "model.weights.h5")
+    return copy
+
+
+def of_any_size(model, folder):
+    return saved(keras_vit.at_image_size(model, (None, None)), folder)
+
+
+def of_int8(model, folder):
+    return saved(keras_vit.quantize_weights(model), folder)
+
+
+def inside(model, folder):
+    images = keras.Input(model.input_shape[1:])
+    return saved(keras.Model(images, model(images)), folder).layers[-1]
+
+
+CASES = [(kind, habit) for kind in KINDS for habit in (saved, of_any_size, of_int8)]
+CASES += [("bit", habit) for habit in (saved, cloned, of_int8)]
+CASES += [("plain", habit) for habit in (cloned, inside)]
+
+
+@pytest.mark.parametrize(("kind", "habit"), CASES)
+def test_copies_are_as_the_first(kind, habit, tmp_path):
+    model = frozen(kind)
+    copy = habit(model, tmp_path)
     images = images_of(model)
+    expected, found = numpy(model(images)), numpy(copy(images))
+    tolerance = 0.1 if habit is of_int8 else 2e-6
+    assert np.abs(found - expected).max() <= tolerance * np.abs(expected).max()
+    trained = {weight.path.split("/")[-2] for weight in copy.trainable_weights}
+    assert trained == {"head"}
+    assert said_by(copy.get_layer("head")) == FACTS
+    if habit is cloned:
+        # A clone is a graph of any kind.
+        assert copy.config is None
+    else:
+        assert copy.description == model.description
+
+
+@pytest.mark.parametrize("kind", ["plain", "bit"])
+def test_a_network_built_anew_keeps_what_its_head_says(kind):
+    model = frozen(kind)
+    head, images = model.get_layer("head"), images_of(model)
+    assert said_by(model.rebuild().get_layer("head")) == FACTS
     np.testing.assert_array_equal(numpy(model.rebuild()(images)), numpy(model(images)))
+    for options in ({"classes": 3}, {"new_head": True}):
+        said = said_by(model.rebuild(**options).get_layer("head"))
+        assert said == FACTS | {"class_names": None, "problem_type": ONE_CLASS}
     without = model.rebuild(include_top=False)
     expected = keras.Model(model.input, head.input)(images)
     np.testing.assert_allclose(numpy(without(images)), numpy(expected), atol=2e-6)
