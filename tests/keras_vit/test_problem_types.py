@@ -46,15 +46,6 @@ def test_answers_are_those_of_the_settings(name):
         assert head.problem_type == "single_label_classification"
 
 
-def test_features_of_a_processor_config():
-    folder = CASES / "mean_in_processor_config"
-    model = keras_vit.load_model(folder, include_top=False)
-    expected = np.load(folder / "expected.npz")
-    np.testing.assert_allclose(
-        embed(model, expected["photos"]), expected["features"], atol=2e-5
-    )
-
-
 def test_one_class_is_itself_or_not_and_numbers_have_their_order():
     image = np.zeros((16, 16, 3), "uint8")
     model = VisionTransformer(PLAIN, image_size=16, class_names=["cat"])

@@ -130,19 +130,6 @@ def test_a_dtype_is_that_of_every_layer_but_the_head(kind, dtype, tmp_path):
     np.testing.assert_array_equal(np.array(again(images)), found)
 
 
-def test_a_dtype_with_weights_or_without_a_head(files):
-    policy = keras.DTypePolicy("mixed_bfloat16")
-    for model in (
-        vit(weights=files[vit], dtype="mixed_bfloat16"),
-        keras_vit.load_model(files[vit], dtype=policy),
-        bit(weights=files[bit], dtype="bfloat16"),
-        keras_vit.ViT_Ti16(None, image_size=32, dtype="mixed_bfloat16"),
-    ):
-        assert "bfloat16" in model.get_layer("pooling").dtype_policy.name
-        assert model.get_layer("head").dtype == "float32"
-    assert vit(include_top=False, dtype="bfloat16").output.dtype == "bfloat16"
-
-
 @pytest.fixture
 def asked(monkeypatch):
     """Calls a function, and returns the weights that it asks for."""
