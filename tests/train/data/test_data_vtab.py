@@ -18,22 +18,24 @@ CLASSES = {"label": 7, "label_x_position": 32, "label_orientation": 40}
 CLASSES |= {"label_azimuth": 18, "label_elevation": 9}
 
 
-def feature_values(number):
-    """What example `number` of any split says about itself, and about its objects."""
+def example(number):
     random = np.random.RandomState(number)
     objects = random.randint(3, 11)
     kinds = random.randint(0, 8, objects) if number % 3 else np.full(objects, 5)
-    return {name: number % classes for name, classes in CLASSES.items()}, {
-        "size": random.randint(0, 2, objects),
-        "type": kinds,
-        "pixel_coords": random.uniform(7, 14, (objects, 3)).astype("float32"),
-        "location": random.uniform(0, 60, (objects, 3)).astype("float32"),
+    return {name: number % classes for name, classes in CLASSES.items()} | {
+        "image": np.eye(4, dtype="uint8")[..., None],
+        "objects": {
+            "size": random.randint(0, 2, objects),
+            "type": kinds,
+            "pixel_coords": random.uniform(7, 14, (objects, 3)).astype("float32"),
+            "location": random.uniform(0, 60, (objects, 3)).astype("float32"),
+        },
     }
 
 
 @pytest.fixture(scope="module")
 def stand_in(tmp_path_factory):
-    """A TFDS data set with the features of all tasks; its images are numbered."""
+    """A TFDS data set with the features of all tasks."""
     import tensorflow_datasets as tfds
 
     place = tfds.features.Tensor(shape=(3,), dtype=np.float32)
@@ -56,18 +58,13 @@ def stand_in(tmp_path_factory):
             return tfds.core.DatasetInfo(builder=self, features=described)
 
         def _split_generators(self, dl_manager):
-            starts = np.cumsum([0, *SIZES.values()])
-            return {
-                name: self._generate_examples(range(start, start + size))
-                for start, (name, size) in zip(starts[:-1], SIZES.items(), strict=True)
-            }
+            return {name: map(self.numbered, range(SIZES[name])) for name in SIZES}
 
-        def _generate_examples(self, numbers):
-            for number in numbers:
-                labels, objects = feature_values(number)
-                bits = np.unpackbits(np.array([number], ">u2").view(np.uint8))
-                image = bits.reshape(4, 4, 1)
-                yield number, {**labels, "objects": objects, "image": image}
+        def numbered(self, number):
+            return number, example(number)
+
+        def _generate_examples(self):
+            """Has nothing to do: the splits have their generators."""
 
     data_dir = tmp_path_factory.mktemp("tfds")
     StandIn(data_dir=data_dir).download_and_prepare()
@@ -87,33 +84,18 @@ def instead(monkeypatch, stand_in, png_only):
     return lambda name, fraction=0.5: load(name, stand_in, validation_fraction=fraction)
 
 
-def numbers(images):
-    """The number in each image, 16 pixels of 0 and 1 (or 255)."""
-    bits = np.reshape([image[..., 0] for image in images], (-1, 16)) > 0
-    return np.packbits(bits, axis=1).view(">u2")[:, 0].tolist()
-
-
-def numbers_of(*splits):
-    pairs = [(split, record) for split in splits for record, _ in split.records()]
-    assert len(pairs) == sum(split.num_examples for split in splits)
-    return numbers(split.decode(record).numpy() for split, record in pairs)
-
-
 @pytest.fixture(scope="module")
 def in_order(stand_in):
-    """The numbers of each split in the order of TFDS."""
+    """The first examples to train on, in the order of TFDS."""
     import tensorflow_datasets as tfds
 
     builder = tfds.builder("stand_in", data_dir=stand_in)
-    return {
-        name: numbers(one["image"] for one in tfds.as_numpy(builder.as_dataset(name)))
-        for name in SIZES
-    }
+    return list(tfds.as_numpy(builder.as_dataset("train[0:80]")))
 
 
-def expected_label(name, number):
+def expected_label(name, example):
     """The definitions of the benchmark, in NumPy."""
-    labels, objects = feature_values(number)
+    objects = example["objects"]
     if name == "clevr_count":
         return len(objects["size"]) - 3
     if name == "clevr_distance":
@@ -123,57 +105,51 @@ def expected_label(name, number):
         metres = objects["location"][:, 2][np.isin(objects["type"], [0, 1, 2])]
         return int(min(metres) > 8) + int(min(metres) > 20) if len(metres) else 3
     buckets = {"dsprites_location": 2.0, "dsprites_orientation": 2.5}
-    return int(labels[TASKS[name].feature] // buckets.get(name, 1))
+    return int(example[TASKS[name].feature] // buckets.get(name, 1))
 
 
-# The first number of validation, and of the test, whose size is last. Other tasks are
-# divided as one of these is, says the table of the docs.
+# The examples for training, validation and the test. Other tasks are divided as one of
+# these is, says the table of the docs.
 SPLITS = {
-    "caltech101": ("train", 216, "test", 0, 60),
-    "oxford_iiit_pet": ("train", 192, "test", 0, 60),
-    "dtd": ("validation", 0, "test", 0, 60),
-    "eurosat": ("train", 144, "train", 192, 48),
-    "clevr_count": ("train", 216, "validation", 0, 23),
-    "clevr_distance": ("train", 216, "validation", 0, 23),
-    "dsprites_location": ("train", 192, "train", 216, 24),
-    "dsprites_orientation": ("train", 192, "train", 216, 24),
-    "smallnorb_azimuth": ("test", 0, "test", 30, 30),
-    "smallnorb_elevation": ("test", 0, "test", 30, 30),
-    "kitti_distance": ("validation", 0, "test", 0, 60),
+    "caltech101": "train[0:80] train[216:236] test[0:60]",
+    "oxford_iiit_pet": "train[0:80] train[192:212] test[0:60]",
+    "dtd": "train[0:80] validation[0:20] test[0:60]",
+    "eurosat": "train[0:80] train[144:164] train[192:240]",
+    "clevr_count": "train[0:80] train[216:236] validation[0:23]",
+    "clevr_distance": "train[0:80] train[216:236] validation[0:23]",
+    "dsprites_location": "train[0:80] train[192:212] train[216:240]",
+    "dsprites_orientation": "train[0:80] train[192:212] train[216:240]",
+    "smallnorb_azimuth": "train[0:80] test[0:20] test[30:60]",
+    "smallnorb_elevation": "train[0:80] test[0:20] test[30:60]",
+    "kitti_distance": "train[0:80] validation[0:20] test[0:60]",
 }
+
+
+def taken(*splits):
+    """Returns which examples the splits are."""
+    return [split.name.removeprefix("stand_in:1.*.* ") for split in splits]
 
 
 @pytest.mark.parametrize("name", SPLITS)
 def test_splits_and_labels_are_those_of_the_benchmark(instead, in_order, name):
     source = instead(f"vtab/{name}")
-    held, start, tested, first, count = SPLITS[name]
-    expected = {
-        "train": in_order["train"][:80],
-        "validation": in_order[held][start : start + 20],
-        "test": in_order[tested][first : first + count],
-    }
-    assert len(source.class_names) == TASKS[name].classes
-    for part, own in expected.items():
-        split = getattr(source, part)
-        assert numbers_of(split) == own
-        labels = [expected_label(name, number) for number in own]
-        assert split.labels().tolist() == labels
-        assert max(labels) < TASKS[name].classes
-    assert len({*sum(expected.values(), [])}) == 100 + count
+    parts = taken(source.train, source.validation, source.test)
+    assert parts == SPLITS[name].split()
+    labels = [expected_label(name, example) for example in in_order]
+    assert source.train.labels().tolist() == labels
+    assert max(labels) < TASKS[name].classes == len(source.class_names)
 
 
 def test_parts_of_a_task_are_its_examples_however_it_is_divided(instead):
-    few = instead("vtab/resisc45")
     both, whole = (instead("vtab/resisc45", fraction) for fraction in (0.0, None))
     assert both.name == "vtab/resisc45" and both.validation is None
-    own = numbers_of(few.train, few.validation)
-    assert sorted(numbers_of(both.train)) == sorted(own) and len(own) == 100
-    assert sorted(numbers_of(whole.all)) == sorted(own + numbers_of(few.test))
-    assert whole.total == few.total == whole.all.num_examples
+    few = "train[0:80]+train[144:164]"
+    assert taken(both.train, both.test) == [few, "train[192:240]"]
+    assert taken(whole.all) == [f"{few}+train[192:240]"]
+    assert both.total == whole.total == whole.all.num_examples == 148
     every = instead("vtab-full/eurosat")
-    parts = (every.train, every.validation, every.test)
-    assert [part.num_examples for part in parts] == [144, 48, 48]
-    assert sorted(numbers_of(*parts)) == list(range(240))
+    parts = taken(every.train, every.validation, every.test)
+    assert parts == ["train[0:144]", "train[144:192]", "train[192:240]"]
     assert instead("vtab-full/eurosat", 0.0).train.num_examples == 192
 
 
