@@ -98,9 +98,6 @@ LARGER = {
     for case in _LARGER
     if case["name"] not in FAMILIES or len(case["outputs"]) > 1
 }
-needs_larger = pytest.mark.skipif(
-    not LARGER, reason=f"{SHARED} is not there: only developers and CI have it"
-)
 
 
 def each(names=FAMILIES, larger=()):

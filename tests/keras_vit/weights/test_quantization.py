@@ -21,6 +21,7 @@ from keras_vit.weights.quantization import int8_and_scale, is_quantized
 from zoo.network import BiTConfig
 
 PLAIN = ViTConfig(24, num_layers=2, num_heads=3, mlp_dim=40, patch_size=8)
+ONE_BLOCK = replace(PLAIN, num_layers=1)
 HYBRID = replace(PLAIN, patch_size=1, resnet_stages=(1, 1), resnet_width=32)
 # Bits that a policy computes with, the leading one included.
 BITS = {"float32": 24, "mixed_bfloat16": 8, "mixed_float16": 11}
@@ -119,19 +120,6 @@ def test_computes_what_the_float_model_does_with_rounded_kernels(name, policy):
         assert rms(numpy(found) - given) > 100 * tolerance
 
 
-@pytest.mark.parametrize(
-    ("name", "policy"),
-    [("hybrid", "float32"), ("hybrid", "mixed_float16"), ("bit", "mixed_bfloat16")],
-)
-def test_hybrids_are_near_the_float_model(name, policy):
-    model = shared(name, policy)
-    quantized = quantize_weights(model)
-    images = images_of(model)
-    expected = numpy(model(images))
-    error = numpy(quantized(images)) - expected
-    assert 1e-4 * rms(expected) < rms(error) < 0.12 * rms(expected)
-
-
 @pytest.mark.parametrize("epsilons", ["released", "timm"])
 @pytest.mark.parametrize("padding", ["same", "symmetric"])
 def test_convolutions_keep_the_standardised_kernel(padding, epsilons):
@@ -166,8 +154,7 @@ def test_convolutions_keep_the_standardised_kernel(padding, epsilons):
 
 
 @pytest.mark.parametrize(
-    ("name", "policy"),
-    [("token", "float32"), ("hybrid", "mixed_bfloat16")],
+    ("name", "policy"), [("token", "float32"), ("hybrid", "mixed_bfloat16")]
 )
 def test_survives_saving_and_cloning(name, policy, tmp_path):
     model = shared(name, policy)
@@ -286,7 +273,7 @@ def test_heads_of_a_model_stay_heads():
 def test_what_keras_quantises_straight_after_building_is_saved_and_loaded(
     tmp_path, mode
 ):
-    model = VisionTransformer(PLAIN, image_size=16, classes=3)
+    model = VisionTransformer(ONE_BLOCK, image_size=16, classes=3)
     model.quantize(mode)
     images = np.random.default_rng(0).uniform(-1, 1, (2, 16, 16, 3)).astype("float32")
     expected = numpy(model(images))
@@ -305,7 +292,7 @@ def test_what_keras_quantises_straight_after_building_is_saved_and_loaded(
 
 
 def test_the_policies_of_parts_survive_a_configuration_of_an_unbuilt_layer():
-    model = VisionTransformer(PLAIN, image_size=16, classes=3)
+    model = VisionTransformer(ONE_BLOCK, image_size=16, classes=3)
     model.quantize("int8")
     block = model.get_layer("encoder_block_0")
     config = block.get_config()
