@@ -19,6 +19,8 @@ from train.evaluate import evaluation
 from train.models import loaded_model
 from train.run import training
 from train.scoring import evaluation_data, predicting
+from train.scoring.metrics import calibration, classification_summary
+from train.scoring.ranked import ranked
 
 WRITTEN = {"confusion_matrix.png", "label_errors.csv", "mistakes.csv", "mistakes.png"}
 WRITTEN |= {"reliability.png", "report.html", "report.json", "report.md"}
@@ -86,19 +88,13 @@ def test_the_numbers_by_hand(weights, tmp_path):
     images = tf.image.resize(np.stack([split.decode(i) for i in images]), (32, 32))
     labels = np.array(labels)
     logits = keras_vit.load_model(weights).predict(images / 127.5 - 1, verbose=0)
-    chances, guesses = softmax(logits, axis=1), logits.argmax(axis=1)
-    found = report_of(tmp_path)
-    assert found["test_accuracy"] == np.mean(guesses == labels)
-    first = np.argsort(-logits, axis=1)[:, :5]
-    assert found["test_top5_accuracy"] == np.mean((first == labels[:, None]).any(1))
+    found, answered = report_of(tmp_path), ranked(labels, softmax(logits, axis=1))
+    expected = classification_summary(answered, "0123456789")
+    assert found["test_accuracy"] == np.mean(logits.argmax(axis=1) == labels)
+    assert found["test_top5_accuracy"] == expected["top5_accuracy"]
     losses = -log_softmax(logits, axis=1)[np.arange(360), labels]
     assert found["test_loss"] == pytest.approx(losses.mean(), rel=1e-5)
-    confidence, error = chances.max(axis=1), 0
-    for low in np.arange(15) / 15:
-        here = (low < confidence) & (confidence <= low + 1 / 15)
-        if here.any():
-            gap = np.mean(guesses[here] == labels[here]) - confidence[here].mean()
-            error += abs(gap) * here.mean()
+    error = calibration(answered)["error"]
     assert found["test_calibration_error"] == pytest.approx(error, rel=1e-4)
     assert sum(row["examples"] for row in found["calibration"]) == 360
 
