@@ -29,7 +29,7 @@ def touch(path):
     open(path, "w").close()
 
 
-def test_folders_and_files(folder):
+def test_folders_and_files(folder, monkeypatch):
     found = Photos(["photos", "alone.dat"], without=["photos/sorted"])
     names = [
         "photos/a.JPG",
@@ -43,6 +43,12 @@ def test_folders_and_files(folder):
     assert found.count() == 6 and found.count(lambda path: "cat" in path) == 4
     assert found.others == {".txt": 1, ".db": 1}
     assert found.note() == "left out 2 files with the endings of no photo (.db, .txt)"
+    touch("photos/1.HEIC")
+    monkeypatch.setattr("zoo.photos.files.reads_heic", lambda: False)
+    found = Photos(["photos"])
+    assert "photos/1.HEIC" not in list(found)
+    told = "(.db, .heic, .txt); pip install pillow-heif reads HEIC photos"
+    assert found.note().endswith(told)
 
 
 @pytest.mark.parametrize(
@@ -125,13 +131,3 @@ def test_a_list_on_standard_input(folder, monkeypatch):
         b"photos/cat/1.webp",
         b"photos/cat/deep/2.bmp",
     ]
-
-
-def test_photos_of_iphones_have_a_remedy(folder, monkeypatch):
-    touch("photos/1.HEIC")
-    monkeypatch.setattr("zoo.photos.files.reads_heic", lambda: False)
-    found = Photos(["photos"])
-    assert "photos/1.HEIC" not in list(found)
-    assert found.note().endswith(
-        "(.db, .heic, .txt); pip install pillow-heif reads HEIC photos"
-    )
