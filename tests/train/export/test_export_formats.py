@@ -10,12 +10,13 @@ import keras
 import numpy as np
 import pytest
 import small_models
-from harness import global_policy, randomize
+from harness import all_layers, global_policy, randomize
 from small_models import HYBRID, PLAIN, made, of, positions, shared
 from written_exports import check, images_for, write
 
 import keras_vit
 from keras_vit.models.bit import BiTResNet
+from keras_vit.runtimes.precision import in_precision
 from train.common.errors import RunError
 from train.export.formats import FORMATS
 from train.models.exports import exported_model
@@ -157,6 +158,9 @@ def test_models_in_half_precision_are_exported_in_float32(format, options, tmp_p
     with global_policy("mixed_bfloat16"):
         mixed = made(ONE_BLOCK)
     mixed.set_weights(model.get_weights())
+    assert in_precision(model) is model
+    parts = all_layers(in_precision(mixed))
+    assert {part.dtype_policy.name for part in parts} == {"float32"}
     found = check(write(format, mixed, tmp_path, **options), model, 1e-5)
     assert not found.one_by_one
 
@@ -168,6 +172,7 @@ OF_ANY_SIZE = (
     *("relative biases", "rotary, attention pooling", "rotary alone", "no positions"),
     *("one table before every block", "rows and columns, no class token", "distilled"),
     *("a head for each token", "class token and mean, registers behind"),
+    *("hybrid of timm", "mean of the tokens", "rows and columns before every block"),
 )
 SIZES = (small_models.SIZE, (48, 24), (96, 144))
 ODD_SIZES = ((8, 8), (16, 80), (40, 24), (136, 120))

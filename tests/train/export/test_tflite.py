@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from flatbuffers import number_types as N
 from scipy.stats import norm
-from small_models import HYBRID, PLAIN, SIZE, made
+from small_models import PLAIN, SIZE, made
 from written_exports import expected
 
 from keras_vit import preprocess_input
@@ -104,20 +104,6 @@ def test_int8_products_are_static_but_for_the_head(
     computed = write_tflite(model, path, precision="int8", calibration=calibration)
     assert computed == {"static": PRODUCTS - 1, "dynamic": 1}
     assert 0 < error_of(path.read_bytes(), model, path) < 0.1
-
-
-def test_convolutions_of_a_hybrid_are_quantized(calibration, tmp_path):
-    config = dataclasses.replace(HYBRID, num_layers=1)
-    model = made(config, pooling="gap", representation_size=16)
-    content, path = float32(model), tmp_path / "model.tflite"
-    assert error_of(content, model, path) < 1e-5
-    for static, kind in ((False, "dynamic"), (True, "static")):
-        quantized = quantize(content, calibration, static=static)
-        convolutions = [
-            one.kind for one in products(quantized) if one.operation == "CONV_2D"
-        ]
-        assert set(convolutions) == {kind}
-        assert error_of(quantized, model, path) < 0.2
 
 
 def test_an_mlp_with_one_huge_value_is_not_static(calibration):
