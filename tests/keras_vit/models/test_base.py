@@ -246,9 +246,10 @@ def inside(model, folder):
     return saved(keras.Model(images, model(images)), folder).layers[-1]
 
 
-CASES = [(kind, habit) for kind in KINDS for habit in (saved, of_any_size, of_int8)]
-CASES += [("bit", habit) for habit in (saved, cloned, of_int8)]
+CASES = [(kind, habit) for kind in KINDS for habit in (saved, of_any_size)]
+CASES += [("bit", habit) for habit in (saved, cloned)]
 CASES += [("plain", habit) for habit in (cloned, inside)]
+CASES += [(kind, of_int8) for kind in ("plain", "hybrid", "bit")]
 
 
 @pytest.mark.parametrize(("kind", "habit"), CASES)
