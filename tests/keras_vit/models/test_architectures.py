@@ -1,9 +1,6 @@
-"""Architectures beside the Vision Transformer: the pyramid of docs/design.md."""
+"""Architectures beside the Vision Transformer; docs/design.md trains one."""
 
 import dataclasses
-import importlib.util
-import pathlib
-import re
 
 import keras
 import numpy as np
@@ -15,42 +12,38 @@ from keras_vit import layers
 from keras_vit.models.base import Description, Model
 from keras_vit.structure import architectures
 
-PAGE = pathlib.Path(__file__).parents[3] / "docs" / "design.md"
+IMAGES = normal((2, 16, 24, 3))
 
 
-@pytest.fixture(scope="module")
-def pyramid(tmp_path_factory):
-    """The module of the page, as a file of its own."""
-    [text] = re.findall(r"```python\n(# pyramid.py\n.*?)```", PAGE.read_text(), re.S)
-    path = tmp_path_factory.mktemp("pyramid") / "pyramid.py"
-    path.write_text(text)
-    spec = importlib.util.spec_from_file_location("pyramid", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    yield module
-    architectures._ARCHITECTURES.pop("Pyramid")
+@dataclasses.dataclass(frozen=True)
+class OneSize:
+    size: int = 16
 
 
-@pytest.fixture(scope="module")
-def model(pyramid):
-    config = pyramid.PyramidConfig(hidden_size=8)
-    model = pyramid.pyramid(config, image_size=(16, 24), classes=3)
+def toy(monkeypatch, one_grid=False):
+    """A model of an architecture of its own, whose weights have no released names."""
+    kind = architectures.Architecture(
+        "Toy", OneSize, lambda *_: None, one_grid=one_grid
+    )
+    monkeypatch.setitem(architectures._ARCHITECTURES, "Toy", kind)
+    images = keras.Input((16, 24, 3))
+    tokens = layers.AddPositionEmbs((2, 3))(layers.PatchEncoder(8, 16)(images))
+    tokens = layers.TransformerBlock(2, 16)(tokens)
+    description = Description(OneSize(), (16, 24), pooling=None)
+    model = Model(images, tokens, name="toy", description=description)
     randomize(model)
     return model
 
 
-def test_a_loaded_model_knows_and_computes_what_the_saved_one_does(model, tmp_path):
+def test_a_loaded_model_knows_and_computes_what_the_saved_one_does(
+    monkeypatch, tmp_path
+):
+    model = toy(monkeypatch)
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
-    assert loaded.config == model.config and loaded.description == model.description
-    images = normal((2, 16, 24, 3))
-    np.testing.assert_array_equal(numpy(loaded(images)), numpy(model(images)))
-    int8 = keras_vit.quantize_weights(loaded)
-    assert int8.config == model.config
-    np.testing.assert_allclose(numpy(int8(images)), numpy(model(images)), atol=0.1)
-
-
-IMAGES = np.zeros((1, 16, 24, 3))
+    assert loaded.config == OneSize() and loaded.description == model.description
+    np.testing.assert_array_equal(numpy(loaded(IMAGES)), numpy(model(IMAGES)))
+    assert keras_vit.quantize_weights(loaded).config == OneSize()
 
 
 @pytest.mark.parametrize(
@@ -62,20 +55,28 @@ IMAGES = np.zeros((1, 16, 24, 3))
         lambda model: keras_vit.explain.token_features(model, IMAGES),
     ],
 )
-def test_what_needs_one_grid_refuses_it_by_name(model, refuse):
-    images = keras.Input(model.input_shape[1:])
+def test_what_needs_one_grid_refuses_it_by_name(refuse, monkeypatch):
+    model, images = toy(monkeypatch), keras.Input((16, 24, 3))
     for one in (model, keras.Model(images, model(images))):
-        with pytest.raises(ValueError, match="a Pyramid, whose layers do not share"):
+        with pytest.raises(ValueError, match="a Toy, whose layers do not share one"):
             refuse(one)
 
 
 @pytest.mark.parametrize(
     "refuse", [keras_vit.save_released_weights, keras_vit.load_released_weights]
 )
-def test_files_of_released_names_refuse_it_by_name(model, refuse, tmp_path):
-    message = "'pyramid' is a Pyramid, whose weights have no released names: keep it"
+def test_files_of_released_names_refuse_it_by_name(refuse, monkeypatch, tmp_path):
+    message = "'toy' is a Toy, whose weights have no released names: keep it"
     with pytest.raises(ValueError, match=message):
-        refuse(model, tmp_path / "model.npz")
+        refuse(toy(monkeypatch), tmp_path / "model.npz")
+
+
+def test_a_rule_of_resizing_need_be_no_field_of_a_users_config(monkeypatch):
+    model = toy(monkeypatch, one_grid=True)
+    resized = keras_vit.at_image_size(model, (24, 16), "bilinear")
+    assert resized.config == OneSize()
+    assert resized.description.image_size == (24, 16)
+    assert resized(np.zeros((1, 24, 16, 3))).shape == (1, 6, 16)
 
 
 def test_models_of_users_may_have_a_config_of_any_kind(tmp_path):
@@ -94,22 +95,3 @@ def test_models_of_users_may_have_a_config_of_any_kind(tmp_path):
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
     assert loaded.config == plain.completed()
-
-
-@dataclasses.dataclass(frozen=True)
-class OneSize:
-    size: int = 16
-
-
-def test_a_rule_of_resizing_need_be_no_field_of_a_users_config(monkeypatch):
-    toy = architectures.Architecture("Toy", OneSize, lambda *_: None, one_grid=True)
-    monkeypatch.setitem(architectures._ARCHITECTURES, "Toy", toy)
-    images = keras.Input((16, 24, 3))
-    tokens = layers.AddPositionEmbs((2, 3))(layers.PatchEncoder(8, 16)(images))
-    # Without blocks none computes the class token alone.
-    description = Description(OneSize(), (16, 24), pooling="token")
-    model = Model(images, tokens, description=description)
-    resized = keras_vit.at_image_size(model, (24, 16), "bilinear")
-    assert resized.config == OneSize()
-    assert resized.description.image_size == (24, 16)
-    assert resized(np.zeros((1, 24, 16, 3))).shape == (1, 6, 16)
