@@ -117,13 +117,12 @@ def test_small_pngs_decode_without_python(monkeypatch):
 
 def test_jpegs_decode_in_training_as_in_the_released_code():
     encoded = encode("JPEG")
-    whole = decode_image(encoded, fast=True)
-    np.testing.assert_array_equal(whole, tf.io.decode_image(encoded))
     fast, accurate = (
         tf.io.decode_jpeg(encoded, dct_method=method).numpy()
         for method in ("INTEGER_FAST", "INTEGER_ACCURATE")
     )
-    np.testing.assert_array_equal(whole, fast)
+    np.testing.assert_array_equal(decode_image(encoded, fast=True), fast)
+    np.testing.assert_array_equal(tf.io.decode_image(encoded), fast)
     assert (fast != accurate).any()
 
 
@@ -228,7 +227,6 @@ HEADS = {
     "not a short": (JFIF + described(tiff(6, kind=2)), 1),
     "0": (JFIF + described(tiff(0)), 1),
     "9": (JFIF + described(tiff(9)), 1),
-    "no TIFF": (JFIF + described(b"nothing"), 1),
     "no address": (JFIF + described(b"II*\0"), 1),
     "an address outside": (JFIF + described(b"II*\0\xff\xff\xff\xff"), 1),
     "nothing": (JFIF, 1),
@@ -264,28 +262,20 @@ def test_exif_may_follow_the_pixels_of_a_png():
     np.testing.assert_array_equal(decode_image(encoded), upright)
 
 
-def shapes_of(split):
-    """Returns the shapes of the one image of a split, of its part, and of a window."""
-    found = []
-    for part in (split, pick(split, [0])):
-        [(content, _)] = part.records()
-        window = part.decode(content, window_of(40, 40, 3, 3))
-        assert window.shape == (3, 3, 3)
-        found.append(part.decode(content).shape[:2])
-    return found
-
-
 def test_photos_of_tfds_are_decoded_as_published_and_others_upright(tmp_path):
     turned = encode("JPEG", turn=6).numpy()
-    upright, published = [(WIDTH, HEIGHT)] * 2, [(HEIGHT, WIDTH)] * 2
     tiny = tiny_images({"train": [0], "test": [0]}, image=turned)
-    split = load("tiny_images", lay_out(tmp_path / "tfds", tiny)).train
-    assert shapes_of(split) == published
     photos = [record(0, 0, **{"image/encoded": turned})]
     files = {"train.tfrecord": photos, "test.tfrecord": photos}
-    split = load(str(lay_out(tmp_path / "records", files))).train
-    assert shapes_of(split) == upright
-    encoded = np.array([turned], object)
-    split = in_memory("x", encoded, np.zeros(1, int), tf.identity, None)
-    assert shapes_of(split) == upright
-    assert shapes_of(dataclasses.replace(split, honour_exif=False)) == published
+    labels = np.zeros(1, int)
+    memory = in_memory("x", np.array([turned], object), labels, tf.identity, None)
+    upright, published = (WIDTH, HEIGHT), (HEIGHT, WIDTH)
+    for split, shape in (
+        (load("tiny_images", lay_out(tmp_path / "tfds", tiny)).train, published),
+        (load(str(lay_out(tmp_path / "records", files))).train, upright),
+        (memory, upright),
+        (pick(dataclasses.replace(memory, honour_exif=False), [0]), published),
+    ):
+        [(content, _)] = split.records()
+        assert split.decode(content).shape[:2] == shape
+        assert split.decode(content, window_of(40, 40, 3, 2)).shape == (3, 2, 3)
