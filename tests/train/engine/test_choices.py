@@ -141,16 +141,6 @@ def test_schedules_that_are_none_are_refused(rate, warmup, message):
 # The rows of the registry
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_an_optimizer_takes_the_recipes_settings(name):
-    choice = OPTIMIZERS[name]
-    recipe = RECIPE.override(optimizer=name, momentum_dtype="bfloat16")
-    optimizer = choice.of(recipe)(0.1)
-    assert isinstance(optimizer, keras.optimizers.Optimizer)
-    for argument, field in choice.settings.items():
-        assert getattr(optimizer, argument) == getattr(recipe, field)
-
-
 @pytest.mark.parametrize(
     ("field", "rows"),
     [

@@ -28,9 +28,6 @@ from train.engine.losses import sigmoid_cross_entropy
 from train.engine.optimizers import MomentumSGD
 from train.engine.schedules import WarmupCosine
 
-# Of all devices together.
-PARTS = pytest.mark.parametrize("parts", [1, 8])
-
 
 def softmax(logits):
     chances = np.exp(logits - logits.max(axis=1, keepdims=True))
@@ -43,8 +40,8 @@ def forward(weights, images):
     return hidden, hidden @ second + bias
 
 
-def step_by_hand(weights, velocities, images, labels, rate, clip_norm):
-    """One step in float64: gradients of the whole batch, clip, momentum."""
+def gradients_by_hand(weights, images, labels):
+    """Gradients of the whole batch in float64, and what a step tells of it."""
     images = images.astype("float64")
     hidden, logits = forward(weights, images)
     chances = softmax(logits)
@@ -54,48 +51,11 @@ def step_by_hand(weights, velocities, images, labels, rate, clip_norm):
         hidden.T @ off,
         off.sum(axis=0),
     ]
-    norm = np.sqrt(sum((gradient**2).sum() for gradient in gradients))
-    shrink = min(1.0, clip_norm / norm)
-    pairs = zip(velocities, gradients, strict=True)
-    velocities = [0.9 * velocity + shrink * gradient for velocity, gradient in pairs]
-    pairs = zip(weights, velocities, strict=True)
-    weights = [weight - rate * velocity for weight, velocity in pairs]
-    metrics = {
+    return gradients, {
         "loss": -np.log(chances[np.arange(len(labels)), labels]).mean(),
         "accuracy": np.mean(logits.argmax(axis=1) == labels),
-        "gradient_norm": norm,
-        "learning_rate": rate,
+        "gradient_norm": np.sqrt(sum((one**2).sum() for one in gradients)),
     }
-    return weights, velocities, metrics
-
-
-@PARTS
-def test_steps_equal_those_by_hand(parts):
-    clip_norm = 0.5
-    schedule = WarmupCosine(0.5, 6, 2)
-    settings = {"micro_batches": DEVICES.micro_batches(16, parts)}
-    trainer = trainer_of(two_matrices, schedule, clip_norm=clip_norm, **settings)
-    rates = [0.0, 0.25, 0.5, *(0.25 * (1 + np.cos(np.pi * k / 4)) for k in (1, 2, 3))]
-    weights = [weight.astype("float64") for weight in values(trainer.model.weights)]
-    velocities, norms = [0.0, 0.0, 0.0], []
-    for rate, batch in zip(rates, noise(6, 16, 2), strict=True):
-        weights, velocities, expected = step_by_hand(
-            weights, velocities, *batch, rate, clip_norm
-        )
-        metrics = trainer.step(*placed(batch))
-        assert metrics.keys() == expected.keys()
-        for name, value in metrics.items():
-            assert keras.backend.standardize_dtype(value.dtype) == "float32"
-            assert float(value) == pytest.approx(expected[name], abs=2e-6), name
-        norms.append(expected["gradient_norm"])
-        assert_equal(values(trainer.model.weights), weights, 2e-6)
-    assert min(norms) < clip_norm < max(norms), "some steps must clip, others not"
-
-
-@pytest.mark.parametrize("setting", ["weight_decay", "global_clipnorm"])
-def test_settings_that_would_be_left_out_are_refused(setting):
-    with pytest.raises(ValueError, match=f"optimizer's {setting}.*build it without"):
-        DEVICES.trainer(two_matrices(), MomentumSGD(0.1, **{setting: 1.0}))
 
 
 class Unused(keras.layers.Layer):
@@ -108,18 +68,55 @@ class Unused(keras.layers.Layer):
         return inputs
 
 
-@PARTS
-def test_a_variable_that_the_loss_does_not_use_stays(parts):
+# Of all devices together.
+@pytest.mark.parametrize("parts", [1, 8])
+def test_steps_equal_those_by_hand(parts):
     def make():
         inner = two_matrices()
         return keras.Model(inner.inputs, Unused()(inner.output))
 
-    trainer = trainer_of(make, micro_batches=DEVICES.micro_batches(16, parts))
-    *before, unused = values(trainer.model.trainable_variables)
-    trainer.step(*batches_of(1, 16, 2)[0])
-    *after, same = values(trainer.model.trainable_variables)
-    np.testing.assert_array_equal(same, unused)
-    assert not any(map(np.array_equal, before, after))
+    clip_norm = 0.5
+    trainer = trainer_of(
+        make,
+        WarmupCosine(0.5, 6, 2),
+        clip_norm=clip_norm,
+        micro_batches=DEVICES.micro_batches(16, parts),
+        # Variables may have another rate than the rest.
+        rate_scales={"head/kernel": 0.3},
+        average_decay=0.3,
+    )
+    factors = (1.0, 0.3, 1.0)
+    rates = [0.0, 0.25, 0.5, *(0.25 * (1 + np.cos(np.pi * k / 4)) for k in (1, 2, 3))]
+    decays = (0.1, 2 / 11, 0.25, 0.3, 0.3, 0.3)
+    *weights, _ = (one.astype("float64") for one in values(trainer.model.weights))
+    averages, velocities, norms = [*weights], [0.0, 0.0, 0.0], []
+    for rate, decay, batch in zip(rates, decays, noise(6, 16, 2), strict=True):
+        gradients, expected = gradients_by_hand(weights, *batch)
+        expected["learning_rate"] = rate
+        norms.append(expected["gradient_norm"])
+        shrink = min(1.0, clip_norm / norms[-1])
+        for index, gradient in enumerate(gradients):
+            velocities[index] = 0.9 * velocities[index] + shrink * gradient
+            weights[index] = weights[index] - rate * factors[index] * velocities[index]
+            kept = decay * averages[index]
+            averages[index] = kept + (1 - decay) * weights[index]
+        metrics = trainer.step(*placed(batch))
+        assert metrics.keys() == expected.keys()
+        for name, value in metrics.items():
+            assert keras.backend.standardize_dtype(value.dtype) == "float32"
+            assert float(value) == pytest.approx(expected[name], abs=2e-6), name
+        # What the loss does not use stays.
+        ones = np.ones(2)
+        with trainer.averaged():
+            assert_equal(values(trainer.model.weights), [*averages, ones], 2e-6)
+        assert_equal(values(trainer.model.weights), [*weights, ones], 2e-6)
+    assert min(norms) < clip_norm < max(norms), "some steps must clip, others not"
+
+
+@pytest.mark.parametrize("setting", ["weight_decay", "global_clipnorm"])
+def test_settings_that_would_be_left_out_are_refused(setting):
+    with pytest.raises(ValueError, match=f"optimizer's {setting}.*build it without"):
+        DEVICES.trainer(two_matrices(), MomentumSGD(0.1, **{setting: 1.0}))
 
 
 def test_evaluation_has_the_loss_that_is_optimized():
@@ -215,43 +212,6 @@ def test_an_overflow_changes_nothing_but_the_scale_of_the_loss():
     assert float(trainer.step(*batch)["gradient_norm"]) > 0.0
     assert int(trainer.optimizer.iterations) == 1
     assert float(scale) == 2.0**5 and int(good_steps) == 0
-
-
-def test_averages_follow_the_weights_and_leave_their_place():
-    trainer = trainer_of(two_matrices, average_decay=0.3)
-    other = trainer_of(two_matrices, average_decay=0.3)
-    trained = trainer.model.trainable_variables
-    expected = values(trained)
-    for step, batch in enumerate(batches_of(6, 8, 2)):
-        trainer.step(*batch)
-        with other.averaged():
-            pass
-        other.step(*batch)
-        decay = min(0.3, (1 + step) / (10 + step))
-        now = values(trained)
-        pairs = zip(expected, now, strict=True)
-        expected = [decay * one + (1 - decay) * new for one, new in pairs]
-    assert decay == 0.3
-    assert max(np.abs(one - new).max() for one, new in zip(expected, now, strict=True))
-    with trainer.averaged():
-        assert_equal(values(trained), expected, 1e-6)
-    assert_equal(values(trained), now)
-    assert_equal(values(other.variables), values(trainer.variables))
-
-
-def test_rates_of_single_variables_are_scaled():
-    [batch] = batches_of(1, 8, 2)
-    moves = []
-    for factors in (None, {v.path: 0.5 for v in two_matrices().weights[:2]}):
-        trainer = trainer_of(two_matrices, rate_scales=factors)
-        before = values(trainer.model.weights)
-        trainer.step(*batch)
-        pairs = zip(values(trainer.model.weights), before, strict=True)
-        moves.append([new - old for new, old in pairs])
-    assert all(map(np.any, moves[0]))
-    factors = (0.5, 0.5, 1.0)
-    pairs = zip(factors, moves[0], strict=True)
-    assert_equal(moves[1], [factor * move for factor, move in pairs], 1e-7)
 
 
 @pytest.mark.slow

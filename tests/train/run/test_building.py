@@ -42,6 +42,7 @@ def test_the_head_of_pre_training():
     head = model.get_layer("head")
     np.testing.assert_allclose(head.bias.numpy(), -6.9, rtol=1e-6)
     assert not np.any(head.kernel.numpy())
+    assert building.optimizer(recipe).momentum_dtype == "bfloat16"
     assert model.get_layer("pre_logits").units == 16
     assert model.get_layer("encoder_block_1").stochastic_depth_rate == 0.1
     assert model.get_layer("encoder_block_1").dropout_rate == 0.2

@@ -13,8 +13,6 @@ from absl import flags
 
 from train import recipes
 from train.common.errors import RunError
-from train.data.registry import CROPS
-from train.data.transforms import preprocessing
 from train.recipes import pretraining
 from train.run import recipe_flags, settings
 
@@ -33,10 +31,6 @@ def test_texts_of_flags():
         for text in texts:
             known(["finetune", f"--{name}={text}"])
             assert known[name].value == value
-
-
-def test_crops_are_those_of_the_table():
-    assert all(callable(preprocessing.train_crop(name)) for name in CROPS)
 
 
 def settle(config=None, find_recipe=recipes.for_dataset, **given):
