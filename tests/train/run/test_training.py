@@ -39,10 +39,8 @@ def test_the_speed_of_a_run_is_that_by_wall_time(tmp_path):
     # One slow window, as of the first step, which compiles: 4 x 10 x 8 images.
     for step, seconds in ((10, 37.0), (20, 1.0), (30, 1.0), (40, 1.0)):
         log.append(step, seconds=seconds, images_per_second=80 / seconds)
-    assert speed(log) == {
-        "seconds": 40.0,
-        "images_per_second": pytest.approx(320 / 40),
-    }
+    expected = {"seconds": 40.0, "images_per_second": 320 / 40}
+    assert speed(log) == pytest.approx(expected)
 
 
 def test_a_run_leaves_keras_as_it_was_and_is_alone(tmp_path):
