@@ -7,7 +7,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from small_models import made, shared
+from small_models import PLAIN, made, of, shared
 from written_exports import images_for, write
 
 from train.common.errors import RunError
@@ -24,7 +24,7 @@ KINDS = ("saved_model", "tflite", "onnx")
 @pytest.fixture(scope="module", params=KINDS)
 def sigmoid(request, tmp_path_factory):
     """A kind, an export with a sigmoid and central crop, and its model."""
-    model = made(classifier_activation="sigmoid")
+    model = made(**of(PLAIN, num_layers=1), classifier_activation="sigmoid")
     model.layers[-1].preparation = "central crop"
     folder = tmp_path_factory.mktemp("exports") / request.param
     write(request.param, model, folder, class_names=NAMES)

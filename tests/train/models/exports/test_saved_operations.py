@@ -2,7 +2,7 @@
 
 import pytest
 import tensorflow as tf
-from small_models import made
+from small_models import PLAIN, made, of
 from tensorflow.core.protobuf import saved_model_pb2
 
 import keras_vit
@@ -160,7 +160,8 @@ def test_a_function_of_the_name_of_an_operation_is_no_excuse_for_it(tmp_path):
 
 def test_operations_of_keras_and_of_int8_weights_are_known(tmp_path):
     """Those of other models are in test_saved_model and test_families_tools."""
-    made().export(tmp_path / "keras", verbose=False)
-    write_saved_model(keras_vit.quantize_weights(made()), tmp_path / "int8")
+    model = made(**of(PLAIN, num_layers=1))
+    model.export(tmp_path / "keras", verbose=False)
+    write_saved_model(keras_vit.quantize_weights(model), tmp_path / "int8")
     for name in ("keras", "int8"):
         operations.check(tmp_path / name)
