@@ -9,6 +9,7 @@ import pytest
 
 import keras_vit_start
 from train.common import flag_help, flag_names
+from train.data.registry import SOURCES
 from train.recipes import Recipe
 from zoo.common.safe_text import as_flags
 
@@ -28,6 +29,9 @@ def test_help_is_headed_by_the_command_and_has_a_group_for_every_flag(name):
     heading, *rest = done.stdout.splitlines()
     assert heading == f"keras-vit {name}"
     assert str(ROOT) not in done.stdout and "Other" not in rest
+    shown = " ".join(done.stdout.split())
+    for kind in SOURCES:
+        assert " --dataset: " not in shown or kind.usage in shown
     groups = [row for row in rest if row in flag_help.GROUPS]
     assert groups == [name for name in flag_help.GROUPS if name in groups] != []
 

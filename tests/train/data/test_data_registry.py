@@ -1,44 +1,22 @@
-"""What flags, recipes and docs say of data sources and augmentations."""
+"""What the name of a data set means."""
 
 import pathlib
 import re
 
 import pytest
-from absl import flags
 
-from train.data import data_flags, registry
-from train.recipes import for_dataset
+from train.data import registry
 
 DOCS = pathlib.Path(__file__).parents[3] / "docs"
 
 
-def test_every_source_is_in_the_help_and_the_docs_in_the_order_of_matching(monkeypatch):
-    helps = {}
-    for kind in ("string", "boolean", "integer"):
-        monkeypatch.setattr(
-            flags,
-            f"DEFINE_{kind}",
-            lambda name, _, help, **__: helps.update({name: help}),
-        )
-    data_flags.define_data()
+def test_the_docs_have_every_source_in_the_order_of_matching():
     page = (DOCS / "data.md").read_text()
     rows = re.findall(r"(?m)^\| (`.*?`) \| ", page.partition("\n\nThey are tried")[0])
     names = [name for row in rows for name in re.findall("`(.*?)`", row)]
     # Is a name of its own only where such a folder exists.
     names.remove("records/")
-    kinds = dict.fromkeys(map(registry.kind_of, names))
-    assert tuple(kinds) == registry.SOURCES
-    for kind in registry.SOURCES:
-        assert kind.usage in helps["dataset"]
-        module, _, function = kind.loader.partition(":")
-        path = pathlib.Path(registry.__file__).with_name("sources") / f"{module}.py"
-        assert f"def {function}(" in path.read_text()
-
-
-def test_recipes_name_their_augmentations():
-    recipe = for_dataset("cifar100").override(rand_augment=(2, 15.0), mixup=0.2)
-    assert recipe.augmentation_titles == ["RandAugment 2 x 15", "mixup 0.2"]
-    assert recipe.mixes and not recipe.override(mixup=0.0).mixes
+    assert (*dict.fromkeys(map(registry.kind_of, names)),) == registry.SOURCES
 
 
 KINDS = {

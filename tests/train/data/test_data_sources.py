@@ -148,16 +148,12 @@ def test_what_a_source_reads(files, dataset, fraction, expected, loaded):
 
 
 def test_a_source_knows_its_total_and_where_examples_are(loaded):
-    source = loaded(DIVIDED | VALIDATION)
-    assert source.total == 10 and source.train.locate(3) == "data/train/tulip/0.png"
-    source = loaded(tiny_images({"train": 5 * [0, 1], "test": [1]}), "tiny_images")
-    assert source.total == 11 and source.test.name == "tiny_images test"
-    assert source.train.locate(3) == "example 3 of tiny_images train"
+    assert loaded(DIVIDED | VALIDATION).total == 10
+    assert loaded(OF_TFDS, TFDS).total == 13
     source = loaded(RECORDS, "data/t*-0*")
     assert source.total == 6 and source.train.name == "data/t*-0* train"
-    places = [source.train.locate(index) for index in (2, 3)]
-    assert places[0] == "data/train-00000-of-00002.tfrecord record 3"
-    assert places[1] == "data/train-00001-of-00002.tfrecord record 1"
+    assert source.train.locate(2) == "data/train-00000-of-00002.tfrecord record 3"
+    assert source.train.locate(3) == "data/train-00001-of-00002.tfrecord record 1"
 
 
 def test_paths_of_a_table_may_be_absolute(loaded, tmp_path):
@@ -178,21 +174,15 @@ def test_every_ending_of_images_is_taken_and_nothing_hidden(loaded):
 # Parts that are held out
 
 
-OF_IMAGES = images({"train/a": 3, "train/b": 7, "test/a": 1, "test/b": 1})
-OF_ROWS = [f"images/{i}.png,{'ba'[i % 3 == 0]},train" for i in range(1, 10)]
-OF_RECORDS = [record(i, int(i % 3 > 0)) for i in range(9)]
-HELD_OUT = {
-    "folder": (OF_IMAGES, "data"),
-    "table": (table("images/0.png,a,test", *OF_ROWS), "data/a.csv"),
-    "records": ({"train-0.tfrecord": OF_RECORDS, **UNTRAINED}, "data"),
-}
+OF_IMAGES = images({"train/a": 3, "train/b": 6, "test/a": 1, "test/b": 1})
+OF_RECORDS = {"train-0.tfrecord": [record(i, int(i > 2)) for i in range(9)]}
 
 
-@pytest.mark.parametrize(("files", "dataset"), HELD_OUT.values(), ids=HELD_OUT)
-def test_a_validation_part_is_stratified_and_always_alike(files, dataset, loaded):
-    source, again = (loaded(files, dataset, 0.3) for _ in "ab")
+@pytest.mark.parametrize("files", [OF_IMAGES, OF_RECORDS | UNTRAINED])
+def test_a_validation_part_is_stratified_and_always_alike(files, loaded):
+    source, again = (loaded(files, fraction=0.3) for _ in "ab")
     kept, held = examples(source.train), examples(source.validation)
-    whole = examples(load(dataset).train)
+    whole = examples(load("data").train)
     assert sorted(kept + held) == sorted(whole)
     assert [one for one in whole if one in kept] == kept
     assert held == examples(again.validation)

@@ -55,17 +55,17 @@ def of_sizes(sizes):
     return in_memory("sorted", np.arange(len(labels)), labels, lambda _: 1 / 0, str)
 
 
-@pytest.mark.parametrize(
-    "sizes", [[50] * 100, [7, 11, 13, 400], [3, 3, 3], [300, 200, 100, 60, 20, 10, 5]]
-)
+SIZES = [[50] * 100, [7, 11, 13, 400], [3, 3, 3], [300, 200, 100, 60, 20, 10, 5]]
+
+
+@pytest.mark.parametrize("sizes", map(np.array, SIZES))
 def test_every_class_has_its_share_of_a_part(sizes):
-    split, sizes = of_sizes(sizes), np.array(sizes)
-    earlier = np.zeros(len(sizes))
-    for count in range(1, sum(sizes), max(1, sum(sizes) // 40)):
+    split, total, earlier = of_sizes(sizes), sizes.sum(), np.zeros(len(sizes))
+    for count in range(1, total, max(1, total // 40)):
         part = limited(split, count)
         counts = part.class_counts(len(sizes))
         assert part.num_examples == counts.sum() == count
-        fair = sizes * count / sum(sizes)
+        fair = sizes * count / total
         if (fair >= 1).all() or len(set(sizes)) == 1:
             assert (np.abs(counts - fair) < 1).all(), (count, counts, fair)
         assert (counts <= np.ceil(np.maximum(fair, 1))).all()
