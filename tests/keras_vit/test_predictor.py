@@ -239,13 +239,12 @@ def test_auto_chooses_by_batches_alike_whose_answers_are_numbers(model, impatien
 
 
 def test_auto_begins_anew_with_batches_of_another_size(model, timed):
-    images = IMAGES[:8]
     for first, later in ((1, 8), (8, 1)):
         predictor = Predictor(model, 8)
-        predictor(images[:first])
+        predictor(IMAGES[:first])
         for _ in range(4):
             assert not predictor.trials
-            close(predictor(images[:later]), numpy(model(images[:later])))
+            predictor(IMAGES[:later])
         assert predictor.trials
 
 
@@ -455,17 +454,16 @@ def test_all_tokens_and_other_inputs():
 @pytest.mark.skipif(
     keras.backend.backend() != "tensorflow", reason="counts the traces of TensorFlow"
 )
-def test_traces_once(model):
+def test_traces_once():
     calls = []
 
-    class Counting(keras.Model):
-        def call(self, images, training=None):
+    class Counting(keras.layers.Layer):
+        def call(self, images):
             calls.append(images.shape)
-            return model(images, training=training)
+            return images
 
-    inputs = keras.Input((16, 24, 3))
-    predictor = Predictor(keras.Model(inputs, Counting()(inputs)), batch_size=4)
+    predictor = Predictor(keras.Sequential([keras.Input((3,)), Counting()]), 4)
     calls.clear()
     for images in (1, 4, 9, 1):
-        predictor(IMAGES[:images])
-    assert calls == [(None, 16, 24, 3)]
+        predictor(normal((images, 3)))
+    assert calls == [(None, 3)]

@@ -9,9 +9,8 @@ import numpy as np
 import PIL.Image
 import pytest
 import small_models
-from explained import check, numbers, prepared
+from explained import numbers, prepared
 
-from keras_vit import explain
 from train.common.errors import RunError
 from train.data.sources.splits import DataError
 from train.explain.photos import LONGER_SIDE, Photos
@@ -43,24 +42,13 @@ def test_photos_as_they_are_shown(photos, whole_photos):
     np.testing.assert_array_equal(batches[1], photo.image)
 
 
-def test_cropped_photos_are_explained(explain_model, quick, tiny, photos, tmp_path):
-    quick("attention_distance")
-    facts = explain_model(tiny, [photos], tmp_path, central_crop=True, shown=1)
-    assert facts["preparation"] == "central crop"
-    found = Photos([photos])
-    found.prepare_for(SHAPE, "central crop")
-    [images] = found.batches(4)
-    distance = explain.attention_distance(tiny.model, images)
-    assert distance.shape == (2, 4, 3)
-    check(tmp_path, "attention_distance", distance=distance)
-
-
-def test_another_image_size(quick, model_file, photos, tmp_path):
+def test_another_image_size_of_cropped_photos(quick, model_file, photos, tmp_path):
     quick("heads")
-    photo = photos / "wide.png"
-    facts = write_report(model_file, [photo], tmp_path / "out", image_size=48)
+    out, options = tmp_path / "out", {"image_size": 48, "central_crop": True}
+    facts = write_report(model_file, [photos / "wide.png"], out, **options)
+    assert facts["preparation"] == "central crop"
     assert facts["image_shape"] == [48, 48, 3] and facts["patches"] == [6, 6]
-    assert numbers(tmp_path / "out", "01-wide-heads")["maps"].shape == (2, 3, 6, 6)
+    assert numbers(out, "01-wide-heads")["maps"].shape == (2, 3, 6, 6)
 
 
 def test_names_of_photos(photos, tmp_path, monkeypatch, whole_photos):

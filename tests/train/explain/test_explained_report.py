@@ -85,21 +85,13 @@ def test_numbers_of_the_command(report, model_file, photos):
         assert (int(row["class_number"]), row["class"]) == (best, NAMES[best])
         assert float(row["probability"]) == pytest.approx(chances[best], 1e-4)
 
-    photo, name = "01-wide", "wide.png"
-    image = every[:1]
+    photo, image = "01-wide", every[:1]
     attention = explain.attention_maps(model, image)[:, 0]
-    best = int(model(image).numpy().argmax())
-    features = explain.token_features(model, image)
-    for kind, key, matrix in (
-        ("rollout", "map", explain.attention_rollout(model, image)[0]),
-        ("gradient", "map", explain.gradient_attention(model, image, best)[0]),
-        ("layers", "maps", attention.mean(axis=1)),
-        ("heads", "maps", attention),
-    ):
+    for kind, matrix in (("layers", attention.mean(axis=1)), ("heads", attention)):
         found = numbers(report, f"{photo}-{kind}")
-        assert str(found["photo"]) == name and str(found["unit"])
-        check_map(report, f"{photo}-{kind}", model, matrix, key=key)
-    assert numbers(report, f"{photo}-gradient")["class_name"] == NAMES[best]
+        assert str(found["photo"]) == "wide.png" and str(found["unit"])
+        check_map(report, f"{photo}-{kind}", model, matrix, key="maps")
+    features = explain.token_features(model, image)
     colors = explain.principal_colors(features.patches)[0]
     expected = {"patches": features.patches[0], "colors": colors}
     expected["class_token"] = features.class_token[0]
