@@ -55,8 +55,8 @@ def lock_table(folder):
         pass
 
 
-def fetch(folder):
-    zoo.store._cached_path(URL).touch()
+def note(folder):
+    (folder / CACHED).touch()
     zoo.fetch(URL)
 
 
@@ -80,8 +80,8 @@ OF_ZOO = {
     "model.npz": zoo.read,
     "x.npz": lambda folder: zoo.read(folder / "x.npz"),
     "model.json": lambda folder: zoo.get(str(folder)),
-    CACHED: fetch,
-    f"{CACHED}.json": fetch,
+    CACHED: lambda folder: zoo.fetch(URL),
+    f"{CACHED}.json": note,
 }
 
 

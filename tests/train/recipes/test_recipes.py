@@ -231,3 +231,9 @@ def test_any_recipe_can_be_cut_down(model):
         has(small.model, patch_size=config.patch_size, stride=config.stride)
         assert small.model.grid_size(small.image_size) == (2, 2)
         assert small.model.hidden_size == 32
+
+
+def test_recipes_name_their_augmentations():
+    recipe = BASE.override(rand_augment=(2, 15.0), mixup=0.2)
+    assert recipe.augmentation_titles == ["RandAugment 2 x 15", "mixup 0.2"]
+    assert recipe.mixes and not recipe.override(mixup=0.0).mixes
