@@ -31,40 +31,36 @@ KINDS = {
 }
 
 
-@pytest.fixture
-def photos(tmp_path):
-    """Returns a function from a case to a folder of its photos and what is expected."""
+def written(case, tmp_path):
+    """Writes the photos of a case; returns their folder and what is expected."""
+    expected, folder = np.load(CASES / case / "expected.npz"), tmp_path / "photos"
+    folder.mkdir()
+    for number, pixels in enumerate(expected["photos"]):
+        Image.fromarray(pixels).save(folder / f"{number}.png")
+    return folder, expected
 
-    def written(case):
-        expected = np.load(CASES / case / "expected.npz")
-        (tmp_path / "photos").mkdir()
-        for number, pixels in enumerate(expected["photos"]):
-            Image.fromarray(pixels).save(tmp_path / "photos" / f"{number}.png")
-        return tmp_path / "photos", expected
 
-    return written
+def predict(*words):
+    with pytest.raises(SystemExit) as done:
+        run_command("predict", *words)
+    assert done.value.code == 0
 
 
 def answers(model, photos, out):
     """Returns (name, value) of the best classes of each photo, by the command."""
-    with pytest.raises(SystemExit) as done:
-        run_command("predict", model, photos, f"--out={out}")
-    assert done.value.code == 0
+    predict(model, photos, f"--out={out}")
     with out.open(newline="") as file:
         _, *rows = csv.reader(file)
+    # A model may have fewer than five classes.
     return [
-        [
-            (name, float(value))
-            for name, value in zip(row[1::2], row[2::2], strict=True)
-            if name  # a model may have fewer than five
-        ]
+        [pair for pair in zip(row[1::2], row[2::2], strict=True) if pair[0]]
         for row in sorted(rows)
     ]
 
 
 @pytest.mark.parametrize("case", KINDS)
-def test_the_command_and_exports_answer_as_the_library(case, photos, tmp_path):
-    folder, expected = photos(case)
+def test_the_command_and_exports_answer_as_the_library(case, tmp_path):
+    folder, expected = written(case, tmp_path)
     names, of_logits = KINDS[case]
     loaded = loaded_model.load(str(CASES / case))
     sources = [CASES / case]
@@ -77,20 +73,15 @@ def test_the_command_and_exports_answer_as_the_library(case, photos, tmp_path):
         for answered, row in zip(found, of_logits(expected["logits"]), strict=True):
             best = np.argsort(-row)[:5]
             assert [name for name, _ in answered] == [names[at] for at in best]
-            assert [value for _, value in answered] == pytest.approx(
-                row[best], abs=1e-4
-            ), source
+            values = [float(value) for _, value in answered]
+            assert values == pytest.approx(row[best], abs=1e-4), source
 
 
-def test_features_by_the_command_are_those_of_the_library(photos, tmp_path):
+def test_features_by_the_command_are_those_of_the_library(tmp_path):
     """Mean and deviation lie in processor_config.json alone."""
-    folder, expected = photos("mean_in_processor_config")
-    out = tmp_path / "features.npz"
-    with pytest.raises(SystemExit) as done:
-        run_command(
-            "predict", CASES / "mean_in_processor_config", folder, f"--features={out}"
-        )
-    assert done.value.code == 0
+    case, out = "mean_in_processor_config", tmp_path / "features.npz"
+    folder, expected = written(case, tmp_path)
+    predict(CASES / case, folder, f"--features={out}")
     found = np.load(out)
     assert [pathlib.Path(file).name for file in found["files"]] == ["0.png", "1.png"]
     np.testing.assert_allclose(found["features"], expected["features"], atol=2e-5)

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -198,15 +197,6 @@ def test_features_of_few_shots_are_of_images_as_the_model_says(
             assert linear_probe.preparation_for(model) == preparation
             expected = images_of(photos, preparation)
         np.testing.assert_array_equal(found, expected)
-
-
-def test_a_model_without_its_head_keeps_what_the_head_said(model_file):
-    file = model_file("squash")
-    model = keras.saving.load_model(file)
-    model.get_layer("head").preparation = "central crop"
-    model.save(file)
-    features = loaded_model.load(file, features=True).model
-    assert preparation_of(features) == "central crop"
 
 
 @pytest.mark.parametrize("dataset", ["digits", "photos/"])
