@@ -23,19 +23,18 @@ KINDS = ("saved_model", "tflite", "onnx")
 
 @pytest.fixture(scope="module", params=KINDS)
 def sigmoid(request, tmp_path_factory):
-    """A kind, an export with a sigmoid and central crop, and its model."""
+    """An export with a sigmoid and central crop, found and loaded, and its model."""
     model = made(**of(PLAIN, num_layers=1), classifier_activation="sigmoid")
     model.layers[-1].preparation = "central crop"
     folder = tmp_path_factory.mktemp("exports") / request.param
     write(request.param, model, folder, class_names=NAMES)
-    return request.param, folder, model
+    path = exported_model.find(str(folder))
+    assert path == folder / FORMATS[request.param].file == exported_model.find(path)
+    return request.param, path, exported_model.load(path), model
 
 
 def test_an_export_says_all_that_answers_need(sigmoid):
-    kind, folder, model = sigmoid
-    path = exported_model.find(str(folder))
-    assert path == folder / FORMATS[kind].file == exported_model.find(path)
-    found = exported_model.load(path)
+    kind, path, found, model = sigmoid
     assert found.image_shape == (32, 48, 3) and found.size == 5
     assert found.class_names == NAMES
     assert (found.activation, found.preparation) == ("sigmoid", "central crop")
@@ -63,9 +62,9 @@ def test_an_export_says_all_that_answers_need(sigmoid):
 
 @pytest.mark.parametrize("shape", [(3, 48, 48, 3), (3, 32, 48, 1)])
 def test_images_that_the_graph_does_not_take_are_a_clear_error(shape, sigmoid):
-    path = exported_model.find(sigmoid[1])
+    _, path, found, _ = sigmoid
     with pytest.raises(RunError) as caught:
-        exported_model.load(path).run(np.zeros(shape, "float32"))
+        found.run(np.zeros(shape, "float32"))
     message = str(caught.value)
     assert str(path) in message and str(shape[1:]) in message
     assert message.endswith("export it again.") and "\n" not in message
