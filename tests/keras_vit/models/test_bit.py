@@ -139,21 +139,18 @@ def test_problems_of_a_file_are_listed_at_once(arrays, tmp_path):
         np.testing.assert_array_equal(numpy(variable), value)
 
 
-@pytest.mark.parametrize(
-    ("key", "array", "message"),
-    [
-        # Half a head is no head of another size.
-        ("resnet/head/conv2d/bias", None, "missing resnet/head/conv2d/bias"),
-        # A small array names a unit, which is not made before it is refused.
-        (
-            "resnet/block9/unit01/b/standardized_conv2d/kernel",
-            np.zeros(3, "float32"),
-            "unknown resnet/block9/unit01/b/st",
-        ),
-        # `tests/zoo/containers` has what readers of files refuse.
-        (ROOT, np.zeros((7, 7, 3, 64), "int32"), f"{ROOT} has dtype int32"),
-    ],
-)
+UNIT = "resnet/block9/unit01/b/standardized_conv2d/kernel"
+WRONG = [
+    # Half a head is no head of another size.
+    ("resnet/head/conv2d/bias", None, "missing resnet/head/conv2d/bias"),
+    # A small array names a unit, which is not made before it is refused.
+    (UNIT, np.zeros(3, "float32"), f"unknown {UNIT}"),
+    # `tests/zoo/containers` has what readers of files refuse.
+    (ROOT, np.zeros((7, 7, 3, 64), "int32"), f"{ROOT} has dtype int32"),
+]
+
+
+@pytest.mark.parametrize(("key", "array", "message"), WRONG)
 def test_one_wrong_array_is_refused_by_name(key, array, message, arrays, tmp_path):
     arrays[key] = array
     if array is None:
