@@ -41,7 +41,7 @@ PREPARATIONS = [
 # Numbers are those of Pillow, bytes but for a level or two.
 MADE = [
     (noise, 1e-3, SHAPES, SIZES),
-    (photo, 2, SHAPES, SIZES),
+    (photo, 2, SHAPES, SIZES[1:]),
     (hard_edges, 2, [(60, 40), (53, 19), (40, 60), (99, 46)], SIZES[:1]),
 ]
 

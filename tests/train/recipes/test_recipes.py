@@ -83,6 +83,7 @@ FOLLOWING = [
     ({"steps": 1}, {"warmup_steps": 0}),
     ({"steps": 400, "warmup_steps": 7}, {"warmup_steps": 7}),
     ({"learning_rate": 0.1}, {"warmup_steps": 500}),
+    ({"batch_size": 1}, {"micro_batches": 1}),
     ({"batch_size": 64}, {"micro_batches": 1}),
     ({"batch_size": 65}, {"micro_batches": 5}),
     ({"batch_size": 96}, {"micro_batches": 2}),
