@@ -466,14 +466,6 @@ def test_what_cannot_be_looked_into_is_refused(make, images, words):
             see(model, images)
 
 
-def headless(size=None, wrapped=False):
-    model = small_models.made(include_top=False, representation_size=size)
-    if wrapped:
-        inputs = keras.Input(model.input_shape[1:])
-        model = keras.Model(inputs, model(inputs))
-    return model
-
-
 def on_the_mean_of_patches():
     model = small_models.patches_averaged()
     return keras.Model(model.input, model.get_layer("pooling").output)
@@ -506,9 +498,7 @@ REFUSED = [
     (lambda: gradients_of(shared, 5), "no class 5: pass one of 0 to 4"),
     (lambda: gradients_of(shared, [0, 1, 2], 2), "3 classes for 2 images: pass one"),
     (lambda: gradients_of(new), "its head is new"),
-    (lambda: gradients_of(headless), NO_HEAD),
-    (lambda: gradients_of(lambda: headless(16)), NO_HEAD),
-    (lambda: gradients_of(lambda: headless(None, True)), NO_HEAD),
+    (lambda: gradients_of(lambda: shared("pre-logits without head")), NO_HEAD),
     (lambda: gradients_of(on_the_mean_of_patches), NO_HEAD),
     (lambda: explain.attention_maps(block_called_twice(), ONE), "more than once"),
     (lambda: explain.patch_map(np.eye(29), (4, 6)), "num_registers where there are"),
