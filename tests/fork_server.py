@@ -182,6 +182,12 @@ class ForkServer:
         )
         return done.returncode, done.stdout
 
+    def output(self, cwd, *argv, status=0):
+        """Returns what a module, or `-c` and code, says that ends with a status."""
+        code, said = self.run(argv, cwd, {})
+        assert code == status and "Traceback" not in said, said
+        return said
+
     def close(self):
         """Ends it."""
         with self.process:

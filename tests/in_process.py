@@ -1,5 +1,6 @@
 """Commands of train run in this process, which starts no other."""
 
+import contextlib
 import runpy
 import sys
 
@@ -7,14 +8,20 @@ import pytest
 from absl import app, flags
 
 
-def function_of(command, name):
-    """Returns a function of the module of a command, whose flags are forgotten."""
+@contextlib.contextmanager
+def _forgotten_flags():
     known = set(flags.FLAGS)
     try:
-        return runpy.run_module(f"train.{command}")[name]
+        yield
     finally:
         for flag in set(flags.FLAGS) - known:
             delattr(flags.FLAGS, flag)
+
+
+def function_of(command, name):
+    """Returns a function of the module of a command, whose flags are forgotten."""
+    with _forgotten_flags():
+        return runpy.run_module(f"train.{command}")[name]
 
 
 def run_command(name, *arguments):
@@ -23,9 +30,8 @@ def run_command(name, *arguments):
     Raises:
         SystemExit: as the command does; or with the message of a wrong flag.
     """
-    known = set(flags.FLAGS)
     argv = [f"train.{name}", *map(str, arguments)]
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, _forgotten_flags():
         patch.setattr(sys, "argv", argv)
         try:
             module = runpy.run_module(f"train.{name}")
@@ -33,6 +39,4 @@ def run_command(name, *arguments):
         except (flags.Error, app.UsageError) as error:
             raise SystemExit(str(error)) from error
         finally:
-            for flag in set(flags.FLAGS) - known:
-                delattr(flags.FLAGS, flag)
             flags.FLAGS.unparse_flags()

@@ -313,9 +313,7 @@ def runs(tmp_path_factory, forks):
 
     def finished(*more):
         words = ["train.masked_patches", "--dataset=digits", "--smoke", *more]
-        code, output = forks.run(words, folder, {})
-        assert code == 0, output
-        return output
+        return forks.output(folder, *words)
 
     output = finished("--run_dir=whole", "--explained_images=1")
     # What a kill after step 6 leaves: the checkpoint of step 4, and a longer log.
@@ -377,9 +375,8 @@ def test_fine_tuning_begins_with_all_that_was_trained(runs):
 def test_settings_in_a_file_that_others_do_not_have(forks, tmp_path):
     (tmp_path / "a.yaml").write_text("dataset: digits\ncorrupted_fraction: 0.25\n")
     words = ["--config=a.yaml", "--recipe=paper", "--steps=20000", "--print_config"]
-    code, shown = forks.run(["train.masked_patches", *words], tmp_path, {})
-    assert code == 0, shown
+    shown = forks.output(tmp_path, "train.masked_patches", *words)
     assert re.search("(?m)^corrupted_fraction: 0.25 +# config file$", shown)
     assert re.search("(?m)^warmup_steps: 200 +# follows flag$", shown)
-    code, told = forks.run(["train.finetune", "--config=a.yaml"], tmp_path, {})
-    assert code == 1 and "no setting 'corrupted_fraction'" in told
+    told = forks.output(tmp_path, "train.finetune", "--config=a.yaml", status=1)
+    assert "no setting 'corrupted_fraction'" in told

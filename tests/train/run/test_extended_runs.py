@@ -92,6 +92,6 @@ def test_what_cannot_be_extended_is_named(run, longer, tmp_path):
 
 def test_the_range_test_says_that_extending_does_nothing(forks, tmp_path):
     flags = ["--dataset=digits", "--smoke", "--extend", "--find_learning_rate"]
-    code, output = forks.run(["train.finetune", *flags], tmp_path, {})
-    assert code == 1 and "error: --extend does nothing here, for" in output
+    output = forks.output(tmp_path, "train.finetune", *flags, status=1)
+    assert "error: --extend does nothing here, for" in output
     assert not list(tmp_path.rglob("config.json"))

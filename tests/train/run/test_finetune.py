@@ -1,5 +1,6 @@
 """The fine-tuning command, run as a user would."""
 
+import functools
 import os
 import pathlib
 import re
@@ -22,13 +23,7 @@ DIGITS = [*SMOKE, "--steps=60", "--checkpoint_every=5", "--eval_every=30"]
 @pytest.fixture
 def finished(forks, tmp_path):
     """Runs the command with flags in a fork; returns what it printed."""
-
-    def run(*flags, status=0):
-        code, output = forks.run(["train.finetune", *flags], tmp_path, {})
-        assert code == status and "Traceback" not in output, output
-        return output
-
-    return run
+    return functools.partial(forks.output, tmp_path, "train.finetune")
 
 
 # The command, which gets SIGTERM when its first checkpoint is written.
@@ -51,12 +46,9 @@ runpy.run_module("train.finetune", run_name="__main__", alter_sys=True)
 @pytest.fixture(scope="module")
 def whole_run(forks, tmp_path_factory):
     """An uninterrupted run: its directory and what it said."""
-    folder = tmp_path_factory.mktemp("runs")
-    run_dir = folder / "whole"
+    run_dir = tmp_path_factory.mktemp("runs") / "whole"
     words = ["train.finetune", *DIGITS, f"--run_dir={run_dir}"]
-    code, output = forks.run(words, folder, {})
-    assert code == 0, output
-    return run_dir, output
+    return run_dir, forks.output(run_dir.parent, *words)
 
 
 @pytest.mark.slow
@@ -129,8 +121,7 @@ def test_sigterm_saves_and_the_same_command_goes_on(
     whole_run, forks, finished, tmp_path
 ):
     flags = [*DIGITS, f"--run_dir={tmp_path}/run"]
-    code, output = forks.run(["-c", STOPPED, *flags], tmp_path, {})
-    assert code == 0 and "Traceback" not in output
+    output = forks.output(tmp_path, "-c", STOPPED, *flags)
     assert not (tmp_path / "run" / "report.json").exists(), "it was over before"
     told = re.search(r"^Stopped by SIGTERM after step (\d+)", output, re.M)
     assert told and "same command goes on" in output

@@ -128,8 +128,7 @@ def test_a_processor_without_memory(memory):
 
 def test_a_command_measures(forks, tmp_path):
     flags = ["--dataset=digits", "--smoke", "--batch_size=auto", "--run_dir=run"]
-    code, output = forks.run(["train.finetune", *flags, "--steps=2"], tmp_path, {})
-    assert code == 0, output
+    output = forks.output(tmp_path, "train.finetune", *flags, "--steps=2")
     # A tiny model, of which the whole batch fits.
     assert "\n1 micro-batch of 16 images, which needs " in output
     found = json.loads((tmp_path / "run" / "micro_batches.json").read_text())

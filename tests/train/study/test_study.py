@@ -322,10 +322,7 @@ def test_studies_as_a_user(forks, tmp_path):
     random = ("--dropout_rate=0.1", "--mixup=0.2")
 
     def run(*words):
-        words = [*words, "--dataset=digits", "--smoke"]
-        code, output = forks.run(words, tmp_path, {})
-        assert code == 0, output
-        return output
+        return forks.output(tmp_path, *words, "--dataset=digits", "--smoke")
 
     def study(name, *flags):
         return run("train.study", f"--study={name}", f"--run_dir={name}", *flags)
