@@ -10,7 +10,9 @@ import tensorflow as tf
 from train import recipes
 from train.common.errors import RunError
 from train.common.setting import AUTO
+from train.engine import devices
 from train.engine.tensorflow_backend import TensorFlowDevices, TensorFlowTrainer
+from train.models.run_directory import RunDirectory
 from train.run import micro_batches, training
 from train.run.classification import FineTuning
 from zoo.common import machine
@@ -42,7 +44,9 @@ def test_an_accelerator_is_tried_and_the_run_is_as_if_the_number_was_given(
 ):
     filled_above(monkeypatch, 6)
     auto = short_recipe.override(micro_batches=AUTO)
-    assert training.run(auto, run_dir=tmp_path)["steps"] == 2
+    task = FineTuning(auto)
+    training.run(task, run_dir=tmp_path)
+    assert (task.micro_batches, task.recipe) == (4, auto)
     assert "\n4 micro-batches of 4 images\n" in capsys.readouterr().out
     same_runs.assert_same_bits(short_run, tmp_path)
     file = tmp_path / "micro_batches.json"
@@ -53,18 +57,18 @@ def test_an_accelerator_is_tried_and_the_run_is_as_if_the_number_was_given(
     assert same_runs.report(tmp_path)["config"]["micro_batches"] == 4
 
     # The same number again, without a trial.
-    monkeypatch.setattr(micro_batches, "_search", None)
+    directory = RunDirectory(tmp_path)
     file.write_text(json.dumps(written | {"micro_batches": 8}))
-    task = FineTuning(auto)
-    training.run(task, run_dir=tmp_path)
-    assert (task.micro_batches, task.recipe) == (8, auto)
-    # Where it no longer fits, another number is allowed.
-    training.run(short_recipe.override(micro_batches=16), run_dir=tmp_path)
-    with pytest.raises(RunError, match="micro_batches 4 .now 'auto'"):
-        training.run(auto, run_dir=short_run)
+    assert micro_batches.number_of(task, None, directory) == 8
     file.write_text("{}")
     with pytest.raises(RunError, match="micro_batches.json is damaged .*as a number"):
-        training.run(auto, run_dir=tmp_path)
+        micro_batches.number_of(task, None, directory)
+    # Where it no longer fits, another number is allowed.
+    given = FineTuning(short_recipe.override(micro_batches=16))
+    with training.begun(given, tmp_path, devices.alone()):
+        pass
+    with pytest.raises(RunError, match="micro_batches 4 .now 'auto'"):
+        training.run(auto, run_dir=short_run)
 
 
 def test_not_even_one_image_fits(short_recipe, monkeypatch, tmp_path):
@@ -151,6 +155,6 @@ def test_several_machines_and_devices(short_recipe):
     with pytest.raises(RunError, match="one machine, .*--micro_batches as a number"):
         micro_batches.check(auto, one)
     # A batch that devices cannot share is refused before the data are loaded.
-    devices = TensorFlowDevices(types.SimpleNamespace(num_replicas_in_sync=3))
+    three = TensorFlowDevices(types.SimpleNamespace(num_replicas_in_sync=3))
     with pytest.raises(RunError, match="batch of 16 cannot be shared equally by 3"):
-        micro_batches.check(auto, devices)
+        micro_batches.check(auto, three)
