@@ -156,17 +156,14 @@ def test_the_log_of_a_run_writes_means_over_its_window(log, tmp_path, capsys):
 def test_the_progress_bar_shows_where_a_resumed_run_is(log, tmp_path, capsys):
     sizes = {"steps": 10, "start_step": 6, "batch_size": 8}
     run_log = RunLog(log, tmp_path / "tensorboard", **sizes)
-    run_log.every = 100
     for step in range(7, 11):
         run_log(step, metrics_of(step))
     run_log.close()
-    shown = capsys.readouterr().err
-    assert "6/10" in shown and "10/10" in shown
-    first, last = shown.splitlines()
+    first, last = capsys.readouterr().err.splitlines()
     assert first.endswith("reading images and compiling the step, a minute or so")
     # 8 images in the last step's 2.5 seconds.
-    for part in ("loss=0.100", "accuracy=100.0%", "images/s=3"):
-        assert part in last
+    for part in ("6/10", "10/10", "loss=0.100", "accuracy=100.0%", "images/s=3"):
+        assert part in last or part in first
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -1,7 +1,6 @@
 """Masked patch prediction: what is hidden, what is asked, and the whole run."""
 
 import dataclasses
-import re
 import shutil
 import types
 
@@ -370,13 +369,3 @@ def test_fine_tuning_begins_with_all_that_was_trained(runs):
         for path, value in body.items():
             if image_size == 32 or not path.startswith("position_embedding/"):
                 np.testing.assert_array_equal(value, trained[path], strict=True)
-
-
-def test_settings_in_a_file_that_others_do_not_have(forks, tmp_path):
-    (tmp_path / "a.yaml").write_text("dataset: digits\ncorrupted_fraction: 0.25\n")
-    words = ["--config=a.yaml", "--recipe=paper", "--steps=20000", "--print_config"]
-    shown = forks.output(tmp_path, "train.masked_patches", *words)
-    assert re.search("(?m)^corrupted_fraction: 0.25 +# config file$", shown)
-    assert re.search("(?m)^warmup_steps: 200 +# follows flag$", shown)
-    told = forks.output(tmp_path, "train.finetune", "--config=a.yaml", status=1)
-    assert "no setting 'corrupted_fraction'" in told

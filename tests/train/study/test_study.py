@@ -9,12 +9,10 @@ import types
 import keras
 import pytest
 import same_runs
-from in_process import run_command
 
 from keras_vit import VARIANTS
 from train.common.errors import Preempted, RunError, Stopped
 from train.data.sources import DataError, vtab
-from train.engine import devices
 from train.engine.metric_log import MetricLog
 from train.models.run_directory import RunDirectory
 from train.recipes import Recipe
@@ -348,22 +346,3 @@ def test_studies_as_a_user(forks, tmp_path):
     assert "gigaFLOPs" in study("compute", "--step_counts=5", "--shots=0")
     for row in read(tmp_path / "compute")["rows"]:
         assert row["flops"] == 6 * row["multiply_adds"] * 5 * 16
-
-
-def test_the_command_reads_its_flags(monkeypatch, tmp_path, capsys):
-    asked = {}
-
-    def run(study, recipe, options, *, run_dir, **settings):
-        asked.update(study=study, recipe=recipe, options=options, run_dir=run_dir)
-        return {"page": "study.md"}
-
-    monkeypatch.setattr(studies, "run", run)
-    monkeypatch.setattr(kinds.named("vtab"), "tables", lambda results: ["a table"])
-    # Here TensorFlow has started already.
-    monkeypatch.setattr(devices, "start", lambda strategy: None)
-    words = ["--study=vtab", "--dataset=vtab", "--tasks=dtd,dmlab", "--steps=7"]
-    run_command("study", *words)
-    assert asked["study"] == "vtab" and asked["recipe"].steps == 7
-    assert asked["options"] == Options(tasks=("dtd", "dmlab"))
-    assert asked["run_dir"].endswith("-vtab")
-    assert capsys.readouterr().out.endswith("a table\n\npage study.md\n")
