@@ -191,6 +191,9 @@ def test_more_agreement_keeps_matrices_in_float16(
     sentence = report.matrices(row)
     assert "of 8 stay in float16 for --min_agreement=1" in sentence
     assert sentence in capsys.readouterr().out and sentence in text
+    assert "takes one image at a time" in text
+    page = report.page(results | {"uint8": True, "dynamic_batch": True}, None)
+    assert "takes the pixels themselves" in page and "one image at a time" not in page
     [small] = [one for one in all_formats[0]["exports"] if one["name"] == row["name"]]
     assert "float16" not in small["matrices"] and small["aim"] is None
 
