@@ -283,18 +283,17 @@ def uses(module):
 def test_every_package_that_a_command_imports_is_asked_for(command):
     # Before it is known which, nothing heavy is imported.
     assert uses("keras_vit_start") == (set(), {"keras", "rich"})
-    run = recipe_flags.CLASSIFIER_PACKAGES
-    asked = {"masked_patches": recipe_flags.PACKAGES, "finetune": run, "pretrain": run}
     modules, found = [f"train.{command}"], set()
     if command not in ("finetune", "pretrain"):
         modules.append(f"train.{command}.__main__")
-    if command not in asked:
-        said = re.search(r"(?m)^PACKAGES = (.*)", file_of(modules[1]).read_text())[1]
-        asked[command] = eval(said, {"recipe_flags": recipe_flags})
+    text = file_of(modules[-1]).read_text()
+    # A command has a list of its own, or hands on that of a run.
+    names = r"(?m)^(?:PACKAGES|    packages(?:, task)?) = (\(.*\)|recipe_flags\.\w+)"
+    [said] = re.findall(names, text)
+    asked = eval(said, {"recipe_flags": recipe_flags})
+    assert re.search(r"(?i), packages(\)|, task, )", text)
     for module in modules:
         ours, packages = uses(module)
         modules += ours.difference(modules)
         found |= packages
-    assert found - ASKED_FOR_ELSEWHERE - NOT_CALLED.get(command, set()) <= {
-        *asked[command]
-    }
+    assert found - ASKED_FOR_ELSEWHERE - NOT_CALLED.get(command, set()) <= {*asked}

@@ -281,6 +281,7 @@ def test_a_push_that_is_refused(api, monkeypatch, token, folder, status, message
     [
         *("", "vit", "/vit", "google/", "google//vit", "google/vit/file", "../vit"),
         *("google/a..b", ".hidden/vit", "google/vit.", "google/vit\n", "google/ViT-é"),
+        *("google/..", "goo gle/vit", "google\\vit", "google/vit?x=1"),
     ],
 )
 def test_names_that_are_none(name):

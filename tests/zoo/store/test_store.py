@@ -159,24 +159,11 @@ def test_urls_never_share_a_file_nor_leave_the_cache(server, cache):
 
 
 def test_what_is_no_url(cache):
-    for host in (
-        *(
-            "",
-            "/a.npz",
-            "[::1/a.npz",
-            "a:b:c/d.npz",
-            "127.0.0.1:99999/a.npz",
-            "\0/a.npz",
-        ),
-        *(
-            ".invalid/a.npz",
-            "\udcff/a.npz",
-            "127.0.0.1/\udcff.npz",
-            "a" * 70 + "/a.npz",
-        ),
-    ):
+    hosts = ["", "[::1", "a:b:c", "127.0.0.1:99999", "\0", ".invalid", "\udcff"]
+    hosts += ["a" * 70 + ".invalid", "127.0.0.1/\udcff"]
+    for host in hosts:
         with pytest.raises(zoo.StoreError):
-            zoo.fetch(f"http://{host}")
+            zoo.fetch(f"http://{host}/a.npz")
     assert left(cache) == []
 
 
