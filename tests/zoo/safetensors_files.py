@@ -74,6 +74,7 @@ TWIN = '"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}'
 FAULTS = [
     ("neither an .npz file", lambda: (2**40).to_bytes(8, "little") + b"{"),
     ("a header of 0 bytes", lambda: bytes(8) + b"{}"),
+    ("a header of 3 bytes in a file of 10", lambda: b"\x03" + bytes(7) + b"{}"),
     ("damaged", lambda: joined('{"a":' + "[" * 10**5)),
     ("has a header of 1048578 bytes", lambda: joined("{" + " " * 2**20 + "}")),
     ("two arrays are called a", lambda: joined(f"{{{TWIN},{TWIN}}}")),
@@ -93,6 +94,7 @@ FAULTS = [
     ("277399 bytes, not 277398", lambda: added({}, b"a")),
     ("the entry of cls is not dtype, shape and place", lambda: changed(extra=1)),
     ("cls has dtype F8_E4M3", lambda: changed(dtype="F8_E4M3")),
+    ("damaged", lambda: changed(dtype=["F32"])),
     ("its metadata are not all text", lambda: about([])),
     ("are not all text", lambda: about({"a": 1})),
     (OURS, lambda: about({"keras_vit": "[" * 10**5})),

@@ -31,6 +31,18 @@ def assert_same(got, expected):
     assert {array.dtype.name for array in got.values()} == {"float32"}
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_sizes_are_those_of_the_configuration(name):
+    entry, found = INDEX[name], zoo.read(GOLDENS / f"{name}.npz")
+    sizes = ("hidden_size", "num_layers", "num_heads", "mlp_dim", "classes")
+    for size in (*sizes, "representation_size", "resnet_width"):
+        assert getattr(found, size) == entry[size]
+    assert found.patch_size == (entry["patch_size"],) * 2
+    assert found.class_token == (entry["classifier"] == "token")
+    stages = entry["resnet_stages"]
+    assert found.resnet_stages == (None if stages is None else tuple(stages))
+
+
 @pytest.mark.parametrize("name", ["dialect_linen", "dialect_opt_target"])
 def test_dialects_hold_the_same_arrays(name):
     assert_same(zoo.read(GOLDENS / f"{name}.npz").arrays, load("token"))

@@ -84,6 +84,8 @@ def test_problem_types_are_written_back_or_refused(tmp_path):
     for naming in ("released", "transformers"):
         zoo.write(file, checkpoint, naming=naming)
         assert zoo.read(file).head == checkpoint.head
+    new = checkpoint.without_head().head
+    assert new.class_names is None and new.problem_type is None
     config = json.loads((tmp_path / "config.json").read_text())
     assert config["problem_type"] == "multi_label_classification"
     for path, naming in ((tmp_path / "x.npz", "released"), (file, "timm")):

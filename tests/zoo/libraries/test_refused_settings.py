@@ -27,7 +27,15 @@ def test_a_change_of_settings_is_refused_by_name(line, changed, refused):
 
 # {(file, table): {field: values that it never has}}
 VALUES = {
+    ("config.json", None): {
+        "architecture": (5, ["vit"], {"a": 1}),
+        "global_pool": (5, ["token"]),
+        "num_features": ("48", 0, 10**400, [48]),
+        "label_names": (5, "cat"),
+    },
     ("config.json", "pretrained_cfg"): {
+        "interpolation": (5, ["bicubic"]),
+        "label_descriptions": ("x", ["cat"]),
         "crop_pct": ("x", 2),
         "crop_mode": (5,),
         "mean": ("x", [1e9] * 3),

@@ -143,7 +143,7 @@ def test_names_of_files(tmp_path, capsys):
     out, err = capsys.readouterr()
     assert is_clean(out)
     assert err.count("\n") == 2
-    assert all(map(is_clean, err.splitlines()))
+    assert all(map(is_clean, err.split("\n")))
 
 
 # Pages
