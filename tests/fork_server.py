@@ -28,7 +28,7 @@ import keras_vit_start
 LIMIT = 900
 # A test may put another in its place.
 PYTHON = sys.executable
-# What takes long, by module.
+# These functions take long, by module.
 WORK = {
     "train.models.loaded_model": "predict",
     "train.explain.report": "predict",

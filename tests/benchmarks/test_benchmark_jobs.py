@@ -17,7 +17,7 @@ TABLES = {
     "training": ours.TRAINING,
     "training peers": peers.TRAINING,
 }
-# Those whose library can be in the process of the tests.
+# Their libraries can be in the process of the tests.
 HERE = ["graph", "keras-predict", "predictor", "any-size", "xla"]
 HERE += ["litert", "onnxruntime", "openvino"]
 

@@ -30,7 +30,7 @@ def test_multiply_adds_of_a_hybrid_by_hand():
         resnet_stages=(2, 1),
         resnet_width=32,
     )
-    # Of 32 pixels a side the root leaves 16, its pooling 8, the second stage 4.
+    # The root leaves 16 of 32 pixels a side, its pooling 8, the second stage 4.
     root = 16 * 16 * (7 * 7 * 3 * 32)
     first = 8 * 8 * (32 * 32 + 9 * 32 * 32 + 32 * 128 + 32 * 128)
     second = 8 * 8 * (128 * 32 + 9 * 32 * 32 + 32 * 128)

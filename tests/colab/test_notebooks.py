@@ -169,8 +169,7 @@ class _ThisPython(AsyncKernelManager):
         return KernelSpec(argv=[sys.executable, *start], language="python")
 
 
-# Of each notebook: how many pictures it shows, a file that it leaves, and patterns of
-# what it prints and shows.
+# Each notebook shows so many pictures, leaves a file, and prints what has patterns.
 EXPECTED = {
     "classify": (
         7,

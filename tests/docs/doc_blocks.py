@@ -8,7 +8,7 @@ import textwrap
 
 ROOT = pathlib.Path(__file__).parents[2]
 LANGUAGES = ("python", "console", "text", "csv", "ini", "json")
-# What Sphinx reads is no code.
+# Sphinx reads these, which are no code.
 DIRECTIVES = ("{toctree}", "{eval-rst}")
 BLOCK = re.compile(r"(?ms)^( *)(`{3,}|~{3,})([^\n]*)\n(.*?)^\1\2$")
 

@@ -28,18 +28,11 @@ WRITTEN = {
     "explain": ("out", "explanation"),
     "export": ("out", "exported"),
 }
-# What only costs time: the values instead of those that a page gives. With --smoke and
+# These flags only cost time, and take the place of what a page gives. With --smoke and
 # no --model the model is tiny, so that the size of the images may stay.
-SHORT = {
-    "steps": "8",
-    "warmup_steps": "2",
-    "eval_every": "4",
-    "checkpoint_every": "4",
-    "batch_size": "16",
-    "micro_batches": "2",
-    "seeds": "1",
-}
-# Of released models.
+SHORT = {"steps": "8", "eval_every": "4", "checkpoint_every": "4", "batch_size": "16"}
+SHORT["seeds"] = "1"
+# Released models get these.
 SMALL_IMAGES = {"image_size": "64"}
 FEW_STEPS = {"steps": "2", "batch_size": "4", "eval_every": "2"}
 # The one run of each study.
@@ -135,9 +128,8 @@ def run_short(reader, command):
         more |= {"shots": "1", "seeds": "1"}
     if name == "export" and f"{given['out']}/" not in (used or ""):
         more["format"] = given["format"].replace("all", "onnx").split(",")[-1]
-    for flag in ("dataset", "few_shot_dataset"):
-        prepare(reader, {**given, **more}, flag)
-    # Of a flag that is given twice the last counts; both must be right.
+    prepare(reader, given | more)
+    # The last of a flag that is given twice counts; both must be right.
     words += [f"--{flag}={value}" for flag, value in sorted(more.items())]
     is_whole = used or name not in reader.seen
     reader.run(command, words, **({} if is_whole else {"UNTIL": "the work"}))
@@ -200,22 +192,17 @@ def without_model(words, given):
     return [word for word in words if not word.startswith("--model=")]
 
 
-def prepare(reader, given, flag):
+def prepare(reader, given):
     """Prepares the data set of a command, if it is one of TensorFlow Datasets."""
     from train.data.sources.vtab import TASKS
 
-    dataset = given.get(flag, "digits")
+    dataset = given.get("dataset", "digits")
     if dataset == "digits" or glob.glob(dataset, root_dir=reader.folder):
         return
-    tasks = [dataset.partition("/")[2]]
-    if dataset == "vtab":
-        tasks = given["tasks"].split(",")
     if dataset.startswith("vtab"):
-        datasets = [TASKS[task].dataset for task in tasks if task in TASKS]
-    else:
-        datasets = [dataset]
-    for one in datasets:
-        doc_reader.prepare_tfds(one, reader.folder / "tfds")
+        task = given.get("tasks") or dataset.partition("/")[2]
+        dataset = TASKS[task].dataset
+    doc_reader.prepare_tfds(dataset, reader.folder / "tfds")
 
 
 def show_help(reader, command):
@@ -234,14 +221,19 @@ def run_on_backend(reader, command):
         raise Skipped(f"{command.place}: {backend} is not installed")
     others = f"KERAS_BACKEND={backend} " in reader.later
     xla_flags = quick_xla.flags(reader.environment.get("XLA_FLAGS", ""))
-    done = subprocess.run(
-        [PYTHON, "-m", f"train.{command.words[1]}", *command.words[2:]]
+    _, name, *flags = command.words
+    checked(
+        command,
+        [PYTHON, "-m", f"train.{name}", *flags]
         + ["--print_config" if others else "--smoke"],
         cwd=reader.folder,
         env={**os.environ, "KERAS_BACKEND": backend, "XLA_FLAGS": xla_flags},
-        capture_output=True,
-        text=True,
     )
+
+
+def checked(command, words, **settings):
+    """Runs a program, which must end well."""
+    done = subprocess.run(words, capture_output=True, text=True, **settings)
     if done.returncode:
         raise PageError(f"{command.place}: {command.text}\n{done.stderr[-3000:]}")
 
@@ -267,14 +259,7 @@ def check_requirement(reader, command):
 
 def dry_make(reader, command):
     """Asks make what it would do."""
-    done = subprocess.run(
-        ["make", "--dry-run", *command.words[1:]],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode:
-        raise PageError(f"{command.place}: {command.text}\n{done.stderr}")
+    checked(command, ["make", "--dry-run", *command.words[1:]], cwd=ROOT)
 
 
 # How commands are run: the first that matches, all of them used by some page.

@@ -9,7 +9,7 @@ from released_files import save_release
 
 import zoo
 
-# Of each split: VTAB takes 800 of train and the first 200 of its last tenth.
+# Each split has so many: VTAB takes 800 of train and the first 200 of its last tenth.
 TFDS_SIZES = {"train": 2000, "validation": 200, "test": 100}
 TFDS_SPLITS = {"imagenet2012": ("train", "validation"), "eurosat/rgb": ("train",)}
 # The runs that a reader has, by the flags of `keras-vit finetune`.

@@ -18,7 +18,7 @@ OURS = {
         "$ pip install --upgrade keras-vit"
     ),
 }
-# Of metadata, which elsewhere is code.
+# Metadata has these, which elsewhere are code.
 METADATA = (
     r"(?im)^\s*(?:url|home[-_]?page|project_urls|download_url|repository|documentation)"
     r"\s*[=:]"

@@ -11,6 +11,7 @@ import os
 import pathlib
 import shutil
 import sys
+import unittest.mock
 
 import doc_blocks
 import doc_commands
@@ -31,9 +32,9 @@ EXECUTED = [
     for page in PAGES
     if {"python", "console"} & {block.language for block in doc_blocks.blocks(page)}
 ]
-# What CI lacks; a page that needs it is skipped there.
+# CI lacks these; a page that needs one is skipped there.
 OPTIONAL = ("jax", "torch", "timm", "transformers", "keras_hub")
-# What a reader's own model says to a photo is printed there, and not shown.
+# These print what a reader's own model says to a photo, and do not show it.
 VARYING = ("README.md", "docs/quick_start.md")
 # Where a variant's real size is printed; the others' variants are small.
 FULL_SIZE = ("docs/paper.md", "docs/troubleshooting.md")
@@ -42,15 +43,7 @@ SEEN = set()
 
 
 @pytest.fixture(scope="module")
-def released(tmp_path_factory):
-    """The address of a server of what is released."""
-    folder = tmp_path_factory.mktemp("released")
-    with serving_files(folder, Released) as server:
-        yield server.url
-
-
-@pytest.fixture(scope="module")
-def made(released, tmp_path_factory):
+def made(tmp_path_factory):
     """The reader's folder, which each page gets a copy of, and the server."""
     root = tmp_path_factory.mktemp("reader")
     folder = root / "folder"
@@ -58,20 +51,21 @@ def made(released, tmp_path_factory):
     (root / "tensorflow_datasets").mkdir()
     (folder / "tfds").symlink_to(root / "tensorflow_datasets")
     doc_reader.make_folder(folder)
-    environment = {
-        **os.environ,
-        "HOME": str(root),
-        "KERAS_VIT_CACHE": str(root / "cache"),
-        "KERAS_VIT_MIRROR": released,
-        "MPLCONFIGDIR": matplotlib.get_cachedir(),
-        "PYTHONPATH": os.pathsep.join([str(doc_blocks.ROOT), str(TESTS)]),
-        "TF_CPP_MIN_LOG_LEVEL": "2",
-        **small_variants.ENVIRONMENT,
-    }
-    forks = ForkServer(environment)
-    environment["FORKED_PYTHON"] = str(forks.python)
-    yield folder, forks
-    forks.close()
+    with serving_files(root / "released", Released) as released:
+        environment = {
+            **os.environ,
+            "HOME": str(root),
+            "KERAS_VIT_CACHE": str(root / "cache"),
+            "KERAS_VIT_MIRROR": released.url,
+            "MPLCONFIGDIR": matplotlib.get_cachedir(),
+            "PYTHONPATH": os.pathsep.join([str(doc_blocks.ROOT), str(TESTS)]),
+            "TF_CPP_MIN_LOG_LEVEL": "2",
+            **small_variants.ENVIRONMENT,
+        }
+        forks = ForkServer(environment)
+        environment["FORKED_PYTHON"] = str(forks.python)
+        yield folder, forks
+        forks.close()
 
 
 @pytest.fixture
@@ -86,16 +80,14 @@ def reader(page, made, tmp_path, monkeypatch):
             assert code == 0, output
     shutil.copytree(folder, tmp_path / "folder", symlinks=True)
     monkeypatch.chdir(tmp_path / "folder")
-    kept = dict(os.environ)
-    os.environ.update(forks.environment)
     if doc_blocks.name(page) not in FULL_SIZE:
         small_variants.shrink(monkeypatch)
-    # Of the pages that start a new Python.
+    # Pages may start a new Python.
     monkeypatch.setattr(sys, "executable", str(forks.python))
     policy = keras.config.dtype_policy()
-    yield doc_commands.Reader(tmp_path / "folder", forks, SEEN)
-    os.environ.clear()
-    os.environ.update(kept)
+    # A page may export more.
+    with unittest.mock.patch.dict(os.environ, forks.environment):
+        yield doc_commands.Reader(tmp_path / "folder", forks, SEEN)
     keras.config.set_dtype_policy(policy)
     keras.utils.clear_session()
     shutil.rmtree(tmp_path / "folder")

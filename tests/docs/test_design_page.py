@@ -11,7 +11,7 @@ from imported import imported
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "design.md"
-# What a floor must not import, from anywhere in it.
+# A floor must not import these, from anywhere in it.
 FORBIDDEN = {
     "zoo": {"keras", "tensorflow", "jax", "torch", "keras_vit", "train", "benchmarks"},
     "keras_vit": {"train", "benchmarks"},

@@ -20,7 +20,7 @@ PAGES = [ROOT / "docs" / f"{name}.md" for name in ("paper", "migration", "design
 # On the pages; these two are modules of keras_vit.
 IN_PAGES = re.compile(r"(?<![\w.])((?:keras_vit|zoo|train|explain|figures)(?:\.\w+)+)")
 SHORT = {"explain": "keras_vit.explain", "figures": "keras_vit.explain.figures"}
-# Of files, as in `train.csv`.
+# Files end so, as in `train.csv`.
 ENDINGS = (".csv", ".md", ".py", ".tfrecord")
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

@@ -74,7 +74,7 @@ def test_the_pages_show_the_same_photos_in_order(tmp_path, photos):
     with (out / "mistakes.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 36
-    # Of 30 mistakes the most confident, then 6 correct answers, the least certain.
+    # The most confident of 30 mistakes, then 6 correct answers, the least certain.
     expected = [row["file"] for row in (*rows[:24], *rows[30:])]
     shown = files_in(page)
     assert shown[:30] == [os.path.relpath(one, tmp_path / "photos") for one in expected]
