@@ -283,12 +283,17 @@ def test_attention_is_that_of_numpy(name, others, positions, training):
     assert seen == [(2, 3, 7, 7), (2, 3, 7 if "Block" in name else 1, 7)]
 
 
-def test_layer_norm_of_large_and_of_small_numbers():
-    layer = built(layers.LayerNorm(), None, 7, 24)
-    for offset, scale in ((100.0, 3.0), (0.0, 1e-3)):
-        tokens = (offset + scale * normal(TOKENS)).astype("float32")
-        expected = references.layer_norm(tokens.astype("float64"), layer)
-        np.testing.assert_allclose(numpy(layer(tokens)), expected, atol=2e-5)
+def test_norms_of_large_and_of_small_numbers():
+    for layer, shape, offset, scale in (
+        (layers.LayerNorm(), TOKENS, 100.0, 3.0),
+        (layers.LayerNorm(), TOKENS, 0.0, 1e-3),
+        # A mean over several axes adds them one after another on TensorFlow.
+        (layers.GroupNorm(), (1, 112, 112, 64), 100.0, 1.0),
+    ):
+        layer = built(layer, *shape)
+        inputs = (offset + scale * normal(shape)).astype("float32")
+        expected = references.expected_output(layer, inputs, {})
+        np.testing.assert_allclose(numpy(layer(inputs)), expected, atol=4e-5)
 
 
 class Shifted(keras.layers.Layer):

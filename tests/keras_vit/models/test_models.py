@@ -140,22 +140,3 @@ def test_rates_and_remat_are_those_of_blocks(count):
     block = plain.get_layer(f"encoder_block_{count - 1}")
     assert plain.get_layer("dropout").rate == block.dropout.rate == 0
     assert block.stochastic_depth.rate == 0 and not block.remat
-
-
-@pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="JAX has no float64 by default"
-)
-def test_tokens_of_a_wide_hybrid_are_as_in_float64():
-    config = dataclasses.replace(VARIANTS["R50+ViT-B_16"], num_layers=1)
-    options = {"image_size": 96, "include_top": False, "pooling": None}
-    single, double = (
-        VisionTransformer(config, dtype=dtype, **options)
-        for dtype in ("float32", "float64")
-    )
-    randomize(single)
-    double.set_weights(single.get_weights())
-    images = normal((1, 96, 96, 3))
-    expected = numpy(double(images.astype("float64")))
-    assert expected.dtype == "float64"
-    found = numpy(single(images))
-    assert np.abs(found - expected).max() < 5e-5 * np.abs(expected).max()
