@@ -37,7 +37,7 @@ next: ## run the fast tests with pre-releases of TensorFlow and Keras, in .venv-
 	.venv-next/bin/python -m pip install --quiet --disable-pip-version-check --pre --no-deps --force-reinstall keras-nightly
 	.venv-next/bin/python -m pytest -q -m "not (slow or soak)"
 
-soak: $(VENV)/.installed-test ## run what CI leaves out: all benchmarks, kills of runs, damaged files
+soak: $(VENV)/.installed-test ## run what CI leaves out: all benchmarks, and kills of runs
 	$(VENV)/bin/python -m pytest -m soak
 
 peers: $(VENV)/.installed-benchmarks $(VENV)/.installed-test ## compare with PyTorch, timm, transformers and keras-hub, installed for it
