@@ -176,13 +176,17 @@ def test_convert(capsys, tmp_path, source, target, naming):
     assert all((array == converted[name]).all() for name, array in original.items())
 
 
-def test_a_warning_of_convert_is_one_line(capsys, tmp_path):
+def test_a_warning_of_convert_is_one_line_and_heads_are_a_flag(capsys, tmp_path):
     shutil.copytree(folder_of("deit_timm"), tmp_path / "deit")
     arrays = {f"module.{key}": array for key, array in arrays_of("deit_timm").items()}
     safetensors.write(tmp_path / "deit" / "model.safetensors", arrays)
     line = ("convert", str(tmp_path / "deit"), str(tmp_path / "a.safetensors"))
     [said] = printed(capsys, *line).err.splitlines()
     assert "zoo: warning: " in said and "'module.' in its keys" in said
+    (tmp_path / "deit" / "config.json").unlink()
+    assert "pass --num-heads" in printed(capsys, *line, code=1).err
+    printed(capsys, *line, "--num-heads=4")
+    assert zoo.read(tmp_path / "a.safetensors").num_heads == 4
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Photos without TensorFlow, against TensorFlow; and values of 9 to 16 bits."""
 
 import io
+import threading
 
 import numpy as np
 import PIL
@@ -87,6 +88,27 @@ def test_a_photo_may_be_bytes_a_path_or_opened(tmp_path):
             found = photos.decode(photo)
             assert found.dtype == "uint8"
             np.testing.assert_array_equal(found, expected)
+
+
+def test_reading_ahead_keeps_the_order_and_a_bound_and_ends_with_its_reader(
+    monkeypatch,
+):
+    monkeypatch.setattr("os.cpu_count", lambda: 3)
+    threads, taken = threading.active_count(), []
+
+    def items():
+        for number in range(100):
+            taken.append(number)
+            yield number
+
+    reading = photos.read_ahead(items(), lambda number: number**2, 2)
+    for number in range(50):
+        assert next(reading) == (number, number**2)
+        # One for each thread, and two more.
+        assert len(taken) == number + 1 + 3 + 2
+    reading.close()
+    assert threading.active_count() == threads
+    assert [*photos.read_ahead("ab", str.upper)] == [("a", "A"), ("b", "B")]
 
 
 def test_avif_is_read_where_pillow_reads_it(trained, monkeypatch):
