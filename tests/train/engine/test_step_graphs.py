@@ -1,5 +1,6 @@
 """TensorFlow's graphs of a step: nothing unused, no surprises, repeatable bits."""
 
+import functools
 import os
 import random
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 import small_models
 import tensorflow as tf
 from made_steps import IS_JAX, trainer_of
+from small_models import HYBRID, PLAIN
 
 from train.engine import reproducibility
 
@@ -46,6 +48,21 @@ def test_layers_add_no_three_tensors_at_once(remat):
     trainer = trainer_of(lambda: small_models.made(remat=remat))
     images, labels = tf.zeros((2, 32, 48, 3)), tf.zeros(2, "int32")
     assert sums(trainer.step.get_concrete_function(images, labels).graph) == {2}
+
+
+@pytest.mark.parametrize("config", [PLAIN, HYBRID])
+def test_no_dropout_is_right_behind_a_convolution(config):
+    """There TensorFlow's optimizer of layouts prints "layout failed", on GPUs."""
+    rates = {"dropout_rate": 0.1, "stochastic_depth_rate": 0.1}
+    model = small_models.made(config, **rates)
+    step = tf.function(functools.partial(model, training=True))
+    graph = step.get_concrete_function(tf.zeros((2, *small_models.SIZE, 3))).graph
+    masks = [one for one in graph.get_operations() if one.type == "SelectV2"]
+    assert masks
+    for mask in masks:
+        if mask.outputs[0].shape.rank == 4:
+            # Images, and else a number without shape.
+            assert all(one.shape.rank for one in mask.inputs), mask.name
 
 
 @pytest.mark.parametrize("micro_batches", [1, 2])

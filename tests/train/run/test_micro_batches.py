@@ -103,7 +103,8 @@ def memory(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("available", "expected"), [(250, 1), (400, 1), (1000, 16), (20_000, 256)]
+    ("available", "expected"),
+    [(250, 1), (400, 1), (1000, 16), (2000, 32), (5100, 128), (20_000, 256)],
 )
 def test_the_memory_of_a_processor_is_never_exceeded(memory, available, expected):
     memory(available)

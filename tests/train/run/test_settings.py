@@ -13,6 +13,7 @@ from absl import flags
 
 from train import recipes
 from train.common.errors import RunError
+from train.engine.choices import LOSSES, OPTIMIZERS, SCHEDULES
 from train.recipes import pretraining
 from train.run import recipe_flags, settings
 
@@ -193,3 +194,6 @@ def test_help_without_the_recipe_or_file_that_is_named(wrong, forks, tmp_path):
     _, shown = forks.run(["train.finetune", wrong, "--help"], tmp_path, {})
     assert re.search("^warning: the help has no values: .*nix", shown, re.MULTILINE)
     assert "--steps: Training steps.\n" in shown
+    for rows in (LOSSES, OPTIMIZERS, SCHEDULES):
+        for name, choice in rows.items():
+            assert f"{name}: {choice.title}" in " ".join(shown.split())
