@@ -12,9 +12,6 @@ import pytest
 import same_runs
 from PIL import Image
 
-import keras_vit
-from train.recipes import digits
-
 ROOT = pathlib.Path(__file__).parents[3]
 SMOKE = ["--dataset=digits", "--smoke"]
 DIGITS = [*SMOKE, "--steps=60", "--checkpoint_every=5", "--eval_every=30"]
@@ -128,29 +125,6 @@ def test_sigterm_saves_and_the_same_command_goes_on(
     assert same_runs.arrays(tmp_path / "run", int(told[1]))
     assert f"going on after step {told[1]}\n" in finished(*flags)
     same_runs.assert_same_bits(tmp_path / "run", whole_run[0])
-
-
-@pytest.mark.slow
-def test_starts_from_a_released_file_and_says_what_does_not_fit(finished, tmp_path):
-    # At another resolution and with another head, as released files are.
-    released = tmp_path / "released.npz"
-    config = digits.RECIPE.smoke().model
-    model = keras_vit.VisionTransformer(config, image_size=16, classes=7)
-    keras_vit.save_released_weights(model, released)
-    one_step = ["--steps=1", "--warmup_steps=0", f"--weights={released}"]
-    finished(*SMOKE, "--run_dir=run", *one_step)
-
-    # The new head is zero, so that the first step moves nothing else.
-    after = same_runs.trained(tmp_path / "run")
-    assert after["head/kernel"].shape == (32, 10) and np.any(after["head/kernel"])
-    for variable in model.trainable_variables:
-        if not variable.path.startswith(("head/", "position_embedding/")):
-            np.testing.assert_array_equal(after[variable.path], variable.numpy())
-
-    others = [f"--weights={released}", "--run_dir=b", "--model=ViT-Ti_16"]
-    message = finished(*SMOKE, *others, "--image_size=32", status=1)
-    assert f"error: {released} is another architecture" in message
-    assert "hidden_size 32 (the model has 192)" in message
 
 
 def test_a_folder_of_photos_and_one_of_a_single_class(finished, tmp_path):
