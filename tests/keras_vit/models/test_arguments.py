@@ -171,35 +171,31 @@ BODY = "imagenet21k"
 CLASSIFIER = "augreg-imagenet21k+imagenet2012"
 
 
-@pytest.mark.parametrize(
-    ("function", "options", "weights"),
-    [
-        # The count of the classifier keeps its head.
-        (keras_vit.ViT_B16, {}, CLASSIFIER),
-        (keras_vit.ViT_B16, {"classes": 1000}, CLASSIFIER),
-        (keras_vit.ViT_B16, {"classes": np.int64(1000)}, CLASSIFIER),
-        (keras_vit.ViT_B16, {"classes": 1000, "new_head": True}, BODY),
-        (keras_vit.ViT_L32, {}, "imagenet21k+imagenet2012"),
-        (keras_vit.ViT_H14, {"classes": 1000}, BODY),
-        (keras_vit.ViT_H14, {"classes": 10}, BODY),
-        (keras_vit.ViT_B16, {"class_names": ["a", "b"]}, BODY),
-        (keras_vit.ViT_H14, {"representation_size": 1280}, BODY),
-        # These need a new head.
-        *(
-            (keras_vit.ViT_B16, {**option, **head}, BODY)
-            for option in (
-                {"pooling": "gap"},
-                {"representation_size": 768},
-                {"head_bias_init": -1.0},
-            )
-            for head in ({"classes": 10}, {"classes": 1000}, {"new_head": True})
-        ),
-        (keras_vit.ViT_B16, {"pooling": "gap", "include_top": False}, BODY),
-        (keras_vit.ViT_B16, {"representation_size": 768, "include_top": False}, BODY),
-    ],
+HEADS = ({"classes": 10}, {"classes": 1000}, {"new_head": True})
+NEEDS_A_NEW_HEAD = (
+    {"pooling": "gap"},
+    {"representation_size": 768},
+    {"head_bias_init": -1.0},
 )
-def test_defaults_go_with_the_other_arguments(function, options, weights, asked):
-    assert asked(function, **options) == weights
+# A variant, its default weights, and the arguments with which they are these.
+DEFAULTS = [
+    # The count of the classifier keeps its head.
+    (keras_vit.ViT_B16, CLASSIFIER, [{}, HEADS[1], {"classes": np.int64(1000)}]),
+    (keras_vit.ViT_L32, "imagenet21k+imagenet2012", [{}]),
+    (keras_vit.ViT_H14, BODY, [*HEADS, {"representation_size": 1280}]),
+    (keras_vit.ViT_B16, BODY, [
+        {"classes": 1000, "new_head": True},
+        {"class_names": ["a", "b"]},
+        *({**option, **head} for option in NEEDS_A_NEW_HEAD for head in HEADS),
+        *({**option, "include_top": False} for option in NEEDS_A_NEW_HEAD[:2]),
+    ]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("function", "weights", "given"), DEFAULTS)
+def test_defaults_go_with_the_other_arguments(function, weights, given, asked):
+    for options in given:
+        assert asked(function, **options) == weights, options
 
 
 def test_what_the_defaults_become(files, monkeypatch):
