@@ -18,8 +18,10 @@ def golden(name="token"):
 
 
 def assert_same(found, expected):
-    """The arrays of two mappings are equal to the bit, and of the same names."""
-    np.testing.assert_equal(dict(found), dict(expected))
+    """Two mappings have the same names, and float32 arrays equal to the bit."""
+    found = dict(found)
+    np.testing.assert_equal(found, dict(expected))
+    assert {array.dtype.name for array in found.values()} == {"float32"}
 
 
 def folder_of(name):

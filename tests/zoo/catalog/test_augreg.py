@@ -176,6 +176,13 @@ def test_damage_is_refused(index, before, after, message):
         augreg.rows()
 
 
+def test_an_index_of_the_real_size_is_read(index):
+    """It has 51,612 rows, in some 12 MB."""
+    row = made_index.rows()[0] | {"wd": "0" * 10**5}
+    made_index.write(index, 120 * [row])
+    assert len(augreg.rows()) == 120
+
+
 @pytest.mark.parametrize(
     ("changed", "use", "message"),
     [

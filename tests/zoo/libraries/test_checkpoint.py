@@ -3,7 +3,7 @@ import pathlib
 
 import numpy as np
 import pytest
-from peer_files import folder_of
+from peer_files import assert_same, folder_of
 
 import zoo
 from zoo.containers import safetensors
@@ -24,11 +24,6 @@ def load(name):
 def save(path, arrays):
     np.savez(path, **arrays)
     return path
-
-
-def assert_same(got, expected):
-    np.testing.assert_equal(dict(got), expected)
-    assert {array.dtype.name for array in got.values()} == {"float32"}
 
 
 @pytest.mark.parametrize("name", MODELS)
