@@ -2,7 +2,6 @@
 
 import functools
 import os
-import pathlib
 import re
 import zipfile
 
@@ -12,9 +11,10 @@ import pytest
 import same_runs
 from PIL import Image
 
-ROOT = pathlib.Path(__file__).parents[3]
-SMOKE = ["--dataset=digits", "--smoke"]
-DIGITS = [*SMOKE, "--steps=60", "--checkpoint_every=5", "--eval_every=30"]
+import keras_vit
+
+DIGITS = ["--dataset=digits", "--smoke", "--steps=60"]
+DIGITS += ["--checkpoint_every=5", "--eval_every=30"]
 
 
 @pytest.fixture
@@ -104,7 +104,8 @@ def test_the_model_needs_keras_vit_alone_and_has_the_last_weights(whole_run):
     assert "keras" in modules and modules <= {"keras", "keras_vit"}
     registered = [keras.saving.get_registered_object(name) for name in names]
     assert "TransformerBlock" in {one.__name__ for one in registered}
-    assert all(one.__module__.startswith("keras_vit.") for one in registered)
+    package = f"{keras_vit.__name__}."
+    assert all(one.__module__.startswith(package) for one in registered)
 
     model = keras.saving.load_model(run_dir / "model.keras")
     assert model.get_layer("head").class_names == tuple("0123456789")
