@@ -28,7 +28,7 @@ def write_pid(path):
 
 def chatter():
     """Prints on everything that a library prints on, and reads stdin."""
-    print("setting up")
+    print("setting up", os.environ["KERAS_BACKEND"])
 
     def step():
         print('{"ready": "not by the protocol"}')
