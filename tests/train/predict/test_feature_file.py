@@ -74,9 +74,14 @@ def test_a_kill_while_a_finished_file_is_unpacked(part, tmp_path, monkeypatch):
         FeatureFile(path, 3, 4)
     assert not (tmp_path / ".x.npz.files").exists()
     monkeypatch.setattr(os, "replace", replace)
-    finish(written(path, 4))
     # A kill between the two removals, of which that of the names is first.
-    (tmp_path / ".x.npz.features").write_bytes(b"left")
+    file, removed = written(path, 4), []
+    file.finish()
+    with monkeypatch.context() as patch:
+        patch.setattr(type(path), "unlink", lambda one, **_: removed.append(one))
+        file.close(keep=False)
+    assert [one.suffix for one in removed] == [".files", ".features"]
+    removed[0].unlink()
     written(path, 7).close(keep=False)
     check(path)
 

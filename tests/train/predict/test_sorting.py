@@ -51,6 +51,16 @@ def test_a_name_that_is_taken_gets_a_digest(copies, tmp_path, monkeypatch):
     assert shown == {"a_b", "cat"}
 
 
+def test_many_photos_of_one_name_take_constant_time(tmp_path, monkeypatch):
+    copies, checked = SortedCopies(tmp_path / "sorted", ["cat"]), []
+    lexists = os.path.lexists
+    monkeypatch.setattr(os.path, "lexists", lambda p: checked.append(p) or lexists(p))
+    for number in range(50):
+        copies.add(photo(tmp_path, str(number), str(number)), "cat")
+    assert len(os.listdir(tmp_path / "sorted" / "cat")) == 50
+    assert 50 <= len(checked) <= 4 * 50
+
+
 def test_folders_of_other_things_are_not_touched(copies, tmp_path):
     (tmp_path / "sorted" / "cat" / "1.jpg").mkdir(parents=True)
     path = photo(tmp_path, "x", "x")
