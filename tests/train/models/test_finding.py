@@ -3,6 +3,7 @@
 import json
 import pathlib
 import shutil
+from unittest import mock
 
 import pytest
 
@@ -181,3 +182,17 @@ def test_odd_names_are_refused_as_those_of_models(source, told):
 def test_a_repository_of_the_hub_is_not_judged_by_its_name(name):
     source = f"hf://org/{name}"
     assert finding.find(source) == finding.FoundModel(source)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (KeyError("weights"), "(KeyError: 'weights'): check its name or path."),
+        (PermissionError(13, "Not permitted"), "(Not permitted): allow this user to "),
+    ],
+)
+def test_errors_of_libraries_and_the_system_name_the_model(error, told, monkeypatch):
+    monkeypatch.setattr(finding, "check", mock.Mock(side_effect=error))
+    with pytest.raises(RunError) as caught:
+        finding.find("a.npz")
+    assert str(caught.value).startswith(f"The model a.npz cannot be used {told}")

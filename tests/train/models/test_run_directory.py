@@ -10,6 +10,7 @@ import pytest
 
 from train.common.errors import RunError
 from train.common.files import whole_file, whole_folder
+from train.data import run_data, sources
 from train.models.run_directory import RunDirectory
 
 SETTINGS = {"dataset": "digits", "steps": 10, "image_size": (32, 48), "weights": None}
@@ -91,6 +92,26 @@ def test_a_run_does_not_go_on_with_other_data(tmp_path):
     with pytest.raises(RunError, match="classes .*'c'.*another --run_dir"):
         directory.claim_data(data | {"classes": ("ä", "b", "c")})
     assert json.loads(directory.data.read_text())["training images"] == 36
+
+
+def test_photos_that_change_parts_are_other_data(tmp_path):
+    def facts(folder):
+        return run_data.facts_of(sources.load(str(folder), log=str))
+
+    for name in ("daisy", "tulip"):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for number in range(9):
+            (tmp_path / "photos" / name / f"{number}.jpg").touch()
+    directory = RunDirectory(tmp_path / "run").claim(SETTINGS)
+    directory.claim_data(facts(tmp_path / "photos"))
+    directory.model.touch()
+    # A folder may be moved.
+    moved = (tmp_path / "photos").rename(tmp_path / "moved")
+    directory.claim_data(facts(moved))
+    # As many of each class, but not the same ones.
+    (moved / "daisy" / "0.jpg").rename(moved / "daisy" / "95.jpg")
+    with pytest.raises(RunError, match="other data: files of t"):
+        directory.claim_data(facts(moved))
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", "", "[" * 100_000, "\x00"], ids=repr)
