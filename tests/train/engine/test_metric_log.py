@@ -170,12 +170,11 @@ def test_the_progress_bar_shows_where_a_resumed_run_is(log, tmp_path, capsys):
 def test_a_signal_ends_the_run_after_the_step_once_saved(number):
     before = signal.getsignal(number)
     saved = []
-    with SignalHandler(saved.append) as handler:
+    with pytest.raises(RunError) as stopped, SignalHandler(saved.append) as handler:
         handler.after(1)
         assert saved == []
         os.kill(os.getpid(), number)
-        with pytest.raises(RunError) as stopped:
-            handler.after(2)
+        handler.after(2)
     assert saved == [2]
     assert isinstance(stopped.value, Preempted) == (number == signal.SIGTERM)
     for part in (signal.Signals(number).name, "step 2", "the same command goes on"):

@@ -61,6 +61,13 @@ def test_no_fall_and_too_few_rates_are_no_suggestion(rates, losses):
     assert len(losses) >= 7 or found["smoothed"] == [*losses]
 
 
+def test_rates_that_are_repeated_are_one():
+    # Rounded, those below the smallest number of float32 are zero.
+    rates = np.append(np.zeros(3), np.repeat(RATES, 2))
+    losses = np.append([2.3] * 3, np.repeat(fall(0.03), 2))
+    assert suggest(rates, losses)["suggested"] == pytest.approx(0.03, rel=0.2)
+
+
 def test_rates_rise_by_the_same_factor():
     rise = ExponentialRise(1e-4, 1e2, steps=100)
     got = [float(rise(step)) for step in range(100)]
