@@ -141,6 +141,20 @@ def test_schedules_that_are_none_are_refused(rate, warmup, message):
 # The rows of the registry
 
 
+def test_rows_take_the_settings_of_a_recipe():
+    settings = {"label_smoothing": 0.3, "weight_decay": 0.2, "steps": 9}
+    momentum = {"momentum": 0.5, "momentum_dtype": "bfloat16"}
+    recipe = RECIPE.override(optimizer="adam", warmup_steps=1, **settings, **momentum)
+    rate = {"learning_rate": recipe.learning_rate, "steps": 9, "warmup_steps": 1}
+    adam = {"kernel_decay": 0.2, "momentum_dtype": "bfloat16"}
+    for rows, expected in (
+        (LOSSES, [{"label_smoothing": 0.3}] * 2),
+        (SCHEDULES, [rate] * 2),
+        (OPTIMIZERS, [momentum, adam]),
+    ):
+        assert [row.of(recipe).keywords for row in rows.values()] == expected
+
+
 @pytest.mark.parametrize(
     ("field", "rows"),
     [

@@ -8,6 +8,7 @@ import random
 import shutil
 import subprocess
 import sys
+from unittest import mock
 
 import keras
 import numpy as np
@@ -24,7 +25,7 @@ from train.engine.bfloat16 import of_accelerators
 from train.engine.metric_log import MetricLog
 from train.models.run_directory import RunDirectory
 from train.recipes import Recipe, pretraining
-from train.run import config_file, explained_images, training
+from train.run import config_file, explained_images, plan, training
 from train.run.classification import FineTuning, PreTraining
 from train.run.task import speed
 from zoo.common import machine
@@ -216,6 +217,19 @@ def test_accelerators():
     ):
         found, why = of_accelerators(capabilities)
         assert found is has_it and reason in why
+
+
+def test_workers_have_one_precision(tmp_path):
+    for gains, of_all, expected in (
+        (True, [1, 1], "mixed_bfloat16"),
+        (True, [1, 0], "float32"),
+        (False, [0, 0], "float32"),
+    ):
+        task, machines = mock.Mock(recipe=SMOKE.override(precision="auto")), mock.Mock()
+        machines.bfloat16.return_value = gains, "as it does"
+        machines.all_gather.return_value = of_all
+        plan.settle(task, RunDirectory(tmp_path), machines)
+        assert task.recipe.precision == expected
 
 
 # Pictures of the attention; the loop asks for them.
