@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from flatbuffers import number_types as N
 from scipy.stats import norm
-from small_models import PLAIN, SIZE, made
+from small_models import HYBRID, PLAIN, SIZE, made
 from written_exports import expected
 
 from keras_vit import preprocess_input
@@ -104,6 +104,15 @@ def test_int8_products_are_static_but_for_the_head(
     computed = write_tflite(model, path, precision="int8", calibration=calibration)
     assert computed == {"static": PRODUCTS - 1, "dynamic": 1}
     assert 0 < error_of(path.read_bytes(), model, path) < 0.1
+
+
+@pytest.mark.parametrize(("static", "kind"), [(False, "dynamic"), (True, "static")])
+def test_convolutions_of_a_hybrid_are_quantized(static, kind, calibration, tmp_path):
+    model = made(dataclasses.replace(HYBRID, num_layers=1))
+    content = quantize(float32(model), calibration, static=static)
+    found = {one.kind for one in products(content) if one.operation == "CONV_2D"}
+    assert found == {kind}
+    assert error_of(content, model, tmp_path / "model.tflite") < 0.2
 
 
 def test_an_mlp_with_one_huge_value_is_not_static(calibration):
