@@ -28,6 +28,18 @@ BYTES = st.one_of(st.binary(min_size=1, max_size=8), st.sampled_from(MARKS))
 KINDS = st.sampled_from(["write", "write", "insert", "delete", "cut"])
 EDIT = st.tuples(KINDS, st.integers(0, 2**20), BYTES)
 EDITS = st.lists(EDIT, min_size=1, max_size=4)
+WORDS = st.sampled_from(["F32", "BF16", "<f2", "|V2", "|O", "|V0", "\ud800"])
+NUMBERS = st.one_of(st.integers(-2, 2**70), st.floats(), st.booleans(), st.none())
+# Values of a field in a header.
+VALUES = st.recursive(
+    st.one_of(WORDS, NUMBERS),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.lists(inner, max_size=4).map(tuple),
+        st.dictionaries(WORDS, inner, max_size=3),
+    ),
+    max_leaves=6,
+)
 
 
 def model(size=4):

@@ -10,7 +10,8 @@ import hypothesis
 import npz_files
 import pytest
 import safetensors_files
-from hostile import EDITS, check_refused, edit, fuzz, read_in_little_memory
+from hostile import EDITS, VALUES, check_refused, edit, fuzz, read_in_little_memory
+from hypothesis import strategies as st
 
 import zoo
 from zoo.containers import npz
@@ -60,6 +61,21 @@ def test_damage_anywhere_is_refused_or_reads_well(suffix, name, path):
         read_in_little_memory(path(edit(*structure, edits), suffix))
 
     damaged()
+
+
+@fuzz
+@hypothesis.given(st.sampled_from(["dtype", "shape", "data_offsets"]), VALUES)
+def test_an_entry_of_safetensors_may_say_anything(path, field, value):
+    content = safetensors_files.changed(**{field: value})
+    read_in_little_memory(path(content, ".safetensors"))
+
+
+@fuzz
+@hypothesis.given(st.sampled_from(["descr", "fortran_order", "shape"]), VALUES)
+def test_a_header_of_npz_may_say_anything(path, field, value):
+    header = {"descr": "<f4", "fortran_order": False, "shape": (1, 1, 48)}
+    content = npz_files.literal(repr(header | {field: value}) + "\n", 192)
+    read_in_little_memory(path(npz_files.cls(content), ".npz"))
 
 
 # Bounds of `.npz`

@@ -211,6 +211,11 @@ DIFFERENT = "say different things of"
         (named("ViT", resample=3, **OWN), VIT, f"{DIFFERENT} resample:"),
         (named("ViT"), named("ViT", **OWN), "image_mean, image_std: remove"),
         ({"feature_extractor_type": "My"}, None, "such as ViTImageProcessor"),
+        (
+            None,
+            {"image_processor": [1]},
+            r"image_processor of \[1\], which is no table",
+        ),
         ({"image_mean": [0.5]}, None, "image_mean=.* and image_std="),
         ({"image_mean": [0.5] * 4}, None, "image_mean=.* and image_std="),
     ],

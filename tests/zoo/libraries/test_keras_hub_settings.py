@@ -63,6 +63,7 @@ def test_a_preset_says_grid_and_inputs(tmp_path):
     [
         ({}, "squash"),
         (WIDE, "transformers squash bilinear"),
+        (WIDE | {"interpolation": "bicubic"}, "transformers squash bicubic"),
         (WIDE | {"interpolation": "lanczos3"}, "transformers squash lanczos"),
         ({"crop_to_aspect_ratio": True}, None),
         ({"pad_to_aspect_ratio": True}, None),
