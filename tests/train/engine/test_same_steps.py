@@ -175,14 +175,15 @@ def workers(*command, count=2):
 
 
 @pytest.mark.soak
-def test_the_same_weights_from_several_processes(steps, tmp_path):
+@pytest.mark.parametrize("count", [2, 4])
+def test_the_same_weights_from_several_processes(steps, tmp_path, count):
     command = HERE / "mesh_steps.py", tmp_path, "multiworker:whole,parts"
-    for process in workers(*command, count=4):
+    for process in workers(*command, count=count):
         ended(process)
     for case in ("whole", "parts"):
         first = tmp_path / "multiworker-0" / case
         assert_close(first, steps("tensorflow") / "one/whole", SAME)
-        for worker in range(1, 4):
+        for worker in range(1, count):
             other = checkpoint(tmp_path / f"multiworker-{worker}" / case)
             for key, array in checkpoint(first).items():
                 if "seed_generator" not in key:
