@@ -220,6 +220,13 @@ def test_biases_that_all_blocks_share_are_in_each(own, changed):
             zoo.read(changed("beit_timm", said, arrays(-2)))
 
 
+def test_nothing_is_assigned_from_another_family():
+    model = FAMILIES["deit3_timm"].load(include_top=False)
+    for name in ("dinov2_transformers", "dino_transformers", "deit_timm"):
+        with pytest.raises(zoo.CheckpointError, match="another architecture"):
+            keras_vit.load_released_weights(model, FAMILIES[name].path)
+
+
 @pytest.mark.parametrize(
     "name", ["dinov3_timm", "eva02_base_timm", "sbb_reg4_gap_timm"]
 )
