@@ -150,9 +150,9 @@ def _one_per_image(classes, count, model):
             f"{len(classes)} classes for {count} images: pass one per image."
         )
     for one in classes:
-        if not 0 <= one < number:
+        if not isinstance(one, (int, np.integer)) or not 0 <= one < number:
             raise ValueError(
-                f"The model {model.name} has no class {one}: pass one of 0 to "
-                f"{number - 1}."
+                f"The model {model.name} has no class {one!r}: pass one of 0 to "
+                f"{number - 1}, a place in the head's class_names."
             )
     return [int(one) for one in classes]

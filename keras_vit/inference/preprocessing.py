@@ -102,7 +102,7 @@ def names_of_classes(classes: int, class_names=None) -> list:
         hint = f', class_names="{known}" if they are ImageNet\'s' if known else ""
         raise ValueError(
             f"No class names are known for {classes} classes: pass class_names, one "
-            f"per class{hint}."
+            f"per class{hint}; those of a model are its head's class_names."
         )
     names = checked_names(class_names, classes)
     if isinstance(names, str):

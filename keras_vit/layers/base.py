@@ -90,6 +90,15 @@ def check_heads(layer, hidden_size: int) -> None:
         )
 
 
+def check_tokens(layer, shape) -> None:
+    """Raises a ValueError if the inputs of a layer are not tokens."""
+    if len(shape) != 3:
+        raise ValueError(
+            f"{layer.name} takes tokens (batch, tokens, hidden_size), got shape "
+            f"{tuple(shape)}: PatchEncoder makes tokens of images."
+        )
+
+
 class Placed:
     """Mixin of layers that depend on the places of their tokens.
 

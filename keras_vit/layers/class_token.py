@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Layer
+from keras_vit.layers.base import Layer, check_tokens
 from keras_vit.layers.initial_values import initializer
 from zoo.network import positive_int
 
@@ -32,6 +32,7 @@ class ClassToken(Layer):
     num_prefix_tokens = 1
 
     def build(self, tokens_shape) -> None:
+        check_tokens(self, tokens_shape)
         self.token = self.add_weight(
             name="token", shape=(1, 1, tokens_shape[-1]), initializer="zeros"
         )
@@ -82,6 +83,7 @@ class RegisterTokens(Layer):
         return self.num_registers
 
     def build(self, tokens_shape) -> None:
+        check_tokens(self, tokens_shape)
         self.registers = self.add_weight(
             name="registers",
             shape=(1, self.num_registers, tokens_shape[-1]),

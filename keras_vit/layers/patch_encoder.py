@@ -60,6 +60,11 @@ class PatchEncoder(Layer):
         self.hidden_size = hidden_size
 
     def build(self, images_shape) -> None:
+        if len(images_shape) != 4:
+            raise ValueError(
+                f"{self.name} takes images (batch, height, width, channels), got shape "
+                f"{tuple(images_shape)}: give the channels last, and a batch."
+            )
         self._kernel = self.add_weight(
             name="kernel",
             shape=(*self.patch_size, images_shape[-1], self.hidden_size),

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Layer, Placed
+from keras_vit.layers.base import Layer, Placed, check_tokens
 from keras_vit.layers.initial_values import initializer
 from keras_vit.layers.patch_grid import (
     at_grid,
@@ -64,6 +64,7 @@ class AddPositionEmbs(Layer, Placed):
         self.num_prefix_tokens = num_prefix_tokens
 
     def build(self, tokens_shape) -> None:
+        check_tokens(self, tokens_shape)
         self.find_places(tokens_shape)
         self.position_embedding = self.add_weight(
             name="position_embedding",
@@ -138,6 +139,7 @@ class AddPositionEmbs2D(Layer, Placed):
     def build(self, tokens_shape) -> None:
         hidden_size = tokens_shape[-1]
         rows, columns = self.grid_size
+        check_tokens(self, tokens_shape)
         self.find_places(tokens_shape)
         if hidden_size % 2:
             raise ValueError(

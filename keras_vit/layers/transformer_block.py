@@ -5,7 +5,7 @@ from typing import Any
 import keras
 
 from keras_vit.layers.attention import SelfAttention
-from keras_vit.layers.base import Composite
+from keras_vit.layers.base import Composite, check_tokens
 from keras_vit.layers.forward_pass import forward_pass, with_attention_weights
 from keras_vit.layers.layer_norm import LayerNorm
 from keras_vit.layers.layer_scale import LayerScale
@@ -124,6 +124,7 @@ class TransformerBlock(Composite):
         return self.attention.positions
 
     def build(self, tokens_shape) -> None:
+        check_tokens(self, tokens_shape)
         for name in self.parts:
             if (part := getattr(self, name)) is not None:
                 part.build(tokens_shape)

@@ -113,6 +113,7 @@ FAULTS = [
     (NOT_PLAIN, lambda: placed(CLASS_TOKEN, "text")),
     (NOT_PLAIN, lambda: dataset(dtype="S2")),
     (NOT_PLAIN, lambda: dataset(dtype=[("a", "f4"), ("b", "f4")])),
+    (NOT_PLAIN, lambda: dataset(dtype=[("a", "i1"), ("b", "i1")])),
     (f"'{KERNEL}', a link to another", lambda: placed(KERNEL, FILE)),
     ("'link', a link to another", lambda: placed("link", INSIDE)),
     (f"'{DEEP}', a link to another", lambda: placed(DEEP, FILE)),

@@ -72,7 +72,7 @@ class H5(OpenFile):
         self._check_name(name)
         dtype = dataset.dtype
         # bfloat16 is void of two bytes, as in an .npz file.
-        plain = dtype.kind in "fiu" or (dtype.kind, dtype.itemsize) == ("V", 2)
+        plain = dtype.kind in "fiu" or dtype == "V2"
         if dataset.chunks or not plain or dataset.shape is None:
             raise CheckpointError(
                 f"{self.path} holds {name!r}, which is not a plain array of numbers: "

@@ -141,7 +141,8 @@ class Npz(OpenFile):
         if key in ("metadata.json", "config.json", "model.weights.h5"):
             raise CheckpointError(
                 f"{self.path} is a model saved by Keras: keras.saving.load_model reads "
-                "it once keras_vit is imported."
+                "it once keras_vit is imported; keras-vit publish makes weights of the "
+                "run that saved it."
             )
         if key.endswith("data.pkl"):
             raise CheckpointError(

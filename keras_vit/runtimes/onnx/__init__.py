@@ -93,13 +93,16 @@ def steps_of(model) -> dict:
         )
     calls = {entry["name"]: entry["inbound_nodes"] for entry in config["layers"]}
     class_token_block = getattr(model, "class_token_block", None)
+    # With those that are no layers, such as `tokens[:, 0]`.
+    operations = {one.name: one for one in model.operations}
     steps = {}
 
     def add(name, index, _) -> tuple:
         """Adds the call that an output comes from, behind those that it needs."""
         if (name, index) in steps or not calls[name]:
             return (name, index)
-        call = calls[name][index]
+        layer, call = operations[name], calls[name][index]
+        function = function_of(layer)
         [argument], others = call["args"], call["kwargs"]
         # Several tensors are the outputs of one call: take the first.
         firsts = {
@@ -112,9 +115,9 @@ def steps_of(model) -> dict:
             if _is_tensor(first)
         }
         options = {**others, **argument["config"]}
-        if (layer := model.get_layer(name)) is class_token_block:
+        if layer is class_token_block:
             options["class_token_only"] = True
-        steps[name, index] = function_of(layer), inputs, options
+        steps[name, index] = function, inputs, options
         return (name, index)
 
     output = config["output_layers"]

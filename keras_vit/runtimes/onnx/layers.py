@@ -36,7 +36,8 @@ def function_of(layer) -> Any:
             return FUNCTIONS[kind]
     raise ValueError(
         f"The layer {layer.name!r} is a {type(layer).__name__}, which the ONNX "
-        "exporter does not know: pass a model of keras_vit."
+        "exporter does not know: use one of keras_vit.layers, such as LayerNorm or "
+        "ClassTokenPooling."
     )
 
 

@@ -496,6 +496,7 @@ REFUSED = [
     (lambda: similarity_of("none"), "no position emb"),
     (lambda: similarity_of("relative"), "relative positions"),
     (lambda: gradients_of(shared, 5), "no class 5: pass one of 0 to 4"),
+    (lambda: gradients_of(shared, "cat"), "no class 'cat': pass one of 0 to 4"),
     (lambda: gradients_of(shared, [0, 1, 2], 2), "3 classes for 2 images: pass one"),
     (lambda: gradients_of(new), "its head is new"),
     (lambda: gradients_of(lambda: shared("pre-logits without head")), NO_HEAD),

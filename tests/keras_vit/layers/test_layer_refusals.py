@@ -60,6 +60,9 @@ REFUSED = [
     (lambda: PatchEncoder(16, 8)(keras.Input((40, 32, 3))), "16x16", "40x32: resize"),
     (lambda: layers.ResidualUnit(8, strides=0), "strides", "positive"),
     (lambda: layers.GroupNorm(3)(ops.ones((1, 2, 2, 8))), "groups=3", "channels, 8"),
+    (lambda: PatchEncoder(8, 24)(TOKENS), "takes images (batch, h", "(1, 7, 24): give"),
+    *((lambda one=one: one(ops.ones((1, 8, 8, 3))), "tokens (b", "PatchEncoder makes")
+      for one in (keras_vit.ClassToken(), block(), AddPositionEmbs((1, 1)))),
     # Choices.
     (lambda: layers.StdConv2D(4, 3, epsilons="torch"), "timm", "'torch'"),
     (lambda: layers.MLP(40, activation="relu"), "quick_gelu", "'relu'"),

@@ -243,6 +243,8 @@ REFUSED = [
     ("onnx", too_large, {"precision": "float16"}, 'head/bias .*precision="float32"'),
     ("onnx", lambda: more(LAYER.LayerNormalization(name="last")), {},
      "'last' is a LayerNormalization, which the ONNX exporter does not know"),
+    ("onnx", lambda: more(lambda logits: logits[:, :1]), {},
+     "is a GetItem, .*such as LayerNorm or ClassTokenP"),
     ("onnx", lambda: more(Twice(name="last")), {}, "'last' is a Twice, which"),
     ("onnx", lambda: more(LAYER.Dense(2, activation="elu", name="last")), {},
      "last has the activation 'elu', .*linear, relu"),
