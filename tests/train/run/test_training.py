@@ -100,6 +100,8 @@ def test_settings_together(name, tmp_path):
     assert results["model"] in task.summary(results)
     lines = same_runs.records(tmp_path)
     accuracies = [line["val_accuracy"] for line in lines if "val_loss" in line]
+    assert ("validation_examples" in report) == (len(accuracies) > 0)
+    assert (len(accuracies) > 0) == (recipe.validation_fraction > 0)
     best = tmp_path / "checkpoints" / "best.npz"
     assert best.exists() == bool(recipe.early_stopping)
     if recipe.early_stopping:
