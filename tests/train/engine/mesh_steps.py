@@ -94,7 +94,10 @@ def batches_of(given, read, split, **settings):
 def save_case(given, path, *case):
     source = sources.load("digits", validation_fraction=0.05)
     trainer = built(given, *case)
-    batches = batches_of(given, pipeline.training_batches, source.train, seed=0)
+    # Adam's labels are mixed.
+    mixup = pipeline.Augmentation(mixup=0.2 if "adam" in case else 0.0)
+    more = {"seed": 0, "augmentation": mixup, "classes": 10}
+    batches = batches_of(given, pipeline.training_batches, source.train, **more)
     steps = []
     log = {"start_step": 0, "steps": STEPS}
     for _ in take_steps(trainer, batches, lambda _, one: steps.append(one), **log):
