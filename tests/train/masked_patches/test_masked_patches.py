@@ -301,6 +301,11 @@ def test_what_cannot_be_is_refused(values, told):
         masking.build(dataclasses.replace(SMOKE, **values))
 
 
+def test_two_patches_are_enough():
+    _, _, corruption = masking.build(dataclasses.replace(SMOKE, image_size=(16, 32)))
+    assert (corruption.patches, corruption.count) == (2, 1)
+
+
 # Whole runs.
 
 

@@ -23,7 +23,7 @@ from train.data import sources
 from train.data.sources import corrupt, splits
 from train.data.transforms import served_files
 from train.data.transforms.decoding import decode_image, decode_in_graph
-from train.models import loaded_model
+from train.models import finding, loaded_model
 from train.models.exports import exported_model
 from train.models.keras_files import load_model
 from train.models.run_directory import RunDirectory
@@ -317,9 +317,13 @@ def test_training_without_bits_leaves_none_of_those_of_its_weights(tmp_path):
     weights = str(tmp_path / "weights.safetensors")
     keras_vit.save_released_weights(model, weights)
     recipe = recipes.for_dataset("digits").override(model=config, weights=weights)
-    for refuse in (recipe.override, functools.partial(sources.load, "digits")):
+    for refuse in (
+        lambda bits: recipe.override(bits=bits),
+        lambda bits: sources.load("digits", bits=bits),
+        lambda bits: finding.bits_of("vit-b16/imagenet21k", None, requested=bits),
+    ):
         with pytest.raises(ValueError, match=BITS):
-            refuse(bits=17)
+            refuse(17)
     for bits in (None, 10):
         task = FineTuning(recipe.override(image_size=SIZE, bits=bits))
         task.build(types.SimpleNamespace(class_names=("a", "b"), train=None))
