@@ -199,6 +199,9 @@ def test_an_overflow_changes_nothing_but_the_scale_of_the_loss():
     make = functools.partial(made_in, "mixed_float16", two_matrices)
     trainer = trainer_of(make, average_decay=0.9)
     scale, good_steps = trainer.loss_scale.scale, trainer.loss_scale.good_steps
+    assert float(scale) == 2.0**15
+    # A checkpoint has both.
+    assert trainer.variables[-2] is scale and trainer.variables[-1] is good_steps
     scale.assign(2.0**40)
     before = values(trainer.variables[:-2])
     metrics = trainer.step(*batch)
