@@ -65,12 +65,6 @@ def random(make, *args, **kwargs):
     return model
 
 
-def state_of(model):
-    """Returns the arrays of a model by name."""
-    state = model.state_dict().items()
-    return {name: np.ascontiguousarray(value.numpy()) for name, value in state}
-
-
 # Models of timm
 
 
@@ -94,12 +88,12 @@ def load_timm_folder(folder, images, mean=None, std=None):
     return run(model, images, mean or inputs["mean"], std or inputs["std"])
 
 
-def load_timm(images, name, path, **kwargs):
-    """Returns logits and state of what timm's own loader makes of a released file."""
+def load_bit(images, name, path, classes):
+    """Returns the logits of what timm's own loader makes of a released file."""
     import timm
 
-    model = timm.create_model(name, checkpoint_path=str(path), **kwargs)
-    return run(model, images), state_of(model)
+    model = timm.create_model(name, checkpoint_path=str(path), num_classes=classes)
+    return run(model, images)
 
 
 def describe_bit(name, sides):
