@@ -174,7 +174,7 @@ def test_the_report_of_an_evaluation_names_the_preparation(
 
 
 def test_features_of_few_shots_are_of_images_as_the_model_says(
-    model_file, photos, tmp_path, monkeypatch
+    model_file, photos, monkeypatch
 ):
     """A model that says nothing of its own has big_vision's."""
     split = sources.load(str(photos), validation_fraction=None).all

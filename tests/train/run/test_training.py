@@ -249,8 +249,7 @@ def test_pictures_are_of_the_first_images_and_of_this_step():
     for name, pixels in explained_images.pictures(model, images, step=2).items():
         assert min(pixels.shape[:2]) > 200 and pixels.dtype == "uint8"
         assert (pixels != drawn[name]).any()
-    none = SMOKE
-    assert explained_images.choose(none, model, split=None) is None
+    assert explained_images.choose(SMOKE, model, split=None) is None
 
 
 def test_models_without_attention_are_refused_before_they_are_trained():

@@ -119,7 +119,7 @@ def test_one_draw_and_what_cannot_be_drawn(weights, tmp_path, monkeypatch):
     assert "%" not in linear_probe.table(results).splitlines()[2].split("|")[4]
 
 
-def test_the_features_are_those_that_go_into_the_head(weights, monkeypatch):
+def test_the_features_are_those_that_go_into_the_head(weights):
     split = pick(sources.load("digits").test, [3, 5, 8])
     # The centre of the image resized to 8/7, the same from either kind of file.
     images = [squash(split.decode(image), (37, 37)) for image, _ in split.records()]
