@@ -231,7 +231,7 @@ def test_files_cannot_say_that_a_head_is_on_the_patches(load, tmp_path):
     assert not path.exists()
 
 
-def test_gray_images(load, goldens):
+def test_gray_images(load):
     rng = np.random.default_rng(0)
     gray = rng.uniform(-1, 1, (2, 32, 32, 1)).astype("float32")
     expected = numpy(load("token")(np.repeat(gray, 3, axis=-1)))
