@@ -49,7 +49,7 @@ def test_answers_are_those_of_the_reference_in_int8_too(weights, rows, shared):
     assert abs(np.mean(order[:, 0] == labels) - 0.812) <= 0.002
     assert abs(np.mean((order[:, :5] == labels[:, None]).any(axis=1)) - 0.940) <= 0.002
     few = numpy(keras_vit.quantize_weights(model)(images[:20]))
-    # Of 500 photos 98% keep their answer, and no logit is off by more than 0.48.
+    # On 500 photos 98% keep their answer, and no logit is off by more than 0.48.
     assert (few.argmax(axis=1) == order[:20, 0]).mean() >= 0.95
     assert 0.01 < rms(few - logits[:20]) < 0.1
 

@@ -1,6 +1,7 @@
 """Attention weighted by the gradient of a class's output."""
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -17,7 +18,10 @@ _SCALE = 1024.0
 
 
 def gradient_attention(
-    model: keras.Model, images, classes: int | None = None, return_pooling: bool = False
+    model: keras.Model,
+    images,
+    classes: int | Sequence[int] | None = None,
+    return_pooling: bool = False,
 ) -> np.ndarray | tuple[np.ndarray, np.ndarray | None]:
     """Returns how much each token contributes to a class through the attention.
 
@@ -150,7 +154,7 @@ def _one_per_image(classes, count, model):
             f"{len(classes)} classes for {count} images: pass one per image."
         )
     for one in classes:
-        if not isinstance(one, (int, np.integer)) or not 0 <= one < number:
+        if not isinstance(one, (int, float, np.number)) or not 0 <= one < number:
             raise ValueError(
                 f"The model {model.name} has no class {one!r}: pass one of 0 to "
                 f"{number - 1}, a place in the head's class_names."

@@ -38,7 +38,10 @@ def indices_of(numbers, count: int, what: str, model: keras.Model) -> list:
     """Returns the numbers of some of `count` layers or heads, None for all, as ints."""
     numbers = np.arange(count) if numbers is None else np.atleast_1d(numbers)
     for number in numbers:
-        if not -count <= number < count:
+        if (
+            not isinstance(number, (int, float, np.number))
+            or not -count <= number < count
+        ):
             raise ValueError(
                 f"The model {model.name} has no {what} {number}: pass numbers from "
                 f"{-count} to {count - 1}."

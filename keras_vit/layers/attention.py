@@ -64,7 +64,7 @@ class SelfAttention(Composite):
         self,
         num_heads: int,
         dropout_rate: float = 0.0,
-        qkv_bias: bool = True,
+        qkv_bias: bool | str = True,
         norm_epsilon: float | None = None,
         positions=None,
         **kwargs,

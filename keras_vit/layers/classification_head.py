@@ -97,7 +97,7 @@ class ClassificationHead(keras.layers.Dense):
         return self._bits
 
     @bits.setter
-    def bits(self, bits: int) -> None:
+    def bits(self, bits: int | None) -> None:
         self._bits = check_bits(bits)
 
     def quantize(self, mode: str | None = None, type_check=True, **kwargs) -> None:

@@ -71,7 +71,7 @@ class TransformerBlock(Composite):
         activation: str = "gelu_tanh",
         layer_norm_epsilon: float = 1e-6,
         layer_scale: float | None = None,
-        qkv_bias: bool = True,
+        qkv_bias: bool | str = True,
         positions=None,
         attention_norm_inside: bool = False,
         mlp_norm_inside: bool = False,

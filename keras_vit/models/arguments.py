@@ -67,7 +67,7 @@ def network_of(config, kind: type, variants: dict) -> tuple:
     return variants[config], config
 
 
-def classes_of_head(classes: int, new_head: bool, source) -> tuple[int, bool]:
+def classes_of_head(classes: int | None, new_head: bool, source) -> tuple[int, bool]:
     """Returns how many classes a head has, and whether it is new beside a file's.
 
     `source` is None, or weights with their path and the number of their classes.
@@ -93,14 +93,16 @@ def check_without_head(**arguments) -> None:
             )
 
 
-def size_of(image_size: int | tuple[int, int]) -> tuple[int | None, int | None]:
+def size_of(
+    image_size: int | tuple[int | None, int | None],
+) -> tuple[int | None, int | None]:
     """Returns (height, width), or `ANY_SIZE`."""
     if isinstance(image_size, (tuple, list)) and tuple(image_size) == ANY_SIZE:
         return ANY_SIZE
     return pair(image_size, "image_size")
 
 
-def number_of_classes(classes: int, class_names) -> int | None:
+def number_of_classes(classes: int | None, class_names) -> int | None:
     """Returns the classes of a head, by default as many as it has names, or None."""
     if classes is not None:
         hint = "; names are class_names=, a model without head has include_top=False"
@@ -140,7 +142,9 @@ def head_dtype() -> str:
     return "float64" if compute_dtype == "float64" else "float32"
 
 
-def images_input(image_size: tuple[int, int], channels: int) -> keras.KerasTensor:
+def images_input(
+    image_size: tuple[int | None, int | None], channels: int
+) -> keras.KerasTensor:
     """Returns the input of a model, in Keras's float dtype, or float64."""
     dtype = "float64" if head_dtype() == "float64" else keras.config.floatx()
     return keras.Input((*image_size, channels), dtype=dtype, name="images")

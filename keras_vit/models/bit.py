@@ -74,7 +74,7 @@ def BiTResNet(  # noqa: N802 - reads as the model it returns
     weights=None,
     *,
     include_top: bool = True,
-    image_size: int | tuple[int, int] | None = None,
+    image_size: int | tuple[int | None, int | None] | None = None,
     classes: int | None = None,
     new_head: bool = False,
     classifier_activation: str | None = None,

@@ -22,7 +22,7 @@ _ATTENTIVE = (layers.TransformerBlock, layers.SelfAttention)
 @takes_own_arguments
 def at_image_size(
     model: keras.Model,
-    image_size: int | tuple[int, int],
+    image_size: int | tuple[int | None, int | None],
     position_embedding_method: str | None = None,
 ) -> keras.Model:
     """Returns a model that computes the same for images of another size, or of any.

@@ -8,9 +8,9 @@ from keras_vit.structure import architectures
 from zoo.network import ResNetV2Config, pair
 
 
-def ResNet50V2(
+def ResNet50V2(  # noqa: N802
     config, weights=None, *, image_size: int | tuple[int, int] = 224, classes: int
-) -> Model:  # noqa: N802
+) -> Model:
     """Returns Keras's ResNet50V2 with a new head of zeros, from images in [-1, 1].
 
     Its batch normalisation takes its statistics of each micro-batch on each device, not

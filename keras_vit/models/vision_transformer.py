@@ -34,7 +34,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
     weights=None,
     *,
     include_top: bool = True,
-    image_size: int | tuple[int, int] | None = None,
+    image_size: int | tuple[int | None, int | None] | None = None,
     classes: int | None = None,
     class_names=None,
     preparation: str | None = None,

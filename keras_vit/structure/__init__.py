@@ -96,7 +96,7 @@ def bits_of(model: keras.Model) -> ModelBits | None:
     return bits and ModelBits(bits)
 
 
-def set_bits(model: keras.Model, bits: int) -> None:
+def set_bits(model: keras.Model, bits: int | None) -> None:
     """Sets the bits of values in files of 16, of parts of a model too.
 
     Args:

@@ -44,7 +44,10 @@ def read_weights(
 
 
 def assign(
-    model: keras.Model, checkpoint, new_head: bool, position_embedding_method: str
+    model: keras.Model,
+    checkpoint,
+    new_head: bool,
+    position_embedding_method: str | None,
 ) -> None:
     """Assigns a checkpoint's arrays to a model's variables, all of them or none."""
     variables = released_variables(model)
@@ -134,7 +137,7 @@ class CheckpointFiles:
     @staticmethod
     def load(
         model: keras.Model,
-        source: str | os.PathLike,
+        source,
         *,
         variant: str | None = None,
         new_head: bool = False,

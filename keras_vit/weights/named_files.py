@@ -72,7 +72,7 @@ class NamedFiles:
     def load(
         self,
         model: keras.Model,
-        source: str | os.PathLike,
+        source,
         *,
         new_head: bool = False,
         **others,

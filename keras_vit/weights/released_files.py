@@ -10,7 +10,7 @@ from keras_vit.structure import architectures, check_model
 
 def load_released_weights(
     model: keras.Model,
-    source: str | os.PathLike,
+    source,
     *,
     variant: str | None = None,
     new_head: bool = False,

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
-# Where people would get this package from, or read about it, each with what it finds.
+# Patterns of places to get this package from or read about it, and their finds.
 OURS = {
     r"(?i)\w+://[^\s\"'`)>]*keras[-_]vit": "https://github.com/keras-vit/x",
     r"(?i)\b(?!vit-keras)[\w.-]+/keras[-_]vit\.git\b": "git@host:a/keras_vit.git",

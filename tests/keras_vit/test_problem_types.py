@@ -39,7 +39,7 @@ def test_answers_are_those_of_the_settings(name):
         assert [one[2] for one in found] == pytest.approx(row[best], abs=2e-5)
     own = None if name == "one_number" else names
     assert model.get_layer("head").class_names == own
-    # What others answer a new head forgets.
+    # A new head forgets what others answer.
     for options in ({"classes": 5}, {"new_head": True}):
         head = keras_vit.load_model(CASES / name, **options).get_layer("head")
         assert head.class_names is None

@@ -490,6 +490,7 @@ REFUSED = [
     (lambda: explain.attention_maps(shared(), ONE, layers=[2]),
      "has no layer 2: pass numbers from -2 to 1"),
     (lambda: explain.attention_maps(shared(), ONE, heads=[-4]), "has no head -4: pa"),
+    (lambda: explain.attention_maps(shared(), ONE, layers=["a"]), "has no layer a: p"),
     (lambda: explain.token_features(shared(), ONE, layer=2), "no layer 2"),
     (lambda: explain.pooling_attention(shared(), ONE),
      "has no layers of class AttentionPooling"),

@@ -284,7 +284,7 @@ def test_the_model_is_compiled_once(arrays, monkeypatch):
         check(classify(model, arrays), expected_of(model, arrays))
         embed(model, arrays)
     assert len(compiled) == 2
-    # What was changed in place is compiled anew.
+    # Layers changed in place are compiled anew.
     head.activation = keras.activations.sigmoid
     head.preparation = "central crop"
     known = {"preparation": "central crop", "activated": True}

@@ -192,7 +192,7 @@ def test_a_network_is_built_anew_with_another_pooling_and_size():
 
 
 FACTS = {
-    # Of two alphabets; a name twice, as ImageNet has; one without letters.
+    # Names of two alphabets, one twice as in ImageNet, one without letters.
     "class_names": ("crane", "crane", "Käfer", "猫", ""),
     "preparation": "central crop",
     "problem_type": "multi_label_classification",

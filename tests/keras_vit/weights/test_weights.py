@@ -358,7 +358,7 @@ def test_released_tiny(shared):
     assert_close(keras_vit.ViT_Ti16(path)(images), values["logits"], 2e-4)
 
 
-# Where the file and the model compute different numbers
+# The file and the model compute different numbers
 
 
 @pytest.fixture

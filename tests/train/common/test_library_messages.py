@@ -105,7 +105,7 @@ def test_notices_do_not_appear_and_all_else_does():
 
 
 SHOWN = re.escape(TITLE.decode() + HIDDEN)
-# What ends the program, its status, and the standard error.
+# Each row has what ends the program, its status, and the standard error.
 ENDS = {
     "import no_such_one": (1, f"{SHOWN}Traceback (.*\n)*.* named 'no_such_one'\n"),
     "libc.write(2, b'bad', 3); os.abort()": (-signal.SIGABRT, f"bad\n{SHOWN}"),

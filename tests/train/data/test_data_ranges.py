@@ -129,7 +129,7 @@ def test_data_sorted_by_class_are_mixed_as_a_whole(monkeypatch, tmp_path, kind, 
         monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", 1_000)
         monkeypatch.setattr(record_ranges, "RECORDS", 1)
         split = sorted_files(tmp_path, count)
-    # Where an epoch begins, and where it ends.
+    # An epoch begins at the first step, and ends at the last.
     for step in (0, count // 512 - 1):
         batches = training_batches(split, start_step=step, batch_size=512, **SMALL)
         [labels] = labels_of(batches, 1)
