@@ -84,6 +84,7 @@ CITATIONS = {
 }
 _ACCURACIES = read_accuracies("accuracies.csv", "variant", "release")
 CARDS = {card.handle: card for card in map(_card, read_table("released.csv"))}
+RELEASED_VARIANTS = tuple(dict.fromkeys(card.variant for card in CARDS.values()))
 # By the first part of an AugReg file's name.
 AUGREG_VARIANTS = {
     card.file.removeprefix("augreg/").partition("-")[0]: card.variant

@@ -84,6 +84,13 @@ class HubModel:
         return ViTConfig(activation=implied(self.architecture)["act_layer"])
 
     @property
+    def timm_names(self) -> set[str]:
+        """What timm calls it, with and without the tag of its weights."""
+        names = {self.architecture, _of_repository(self.repository)}
+        tag = self.repository.partition(".")[2]
+        return names | {f"{name}.{tag}" for name in names}
+
+    @property
     def terms(self) -> str:
         """The licence, and what it asks of users if it is not a free one."""
         terms = _TERMS.get(self.licence)
@@ -98,27 +105,6 @@ class HubModel:
     def top1(self) -> float | None:
         """Published ImageNet top-1 accuracy in percent of the model as it is."""
         return top1_of(self.accuracies)[0]
-
-
-def similar(name: str) -> list[str]:
-    """Returns the handles of models that timm calls so, with or without the tag.
-
-    Args:
-        name: str, such as ``"vit_small_patch14_dinov2"``, with or without ``timm/``.
-
-    Example:
-        >>> similar("timm/vit_small_patch14_dinov2")
-        ['dinov2-s14/lvd142m']
-    """
-    name = name.rpartition("/")[2]
-    handles = []
-    for model in MODELS.values():
-        tag = model.repository.partition(".")[2]
-        of_repository = _of_repository(model.repository)
-        for architecture in {model.architecture, of_repository}:
-            if name in (architecture, f"{architecture}.{tag}"):
-                handles.append(model.handle)
-    return handles
 
 
 def _of_repository(repository):

@@ -10,22 +10,25 @@ recommend. Models of other families, such as ``dinov2-s14/lvd142m``, are those o
 `families.csv`.
 """
 
-import difflib
 import fnmatch
 import os
 
 from zoo.catalog import augreg, families, registry
-from zoo.catalog.cards import CARDS
+from zoo.catalog.cards import CARDS, RELEASED_VARIANTS
 from zoo.catalog.families import HubModel
-from zoo.catalog.model_card import GAP_SUFFIX, CatalogError, ModelCard, either
+from zoo.catalog.model_card import CatalogError, ModelCard, either
 from zoo.catalog.registry import PublishedModel
-from zoo.catalog.similar import similar_releases, similar_variants
+from zoo.catalog.similar import (
+    no_handle,
+    no_release,
+    similar_handles,
+    similar_variants,
+)
 from zoo.common.regular_files import expand_home
 from zoo.containers.opening import EXTENSIONS
 from zoo.store import hub
 
 Card = ModelCard | HubModel | PublishedModel
-_VARIANTS = tuple(dict.fromkeys(card.variant for card in CARDS.values()))
 # The cards by variant and release, of equal ones the first; releases with and without
 # their image size.
 _BY_RELEASE: dict[tuple[str, str], ModelCard] = {}
@@ -33,18 +36,10 @@ for _card in CARDS.values():
     for _release in (_card.release, f"{_card.release}-{_card.image_size}"):
         _BY_RELEASE.setdefault((_card.variant, _release), _card)
 RELEASES = frozenset(release for _, release in _BY_RELEASE)
-
-
-def _slugs(card):
-    """Returns the short names of a card's variant, which begin its handles."""
-    slug = card.handle.partition("/")[0]
-    return [slug, slug.removesuffix(GAP_SUFFIX)]
-
-
 _BY_HANDLE: dict[str, ModelCard | HubModel] = {
     f"{slug}/{release}": card
     for (_, release), card in _BY_RELEASE.items()
-    for slug in _slugs(card)
+    for slug in card.slugs
 }
 _BY_HANDLE |= families.MODELS | families.OF_HUB
 
@@ -146,7 +141,7 @@ def find(variant: str, release: str) -> ModelCard:
         return augreg_card(release, variant)
     card = _BY_RELEASE.get((variant, release))
     if card is None:
-        raise CatalogError(no_release(variant, release))
+        raise CatalogError(no_release(variant, release, releases(variant)))
     return card
 
 
@@ -174,11 +169,11 @@ def releases(variant: str) -> tuple[str, ...]:
         >>> zoo.releases("ViT-H_14")
         ('imagenet21k',)
     """
-    if variant not in _VARIANTS:
-        near = similar_variants(variant, _VARIANTS)
+    if variant not in RELEASED_VARIANTS:
+        near = similar_variants(variant, RELEASED_VARIANTS)
         raise CatalogError(
             f"No released variant is called {variant!r}: choose "
-            f"{either(near or _VARIANTS)}."
+            f"{either(near or RELEASED_VARIANTS)}."
         )
     return tuple(card.release for card in CARDS.values() if card.variant == variant)
 
@@ -233,41 +228,3 @@ def augreg_card(name: str, variant: str | None) -> ModelCard:
     if variant not in (None, card.variant):
         raise CatalogError(f"{name} holds a {card.variant}, not a {variant}.")
     return card
-
-
-def no_handle(handle: str, near: list[str]) -> str:
-    """Returns what to say of a handle that there is not, with those that are near."""
-    hint = f" Did you mean {either(near)}?" if near else ""
-    return (
-        f"No model is called {handle!r}.{hint} zoo.list_models() lists every handle, "
-        f"those in {registry.VARIABLE} too."
-    )
-
-
-def no_release(variant: str, release: str) -> str:
-    """Returns what to say of a release that a variant is not in, as of `releases`."""
-    names = releases(variant)
-    near = similar_releases(release, names)
-    hint = f" Did you mean {either(near)}?" if near else ""
-    return f"{variant} was not released as {release!r}.{hint} Choose {either(names)}."
-
-
-def similar_handles(handle: str) -> list[str]:
-    """Returns the handles that a text may mean, the likeliest first."""
-    slug = handle.partition("/")[0]
-    if near := families.similar(handle):
-        return near
-    if near := [name for name in CARDS if slug in _slugs(CARDS[name])]:
-        return near
-    if near := [name for name in CARDS if CARDS[name].release == handle]:
-        return near[:3]
-    if variants := similar_variants(handle, _VARIANTS)[:1]:
-        of_variant = [name for name in CARDS if CARDS[name].variant in variants]
-        releases_of = {CARDS[name].release: name for name in reversed(of_variant)}
-        same = similar_releases(handle, releases_of)
-        return [releases_of[release] for release in same] or of_variant
-    names = {
-        name.lower(): name for name in (*CARDS, *families.MODELS, *registry.models())
-    }
-    near = difflib.get_close_matches(handle.lower(), names, n=3, cutoff=0.5)
-    return [names[name] for name in near]

@@ -14,13 +14,12 @@ from zoo.catalog.handles import (
     Card,
     augreg_card,
     named,
-    no_handle,
-    no_release,
-    similar_handles,
+    releases,
 )
 from zoo.catalog.labels import texts_of
 from zoo.catalog.model_card import CatalogError
 from zoo.catalog.registry import PublishedModel
+from zoo.catalog.similar import no_handle, no_release, similar_handles
 from zoo.common.regular_files import expand_home, missing_remedy, similar_path
 from zoo.containers.opening import EXTENSIONS, models_in, open_file
 from zoo.libraries.checkpoint import Checkpoint, read
@@ -141,7 +140,7 @@ def _unknown(source, path, variant):
     """Returns the error of a text that means no model."""
     if variant is not None and "/" not in source and os.sep not in source:
         try:
-            problem = no_release(variant, source)
+            problem = no_release(variant, source, releases(variant))
         except CatalogError as error:
             problem = str(error)
         return CatalogError(f"{problem} Or pass the path of a file.")

@@ -149,6 +149,12 @@ class ModelCard:
         return self.training_data[-1] if self.training_data[-1] in CLASS_LISTS else None
 
     @property
+    def slugs(self) -> tuple[str, str]:
+        """The names that its handles begin with, the second without ``-gap-norep``."""
+        slug = self.handle.partition("/")[0]
+        return slug, slug.removesuffix(GAP_SUFFIX)
+
+    @property
     def file(self) -> str:
         """The file's path in the bucket, e.g. ``"sam/ViT-B_16.npz"``."""
         return urllib.parse.unquote(self.url.removeprefix(f"{BUCKET}/"))

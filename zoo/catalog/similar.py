@@ -1,13 +1,66 @@
-"""What a name of another library, or a misspelt one, is called here."""
+"""What to say of names that there are not: what those of other libraries are here."""
 
 import difflib
 import re
+
+from zoo.catalog import registry
+from zoo.catalog.cards import CARDS, RELEASED_VARIANTS
+from zoo.catalog.families import MODELS
+from zoo.catalog.model_card import either
 
 _SIZES = {
     **{"tiny": "ti", "small": "s", "base": "b"},
     **{"large": "l", "huge": "h", "giant": "g"},
 }
 _PATCHES = ("8", "14", "16", "32")
+
+
+def no_handle(handle: str, near: list[str]) -> str:
+    """Returns what to say of a handle that there is not, with those that are near."""
+    return (
+        f"No model is called {handle!r}.{_hint(near)} zoo.list_models() lists every "
+        f"handle, those in {registry.VARIABLE} too."
+    )
+
+
+def no_release(variant: str, release: str, known: tuple[str, ...]) -> str:
+    """Returns what to say of a release that is not among those known of a variant."""
+    hint = _hint(similar_releases(release, known))
+    return f"{variant} was not released as {release!r}.{hint} Choose {either(known)}."
+
+
+def _hint(near):
+    return f" Did you mean {either(near)}?" if near else ""
+
+
+def similar_handles(handle: str) -> list[str]:
+    """Returns the handles that a text may mean, the likeliest first.
+
+    Names of timm are understood with and without the tag of the weights.
+
+    Args:
+        handle: str, such as ``"timm/vit_small_patch14_dinov2"``.
+
+    Example:
+        >>> similar_handles("timm/vit_small_patch14_dinov2")
+        ['dinov2-s14/lvd142m']
+    """
+    name = handle.rpartition("/")[2]
+    if near := [card.handle for card in MODELS.values() if name in card.timm_names]:
+        return near
+    slug = handle.partition("/")[0]
+    if near := [name for name in CARDS if slug in CARDS[name].slugs]:
+        return near
+    if near := [name for name in CARDS if CARDS[name].release == handle]:
+        return near[:3]
+    if variants := similar_variants(handle, RELEASED_VARIANTS)[:1]:
+        of_variant = [name for name in CARDS if CARDS[name].variant in variants]
+        releases_of = {CARDS[name].release: name for name in reversed(of_variant)}
+        same = similar_releases(handle, releases_of)
+        return [releases_of[release] for release in same] or of_variant
+    names = {name.lower(): name for name in (*CARDS, *MODELS, *registry.models())}
+    near = difflib.get_close_matches(handle.lower(), names, n=3, cutoff=0.5)
+    return [names[name] for name in near]
 
 
 def similar_variants(name: str, known) -> list[str]:

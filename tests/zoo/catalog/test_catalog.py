@@ -17,6 +17,7 @@ from made_index import B16
 import zoo
 from zoo import store
 from zoo.catalog import families, locate
+from zoo.catalog.similar import similar_handles
 from zoo.libraries.architectures import implied
 from zoo.store import hub
 
@@ -310,9 +311,9 @@ def test_one_repository_of_two_networks(goldens, monkeypatch):
 
 def test_names_of_timm_are_understood():
     huge = ["deit3-h14/imagenet2012", "deit3-h14/imagenet21k+imagenet2012"]
-    assert families.similar("timm/deit3_huge_patch14_224") == huge
+    assert similar_handles("timm/deit3_huge_patch14_224") == huge
     for name in ("clip_224.openai", "clip_quickgelu_224.openai"):
-        assert families.similar(f"vit_base_patch16_{name}") == ["clip-b16/openai"]
+        assert similar_handles(f"vit_base_patch16_{name}") == ["clip-b16/openai"]
 
 
 @pytest.mark.parametrize("here", [None, "somewhere"])
