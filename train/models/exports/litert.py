@@ -122,41 +122,30 @@ def check_sizes(path) -> None:
     }
     codes = [model.OperatorCodes(index) for index in range(model.OperatorCodesLength())]
     operations = [
-        _NAMES.get(names.get(max(code.BuiltinCode(), code.DeprecatedBuiltinCode())), "")
+        _NAMES.get(names.get(max(code.BuiltinCode(), code.DeprecatedBuiltinCode())))
         for code in codes
     ]
     for number in range(model.SubgraphsLength()):
-        graph = model.Subgraphs(number)
-        shapes, constants = {}, {}
+        graph, sizes = model.Subgraphs(number), graph_sizes.Sizes()
         for index in range(graph.TensorsLength()):
             tensor = graph.Tensors(index)
-            shapes[index] = list(map(int, _array(tensor.ShapeAsNumpy())))
-            graph_sizes.check_size(shapes[index])
+            shape = sizes.shapes[index] = _integers(tensor.ShapeAsNumpy())
+            graph_sizes.check_size(shape)
             buffer = model.Buffers(tensor.Buffer())
             kind = types.get(tensor.Type())
             if kind and 0 < buffer.DataLength() <= _SMALL:
                 values = np.frombuffer(buffer.DataAsNumpy().tobytes(), kind)
-                constants[index] = values.tolist()
-        graph_sizes.check(
-            _nodes(graph, operations, shapes, constants), shapes, constants
-        )
+                sizes.constants[index] = values.tolist()
+        for index in range(graph.OperatorsLength()):
+            operator = graph.Operators(index)
+            if operation := operations[operator.OpcodeIndex()]:
+                sizes.add_of_tensorflow(
+                    operation,
+                    _integers(operator.InputsAsNumpy()),
+                    _integers(operator.OutputsAsNumpy()),
+                )
 
 
-def _nodes(graph, operations, shapes, constants):
-    """Yields the operations of a graph whose sizes are known, as those of ONNX."""
-    for index in range(graph.OperatorsLength()):
-        operator = graph.Operators(index)
-        operation = operations[operator.OpcodeIndex()]
-        inputs, outputs = (
-            list(map(int, _array(names)))
-            for names in (operator.InputsAsNumpy(), operator.OutputsAsNumpy())
-        )
-        if operation:
-            yield graph_sizes.tensorflow_node(
-                operation, inputs, outputs, shapes, constants
-            )
-
-
-def _array(numbers):
+def _integers(numbers):
     # The reader gives 0 for a list that is not there.
-    return [] if isinstance(numbers, int) else numbers
+    return [] if isinstance(numbers, int) else list(map(int, numbers))

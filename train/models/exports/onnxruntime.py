@@ -110,40 +110,40 @@ def check_sizes(path) -> None:
         ValueError: there are such, or it is no ONNX file.
         OSError: it cannot be read.
     """
-    nodes, constants, shapes = [], {}, {}
+    nodes, sizes = [], graph_sizes.Sizes()
     for kind, fields in _messages(path):
         if kind == "tensor":
-            graph_sizes.check_size(_integers(fields, 1))
+            shape = _integers(fields, 1)
+            graph_sizes.check_size(shape)
             for name in _texts(fields, 8):
-                graph_sizes.keep_larger(constants, name, _values(fields))
-                graph_sizes.keep_larger(shapes, name, _integers(fields, 1))
+                sizes.keep(name, shape, _values(fields))
         elif kind == "shape":
             graph_sizes.check_size(_sides(fields))
         elif kind == "value":
             for name in _texts(fields, 1):
-                graph_sizes.keep_larger(shapes, name, _declared(fields))
+                sizes.keep(name, _declared(fields), None)
         elif kind == "attribute" and b"shape" in _texts(fields, 1):
             graph_sizes.check_size(_integers(fields, 8))
         elif kind == "node":
             nodes.append(_node(fields))
     # Messages were read from the last one on.
-    graph_sizes.check(reversed(nodes), shapes, constants)
+    for node in reversed(nodes):
+        sizes.add(*node)
 
 
 def _node(fields):
+    """Returns the arguments of `graph_sizes.Sizes.add`."""
     operation = b"".join(_texts(fields, 4)[-1:]).decode("utf-8", "replace")
-    node = graph_sizes.Node(operation, _texts(fields, 1), _texts(fields, 2))
-    for number, attribute in fields:
-        if number == 5 and _is_bytes(attribute):
-            inner = list(itertools.islice(_fields(attribute), limits.ONNX_FIELDS))
-            values = _integers(inner, 8) or _integers(inner, 3)
-            for key, tensor in inner:
-                if key == 5 and _is_bytes(tensor):
-                    parts = list(itertools.islice(_fields(tensor), 16 * _MOST_AXES))
-                    values, node.shape = _values(parts), _integers(parts, 1)
-            for name in _texts(inner, 1):
-                node.attributes[name.decode("utf-8", "replace")] = values
-    return node
+    attributes, shape = {}, None
+    for attribute in _parts(fields, 5):
+        inner = list(itertools.islice(_fields(attribute), limits.ONNX_FIELDS))
+        values = _integers(inner, 8) or _integers(inner, 3)
+        for tensor in _parts(inner, 5):
+            parts = list(itertools.islice(_fields(tensor), 16 * _MOST_AXES))
+            values, shape = _values(parts), _integers(parts, 1)
+        for name in _texts(inner, 1):
+            attributes[name.decode("utf-8", "replace")] = values
+    return operation, _texts(fields, 1), _texts(fields, 2), attributes, shape
 
 
 def _declared(fields):
@@ -151,8 +151,7 @@ def _declared(fields):
     for number in (2, 1, 2):
         fields = [
             inner
-            for key, value in fields
-            if key == number and _is_bytes(value)
+            for value in _parts(fields, number)
             for inner in itertools.islice(_fields(value), limits.ONNX_FIELDS)
         ]
     return _sides(fields) or None
@@ -160,8 +159,7 @@ def _declared(fields):
 
 def _sides(fields):
     """Returns the sides of a shape, those that are not known as 1."""
-    dims = [value for number, value in fields if number == 1 and _is_bytes(value)]
-    return [next(iter(_integers(_fields(dim), 1)), 1) for dim in dims]
+    return [next(iter(_integers(_fields(dim), 1)), 1) for dim in _parts(fields, 1)]
 
 
 def _values(fields):
@@ -183,11 +181,7 @@ def _values(fields):
 
 
 def _texts(fields, wanted):
-    return [
-        bytes(value[:999])
-        for number, value in fields
-        if number == wanted and _is_bytes(value)
-    ]
+    return [bytes(value[:999]) for value in _parts(fields, wanted)]
 
 
 def _integers(fields, wanted):
@@ -202,6 +196,11 @@ def _integers(fields, wanted):
         elif number == wanted:
             numbers.append(value)
     return [one - 2**64 if one >= 2**63 else one for one in numbers]
+
+
+def _parts(fields, wanted):
+    """Returns the messages, texts or packed numbers of a field."""
+    return [value for number, value in fields if number == wanted and _is_bytes(value)]
 
 
 def _is_bytes(value):

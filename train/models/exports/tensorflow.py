@@ -99,32 +99,22 @@ def check_sizes(model) -> None:
 
 def _check(nodes):
     nodes = {node.name: node for node in nodes}
-    shapes, constants = {}, {}
+    sizes = graph_sizes.Sizes()
     for name, node in nodes.items():
         for attribute in node.attr.values():
             for shape in _shapes(attribute):
                 graph_sizes.check_size(_sides(shape))
         if node.op == "Const":
             tensor = node.attr["value"].tensor
-            shapes[name] = _sides(tensor.tensor_shape)
-            constants[name] = _values(tensor)
+            sizes.shapes[name] = _sides(tensor.tensor_shape)
+            sizes.constants[name] = _values(tensor)
     inputs = {name: [*map(_name, node.input)] for name, node in nodes.items()}
-    order = graphlib.TopologicalSorter(inputs).static_order()
-    graph_sizes.check(
-        _in_order(order, nodes, inputs, shapes, constants), shapes, constants
-    )
-
-
-def _in_order(order, nodes, inputs, shapes, constants):
-    """Yields the operations whose sizes are known, as those of ONNX."""
-    for name in order:
+    for name in graphlib.TopologicalSorter(inputs).static_order():
         node = nodes.get(name)
         if node is not None and (operation := _NAMES.get(node.op)):
             # The last input is the axis.
             tensors = inputs[name][: -1 if node.op == "ConcatV2" else None]
-            yield graph_sizes.tensorflow_node(
-                operation, tensors, [name], shapes, constants
-            )
+            sizes.add_of_tensorflow(operation, tensors, [name])
 
 
 def _shapes(attribute):

@@ -229,9 +229,10 @@ def test_integers_and_floats_are_sizes_together():
 
 
 def test_paddings_of_tensorflow_are_put_in_the_order_of_onnx():
-    constants = {"b": [1, 2, 3, 4]}
-    node = graph_sizes.tensorflow_node("Pad", ["a", "b"], ["c"], {}, constants)
-    assert constants[node.inputs[1]] == [1, 3, 2, 4]
+    sizes = graph_sizes.Sizes()
+    sizes.shapes["a"], sizes.constants["b"] = [10, 20], [1, 2, 3, 4]
+    sizes.add_of_tensorflow("Pad", ["a", "b"], ["c"])
+    assert sizes.shapes["c"] == [13, 27]
 
 
 def huge_tflite(folder):
