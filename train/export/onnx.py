@@ -1,25 +1,28 @@
 """Writer of ONNX files."""
 
 import json
+import os
 import pathlib
+from collections.abc import Sequence
 
 import keras
 
 from keras_vit.runtimes.onnx import OPSET, steps_of, write
 from train.common import packages
 from train.common.files import MEND, explained, scratch_folder, whole_file
-from train.models.exports.writing import (
-    check_class_names,
-    check_one_output,
-    facts_of,
-    has_head,
-)
+from train.models.exports.writing import check, facts_of, has_head
 from zoo.common.regular_files import expand_home
 
 _PRECISIONS = ("float32", "float16")
 
 
-def write_onnx(model, path, *, precision="float32", class_names=None) -> None:
+def write_onnx(
+    model: keras.Model,
+    path: str | os.PathLike,
+    *,
+    precision: str = "float32",
+    class_names: Sequence[str] | None = None,
+) -> None:
     """Writes a model as an ONNX file of opset 20, with standard operators only.
 
     ONNX Runtime 1.17 and later run it, on any device. Its input `images` is float32
@@ -64,10 +67,8 @@ def write_onnx(model, path, *, precision="float32", class_names=None) -> None:
         raise ValueError(
             f"precision must be one of {', '.join(_PRECISIONS)}, got {precision!r}."
         )
-    check_one_output(model)
+    check(model, class_names)
     steps_of(model)  # Refuses models that are not functional.
-    if class_names is not None:
-        check_class_names(class_names, model)
     packages.need("Writing ONNX", ("onnx",), extra="export")
     import onnx
 

@@ -1,8 +1,10 @@
 """Writer of TFLite files, for LiteRT on phones and small machines."""
 
 import collections
-from typing import Any
+import os
+from collections.abc import Sequence
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -26,16 +28,16 @@ _SIZES = {"float32": 4, "float16": 2, "dynamic": 1}
 
 
 def write_tflite(
-    model,
-    path,
+    model: keras.Model,
+    path: str | os.PathLike,
     *,
-    precision="float32",
-    calibration=None,
-    min_agreement=None,
-    class_names=None,
-    dynamic_batch=False,
-    uint8=False,
-) -> Any:
+    precision: str = "float32",
+    calibration: np.ndarray | None = None,
+    min_agreement: float | None = None,
+    class_names: Sequence[str] | None = None,
+    dynamic_batch: bool = False,
+    uint8: bool = False,
+) -> dict[str, int]:
     """Writes a model as a TFLite file of built-in operations.
 
     The file has one signature, `serving_default`, from `images` in [-1, 1], of the
@@ -81,7 +83,7 @@ def write_tflite(
         >>> write_tflite(model, "model.tflite", class_names=["cat", "dog"])
         {'float32': 74}
     """
-    writing.check_one_output(model)
+    writing.check(model, class_names)
     output = "logits" if has_head(model) else "features"
     _check(
         model,
@@ -89,7 +91,6 @@ def write_tflite(
         precision,
         calibration=calibration,
         min_agreement=min_agreement,
-        class_names=class_names,
         uint8=uint8,
     )
     packages.need("TFLite", TFLITE.packages, extra="export")
@@ -113,7 +114,7 @@ def write_tflite(
     return kinds
 
 
-def _check(model, output, precision, calibration, min_agreement, class_names, uint8):
+def _check(model, output, precision, calibration, min_agreement, uint8):
     shape = model.input_shape[1:]
     if precision not in PRECISIONS:
         raise ValueError(
@@ -128,8 +129,6 @@ def _check(model, output, precision, calibration, min_agreement, class_names, ui
             f"{model.name} takes images of shape {shape}, and TFLite has one size: "
             "pass keras_vit.at_image_size(model, (height, width))."
         )
-    if class_names is not None:
-        writing.check_class_names(class_names, model)
     if precision == "int8" or min_agreement is not None:
         _check_calibration(calibration, shape)
 

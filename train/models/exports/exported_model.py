@@ -5,6 +5,7 @@ TensorFlow is imported for a SavedModel alone.
 
 import dataclasses
 import importlib
+import os
 import pathlib
 
 import numpy as np
@@ -34,16 +35,11 @@ _OUTPUTS = ("logits", "probabilities", "features")
 _ACTIVATIONS = ("linear", "softmax", "sigmoid")
 
 
-def find(source) -> pathlib.Path | None:
+def find(source: str | os.PathLike) -> pathlib.Path | None:
     """Returns the path of the exported file that is meant, None for other models.
 
-    Args:
-        source: str or path: of a `.tflite` or `.onnx` file, the folder of a SavedModel,
-            or a folder that holds a single one of these, as `train.export` writes it.
-
-    Raises:
-        RunError: there is no such file, or the folder holds several, or the weights of
-            a library as well.
+    `source` is a `.tflite` or `.onnx` file, the folder of a SavedModel, or a folder
+    that holds a single one of these, as `train.export` writes it.
     """
     path = expand_home(source)
     is_file = path.suffix in EXPORTS or path.name == SAVED_MODEL
@@ -88,20 +84,14 @@ def _program(path):
     return path.parent if path.name == SAVED_MODEL else path
 
 
-def load(path, threads=None, trust=False) -> "ExportedModel":
-    """Loads an exported file that our writers have written.
+def load(
+    path: pathlib.Path, threads: int | None = None, trust: bool = False
+) -> ExportedModel:
+    """Loads an exported file that our writers have written; refuses others.
 
-    Args:
-        path: what `find` returns.
-        threads: int, of the runtime; by default what it chooses itself.
-        trust: bool, whether a SavedModel may have operations that ours do not have,
-            which may read and write files.
-
-    Returns:
-        `ExportedModel`.
-
-    Raises:
-        RunError: the file is damaged or of another kind, or its runtime is missing.
+    `path` is what `find` returns. The runtime chooses the number of threads unless it
+    is given. With `trust` a SavedModel may have operations that ours do not have, which
+    may read and write files.
     """
     _, needed = RUNTIMES["" if path.is_dir() else path.suffix]
     packages.need(f"The model {path}", (needed,), extra="export")
@@ -118,25 +108,25 @@ def load(path, threads=None, trust=False) -> "ExportedModel":
             f"The model {path} cannot be used ({type(error).__name__}: "
             f"{first_line(error)}): copy or export it again."
         ) from error
-    model = dataclasses.replace(
+    names, beside = model.class_names, RunDirectory(path.parent)
+    if model.output == "features":
+        names = None
+    elif names is None and beside.class_names.is_file():
+        names = beside.read_class_names()
+    if names is not None and len(names) != model.size:
+        raise RunError(
+            f"The model {path} has {model.size} classes and {len(names)} class names: "
+            "export it again."
+        )
+    return dataclasses.replace(
         model,
         run=_explained(model.run, path),
         features=model.features and _explained(model.features, path),
+        class_names=names,
     )
-    names = RunDirectory(path.parent)
-    if model.class_names is None and names.class_names.is_file():
-        model = dataclasses.replace(model, class_names=names.read_class_names())
-    if model.output == "features":
-        return dataclasses.replace(model, class_names=None)
-    if model.class_names is not None and len(model.class_names) != model.size:
-        raise RunError(
-            f"The model {path} has {model.size} classes and {len(model.class_names)} "
-            "class names: export it again."
-        )
-    return model
 
 
-def in_its_runtime(path, threads=None) -> "ExportedModel":
+def in_its_runtime(path: pathlib.Path, threads: int | None = None) -> ExportedModel:
     """Returns the `ExportedModel` of a file that is known to be good; see `load`."""
     name, _ = RUNTIMES["" if path.is_dir() else path.suffix]
     runtime = importlib.import_module(f"train.models.exports.{name}")
@@ -163,7 +153,7 @@ def _explained(run, path):
     return explained
 
 
-def files_of(path) -> list:
+def files_of(path: pathlib.Path) -> list[pathlib.Path]:
     """Returns the paths of the files that make up an export, sorted."""
     if path.is_dir():
         return sorted(file for file in path.rglob("*") if file.is_file())
@@ -172,8 +162,8 @@ def files_of(path) -> list:
     return [path, *onnxruntime.files(path)]
 
 
-def digest_of(path) -> str:
-    """Returns a str that two exports share if all their bytes are the same."""
+def digest_of(path: pathlib.Path) -> str:
+    """Returns a text that two exports share if all their bytes are the same."""
     return "-".join(digest(one, "sha256")[:16] for one in files_of(path))
 
 

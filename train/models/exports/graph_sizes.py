@@ -4,6 +4,7 @@ Operations have ONNX's names, and tensors any that can be a key.
 """
 
 import math
+from collections.abc import Hashable, Sequence
 
 from zoo.common import limits
 
@@ -13,26 +14,33 @@ _SAME_NUMBERS = {"Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze
 
 
 class Sizes:
-    """What is known of the tensors of a graph.
+    """What is known of the tensors of a graph: shapes, and numbers of small ones.
 
-    `shapes` are {tensor: list of int}, declared or found, 1 for unknown sides, and
-    `constants` {tensor: list of numbers} of small tensors.
+    Shapes are declared or found, with 1 for unknown sides.
     """
 
     def __init__(self):
-        self.shapes, self.constants = {}, {}
+        self.shapes: dict[Hashable, list] = {}
+        self.constants: dict[Hashable, list] = {}
 
-    def keep(self, name, shape, values) -> None:
+    def keep(self, name: Hashable, shape: list | None, values: list | None) -> None:
         """Adds what is not None, unless larger is known: branches may share names."""
         for known, new in ((self.shapes, shape), (self.constants, values)):
             if new is not None and _size(new) >= _size(known.get(name) or ()):
                 known[name] = new
 
-    def add(self, operation, inputs, outputs, attributes=None, shape=None) -> None:
+    def add(
+        self,
+        operation: str,
+        inputs: list,
+        outputs: list,
+        attributes: dict[str, list | None] | None = None,
+        shape: list | None = None,
+    ) -> None:
         """Adds an operation, after those whose outputs it takes.
 
-        `attributes` are {name: list of numbers}, `shape` that of a `Constant`. Raises
-        a `ValueError` if it computes far more numbers than any model's.
+        `attributes` are numbers, `shape` that of a `Constant`. Raises a `ValueError` if
+        it computes far more numbers than any model's.
         """
         attributes = attributes or {}
         values = [self.constants.get(name) for name in inputs]
@@ -48,7 +56,7 @@ class Sizes:
         for name in outputs:
             self.keep(name, shape, computed)
 
-    def add_of_tensorflow(self, operation, inputs, outputs) -> None:
+    def add_of_tensorflow(self, operation: str, inputs: list, outputs: list) -> None:
         """Adds an operation of ONNX's name that has the inputs of TensorFlow."""
         values = self.constants.get(inputs[1]) if len(inputs) > 1 else None
         shape = self.shapes.get(inputs[0]) if inputs else None
@@ -64,7 +72,7 @@ class Sizes:
         self.add(operation, inputs, outputs)
 
 
-def check_size(sides) -> None:
+def check_size(sides: Sequence[float]) -> None:
     """Raises a `ValueError` for a shape of too many numbers."""
     if _size(sides) > limits.TENSOR_NUMBERS:
         shape = " x ".join(f"{abs(side):,.0f}" for side in sides[:_MOST_NUMBERS])

@@ -3,6 +3,7 @@
 import importlib.metadata
 import json
 import mmap
+import os
 import zipfile
 
 import numpy as np
@@ -26,7 +27,7 @@ _NAMES = {
 }  # fmt: skip
 
 
-def load(path, threads=None) -> ExportedModel:
+def load(path: str, threads: int | None = None) -> ExportedModel:
     """Loads a TFLite file; one of a fixed batch size gets the images one by one."""
     from ai_edge_litert.interpreter import Interpreter
 
@@ -95,18 +96,11 @@ def _lines(content):
     return tuple(content.decode("utf-8-sig").removesuffix("\n").split("\n"))
 
 
-def check_sizes(path) -> None:
-    """Refuses tensors of far more numbers than any model has.
+def check_sizes(path: str | os.PathLike) -> None:
+    """Raises a `ValueError` for tensors of far more numbers than any model has.
 
     Known are the sizes that the file declares, and those of what operations fill,
     repeat or pad by constants. Sizes that a graph computes of its images are not.
-
-    Args:
-        path: path of a `.tflite` file.
-
-    Raises:
-        ValueError: there are such.
-        OSError: it cannot be read.
     """
     from ai_edge_litert.tools import flatbuffer_utils
 

@@ -8,6 +8,7 @@ import itertools
 import json
 import math
 import mmap
+import os
 import pathlib
 
 import numpy as np
@@ -50,7 +51,7 @@ _MOST_AXES = 16
 _FIXED = {1: 8, 5: 4}
 
 
-def load(path, threads=None) -> ExportedModel:
+def load(path: str, threads: int | None = None) -> ExportedModel:
     """Loads an ONNX file."""
     import onnxruntime
 
@@ -76,18 +77,10 @@ def load(path, threads=None) -> ExportedModel:
     )
 
 
-def locations(path) -> set:
+def locations(path: str | os.PathLike) -> set[str]:
     """Returns the places of a file's external weights, relative to its folder.
 
-    Args:
-        path: path of an `.onnx` file.
-
-    Returns:
-        Set of str, empty where all weights are in the file.
-
-    Raises:
-        ValueError: it is no ONNX file.
-        OSError: it cannot be read.
+    Raises a `ValueError` where it is no ONNX file.
     """
     places = set()
     for kind, fields in _messages(path):
@@ -97,18 +90,11 @@ def locations(path) -> set:
     return places - {""}
 
 
-def check_sizes(path) -> None:
-    """Refuses tensors of far more numbers than any model has.
+def check_sizes(path: str | os.PathLike) -> None:
+    """Raises a `ValueError` for tensors of far more numbers than any model has.
 
     Known are the sizes of weights, inputs and outputs, and those of what operations
     fill, repeat or pad by constants. Sizes that a graph computes of its images are not.
-
-    Args:
-        path: path of an `.onnx` file.
-
-    Raises:
-        ValueError: there are such, or it is no ONNX file.
-        OSError: it cannot be read.
     """
     nodes, sizes = [], graph_sizes.Sizes()
     for kind, fields in _messages(path):
@@ -207,16 +193,11 @@ def _is_bytes(value):
     return isinstance(value, memoryview)
 
 
-def files(path) -> list:
+def files(path: str | os.PathLike) -> list[pathlib.Path]:
     """Returns the paths of the files of a file's external weights, sorted.
 
-    Args:
-        path: path of an `.onnx` file.
-
-    Raises:
-        RunError: it names files outside of its folder, by their path or by a link.
-        ValueError: it is no ONNX file.
-        OSError: one of the files cannot be read.
+    Raises a `RunError` where it names files outside of its folder, by their path or by
+    a link, and a `ValueError` where it is no ONNX file.
     """
     folder, paths = pathlib.Path(path).parent, []
     for location in sorted(locations(path)):

@@ -4,6 +4,7 @@ A SavedModel is a program: some operations read and write files, or open connect
 already while it is loaded.
 """
 
+import os
 import pathlib
 import re
 
@@ -21,16 +22,10 @@ _SAVING = {"MergeV2Checkpoints", "RestoreV2", "SaveV2", "ShardedFilename"}
 _SAVER = re.compile(r"__inference_(_traced_(?:save|restore))_\d+")
 
 
-def check(folder) -> None:
+def check(folder: str | os.PathLike) -> None:
     """Refuses a SavedModel with operations that no export of ours has, or huge tensors.
 
-    Nothing of it is run.
-
-    Args:
-        folder: path of the SavedModel.
-
-    Raises:
-        RunError: it cannot be read, or has other operations, which the message names.
+    Nothing of it is run. The message of the `RunError` names the operations.
     """
     model = _parsed(folder)
     if unknown := sorted(_all_operations(model) - known()):
@@ -48,8 +43,8 @@ def check(folder) -> None:
         ) from error
 
 
-def known() -> set:
-    """Returns the names of the operations of our exports, a set of str."""
+def known() -> set[str]:
+    """Returns the names of the operations of our exports."""
     return set(read_text(_FILE, GRAPH_BYTES).split())
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import tempfile
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -29,7 +30,12 @@ from zoo.network.head import NUMBERS, SEVERAL_CLASSES
 _LAST_LAYERS = ("head", "pre_logits", "norm_after_pooling", "pooling")
 
 
-def write_saved_model(model, folder, *, class_names=None) -> None:
+def write_saved_model(
+    model: keras.Model,
+    folder: str | os.PathLike,
+    *,
+    class_names: Sequence[str] | None = None,
+) -> None:
     """Writes a model as a SavedModel for TensorFlow, TensorFlow Serving and Hub.
 
     `tf.saved_model.load`, TensorFlow Serving (see `add_version`), `tensorflow_hub.load`
@@ -103,10 +109,8 @@ def write_saved_model(model, folder, *, class_names=None) -> None:
             "A SavedModel is written by Keras on TensorFlow, but KERAS_BACKEND is "
             f"{keras.backend.backend()!r}: unset it."
         )
+    writing.check(model, class_names)
     _check_model(model)
-    if class_names is not None:
-        class_names = tuple(class_names)
-        writing.check_class_names(class_names, model)
     folder = pathlib.Path(folder)
     is_other = folder.is_file() or (folder.is_dir() and any(folder.iterdir()))
     if is_other and not (folder / "saved_model.pb").exists():
@@ -137,7 +141,9 @@ def write_saved_model(model, folder, *, class_names=None) -> None:
         (extra / FACTS).write_text(facts, encoding="utf-8")
 
 
-def add_version(saved_model, folder) -> pathlib.Path:
+def add_version(
+    saved_model: str | os.PathLike, folder: str | os.PathLike
+) -> pathlib.Path:
     """Moves a SavedModel into a served model's folder, as its next version.
 
     TensorFlow Serving loads the version with the highest number, from 1, and never sees
@@ -178,7 +184,6 @@ def add_version(saved_model, folder) -> pathlib.Path:
 
 
 def _check_model(model):
-    writing.check_one_output(model)
     if len(model.output_shape) != 2:
         raise ValueError(
             f"{model.name} returns all tokens, {model.output_shape}, but signatures of "

@@ -4,7 +4,7 @@ import graphlib
 import json
 import pathlib
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from train.models.exports.description import FACTS, ExportedModel, Facts
 from train.models.run_directory import read_names
 from zoo.common import limits
 from zoo.common.regular_files import read_text
+
+if TYPE_CHECKING:
+    from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 # Values are read of constants of at most this many numbers.
 _SMALL = 64
@@ -29,7 +32,7 @@ _NAMES = {
 }  # fmt: skip
 
 
-def load(path, threads=None) -> ExportedModel:
+def load(path: str, threads: int | None = None) -> ExportedModel:
     """Loads a SavedModel."""
     tensorflow = tensorflow_on(threads)
     loaded = tensorflow.saved_model.load(path)
@@ -67,7 +70,7 @@ def load(path, threads=None) -> ExportedModel:
     )
 
 
-def tensorflow_on(threads) -> Any:
+def tensorflow_on(threads: int | None) -> Any:
     """Imports TensorFlow, and sets its threads unless they are None."""
     import tensorflow
 
@@ -77,18 +80,12 @@ def tensorflow_on(threads) -> Any:
     return tensorflow
 
 
-def check_sizes(model) -> None:
-    """Refuses tensors of far more numbers than any model has.
+def check_sizes(model: "SavedModel") -> None:
+    """Raises a `ValueError` for tensors of far more numbers than any model has.
 
     Known are the sizes that a SavedModel declares, and those of what operations fill,
     repeat or pad by constants of their function. Sizes that it computes of its images
     are not.
-
-    Args:
-        model: a `SavedModel` message.
-
-    Raises:
-        ValueError: there are such, or operations that wait for each other.
     """
     for meta_graph in model.meta_graphs:
         graph = meta_graph.graph_def

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+from collections.abc import Sequence
 
 import keras
 
@@ -11,12 +12,14 @@ from keras_vit.structure.image_sizes import own_image_size, size_step, takes_any
 from train.models.exports.description import Facts
 
 
-def has_head(model) -> bool:
+def has_head(model: keras.Model) -> bool:
     """Returns whether a model of `keras_vit` ends in its head."""
     return model.layers[-1].name == "head"
 
 
-def body_and_head(model) -> tuple:
+def body_and_head(
+    model: keras.Model,
+) -> tuple[keras.Model, keras.layers.Layer | None]:
     """Returns the model of the features and the head; `(model, None)` without head."""
     if not has_head(model):
         return model, None
@@ -24,8 +27,8 @@ def body_and_head(model) -> tuple:
     return of_features(model, head.input), head
 
 
-def check_one_output(model) -> None:
-    """Raises ValueError for a model that returns a dict of tensors."""
+def check(model: keras.Model, class_names: Sequence[str] | None) -> None:
+    """Raises ValueError unless a model has one output, and a class per name if any."""
     if isinstance(outputs := getattr(model, "output", None), dict):
         first = next(iter(outputs))
         raise ValueError(
@@ -33,28 +36,8 @@ def check_one_output(model) -> None:
             f"file has one output: pass keras.Model(model.input, "
             f"model.output[{first!r}])."
         )
-
-
-def facts_of(model) -> dict:
-    """Returns the texts of a model's `Facts`, a dict of str for an exported file."""
-    head = model.layers[-1] if has_head(model) else None
-    activation = getattr(head, "activation", keras.activations.linear)
-    facts = Facts(
-        activation=activation.__name__,
-        preparation=preparation_of(model),
-        problem_type=problem_type_of(model),
-        bits=bits_of(model),
-    )
-    if takes_any_size(model):
-        facts = dataclasses.replace(facts, size_step=size_step(model))
-        # A model without positions has no size of its own.
-        with contextlib.suppress(ValueError):
-            facts = dataclasses.replace(facts, image_size=own_image_size(model))
-    return facts.texts()
-
-
-def check_class_names(class_names, model) -> None:
-    """Raises ValueError unless a model has a head with one class per name."""
+    if class_names is None:
+        return
     if not has_head(model):
         raise ValueError(
             f"{model.name} has no head whose classes could have names: leave out "
@@ -72,3 +55,21 @@ def check_class_names(class_names, model) -> None:
                 f"class_names has {name!r}, which spans lines: files of class names "
                 "have one per line."
             )
+
+
+def facts_of(model: keras.Model) -> dict[str, str]:
+    """Returns the texts of a model's `Facts`, for an exported file."""
+    head = model.layers[-1] if has_head(model) else None
+    activation = getattr(head, "activation", keras.activations.linear)
+    facts = Facts(
+        activation=activation.__name__,
+        preparation=preparation_of(model),
+        problem_type=problem_type_of(model),
+        bits=bits_of(model),
+    )
+    if takes_any_size(model):
+        facts = dataclasses.replace(facts, size_step=size_step(model))
+        # A model without positions has no size of its own.
+        with contextlib.suppress(ValueError):
+            facts = dataclasses.replace(facts, image_size=own_image_size(model))
+    return facts.texts()
