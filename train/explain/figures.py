@@ -102,6 +102,13 @@ def available(compute) -> Any:
         return None
 
 
+def known(value) -> Any:
+    """Returns a value, or raises a ValueError where it is why there is none, a str."""
+    if isinstance(value, str):
+        raise ValueError(value)
+    return value
+
+
 class PhotoInspection:
     """What is computed once for all figures of a photo.
 
@@ -125,20 +132,7 @@ class PhotoInspection:
 
     @property
     def inspection(self) -> Any:
-        """Returns the `Inspection`; a ValueError where there is none."""
-        if isinstance(self._inspection, str):
-            raise ValueError(self._inspection)
-        return self._inspection
-
-    @property
-    def rollout(self) -> np.ndarray:
-        """float32 array (rows, columns)."""
-        return self.inspection.rollout
-
-    @property
-    def maps(self) -> np.ndarray:
-        """float32 array (layers, heads, rows, columns)."""
-        return self.inspection.maps
+        return known(self._inspection)
 
     @functools.cached_property
     def class_map(self) -> np.ndarray:
@@ -160,15 +154,9 @@ class ModelInspection:
     str.
     """
 
-    def __init__(self, loaded, photos, measured):
+    def __init__(self, loaded, photos, distance):
         self.model, self.name = loaded.model, loaded.name
-        self.photos, self.measured = photos, measured
-
-    def distance(self) -> np.ndarray:
-        """Returns the attention distance; a ValueError where there is none."""
-        if isinstance(self.measured, str):
-            raise ValueError(self.measured)
-        return self.measured
+        self.photos, self.distance = photos, distance
 
     @functools.cached_property
     def filters(self) -> Any:
@@ -201,7 +189,7 @@ def attention(inspected) -> tuple:
     Over each photo is the attention of all layers, followed back to the patches,
     whatever the class. Each map has its own scale.
     """
-    maps = np.stack([photo.rollout for photo in inspected])
+    maps = np.stack([photo.inspection.rollout for photo in inspected])
     figure, numbers = _pairs(inspected, maps, "attention rollout")
     return figure, numbers | {"unit": _SHARE}
 
@@ -236,7 +224,7 @@ def rollout(inspected) -> Any:
     residual connection added, layers multiplied.
     """
     title = f"{inspected.name}: attention rollout"
-    return _overlay(inspected, inspected.rollout, title, _SHARE)
+    return _overlay(inspected, inspected.inspection.rollout, title, _SHARE)
 
 
 @_kind(
@@ -268,7 +256,7 @@ def layers(inspected) -> tuple:
     Attention of {tokens} in each layer, the mean of its heads. Each map has its own
     scale.
     """
-    means = inspected.maps.mean(axis=1)
+    means = inspected.inspection.maps.mean(axis=1)
     title = f"{inspected.name}: mean attention of each layer"
     figure = plots.draw_layers(inspected.photo.picture, means, title)
     return figure, {"maps": means, "unit": _SHARE}
@@ -281,9 +269,10 @@ def heads(inspected) -> tuple:
     Attention of {tokens} in every head of every layer: rows are layers, columns heads.
     Each map has its own scale.
     """
+    maps = inspected.inspection.maps
     title = f"{inspected.name}: attention of every head"
-    figure = plots.draw_heads(inspected.photo.picture, inspected.maps, title)
-    return figure, {"maps": inspected.maps, "unit": _SHARE}
+    figure = plots.draw_heads(inspected.photo.picture, maps, title)
+    return figure, {"maps": maps, "unit": _SHARE}
 
 
 @_kind("photo", "As in Oquab et al. 2023, arXiv 2304.07193, figure 1.")
@@ -314,7 +303,7 @@ def figure_7(inspected) -> tuple:
     panels = {
         "filters": available(lambda: inspected.filters),
         "similarity": available(lambda: inspected.similarity),
-        "distance": available(inspected.distance),
+        "distance": available(lambda: known(inspected.distance)),
     }
     figure = plots.draw_figure_7(**panels, title=inspected.name)
     numbers = {name: panel for name, panel in panels.items() if panel is not None}
@@ -359,7 +348,7 @@ def attention_distance(inspected) -> tuple:
     The mean distance that each head attends over, in pixels, averaged over all
     photos. Some heads attend far in the first layers already; with depth most do.
     """
-    distance, size = inspected.distance(), inspected.model.input_shape[1:3]
+    distance, size = known(inspected.distance), inspected.model.input_shape[1:3]
     title = f"{inspected.name}: attention distance"
     figure = plots.draw_attention_distance(distance, title, size)
     numbers = {"distance": distance, "unit": "pixels", "photos": inspected.photos}

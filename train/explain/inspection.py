@@ -1,7 +1,5 @@
 """Runs the model on all photos, once: outputs, attention and attention sinks."""
 
-import dataclasses
-
 import numpy as np
 
 import keras_vit
@@ -14,23 +12,13 @@ _BATCH_SIZE = 8
 _LEAST_PHOTOS = 4
 
 
-@dataclasses.dataclass(frozen=True)
-class Inspected:
-    """What the model computes for the photos.
+def run(model, photos, places) -> tuple:
+    """Returns what a model computes for `Photos`; those at `places` are shown.
 
-    `outputs` are those for all photos, `distance` float32 (layers, photos, heads) or
-    the reason why there is none, a str; `chosen` has the `Inspection` of each photo
-    shown by its place, or that reason, and `sinks` the rows of `find_sinks`.
+    These are the outputs for all photos; the attention distance, float32 (layers,
+    photos, heads), or the reason why there is none, a str; a dict of `places` to the
+    `Inspection` of each, or that reason; and the rows of `find_sinks`.
     """
-
-    outputs: np.ndarray
-    distance: np.ndarray | str
-    chosen: dict
-    sinks: list
-
-
-def run(model, photos, places) -> Inspected:
-    """Returns what a model computes for `Photos`; those at `places` are shown."""
     outputs, distances, chosen, why_none = [], [], {}, None
     predictor, seen, counts, shares = None, 0, 0, 0
     with progress_bar(total=len(photos), unit="photo", desc="predicting") as bar:
@@ -54,11 +42,10 @@ def run(model, photos, places) -> Inspected:
             seen += len(batch)
             bar.update(len(batch))
     if why_none is not None:
-        chosen = dict.fromkeys(places, why_none)
-        return Inspected(np.concatenate(outputs), why_none, chosen, [])
+        return np.concatenate(outputs), why_none, dict.fromkeys(places, why_none), []
     sinks = find_sinks(counts, shares / seen, seen)
     distance = np.concatenate(distances, axis=1)
-    return Inspected(np.concatenate(outputs), distance, chosen, sinks)
+    return np.concatenate(outputs), distance, chosen, sinks
 
 
 def find_sinks(counts, shares, photos) -> list:

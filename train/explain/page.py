@@ -42,7 +42,7 @@ def _viewer(inspected):
 
     The map of the answer is empty where there is none.
     """
-    maps = available(lambda: inspected.maps)
+    maps = available(lambda: inspected.inspection.maps)
     if maps is None:
         return None
     maps = np.concatenate([maps.mean(axis=1, keepdims=True), maps], axis=1)

@@ -74,10 +74,12 @@ def explain(
         for name in ("figures", "numbers"):
             (folder / name).mkdir()
         places = spread(len(photos), shown)
-        computed = inspection.run(loaded.model, photos, set(places))
+        outputs, distance, chosen, sinks = inspection.run(
+            loaded.model, photos, set(places)
+        )
         top, why_no_predictions = [None] * len(photos), None
         try:
-            probabilities, top = classes.predict(computed.outputs)
+            probabilities, top = classes.predict(outputs)
         except ValueError as error:
             why_no_predictions = str(error)
         else:
@@ -89,12 +91,12 @@ def explain(
         inspected = []
         drawing = {"total": len(places), "unit": "photo", "desc": "drawing"}
         for photo in progress_bar(iterable=photos.chosen(places), **drawing):
-            best, seen = top[photo.place], computed.chosen[photo.place]
+            best, seen = top[photo.place], chosen[photo.place]
             each = figures.PhotoInspection(loaded, photo, best, target, seen)
             each.figures = figures.write(folder, "photo", each, photo)
             inspected.append(each)
         of_photos = figures.write(folder, "photos", inspected)
-        whole = figures.ModelInspection(loaded, photos.names, computed.distance)
+        whole = figures.ModelInspection(loaded, photos.names, distance)
         of_model = figures.write(folder, "model", whole)
         of_each = [figure for each in inspected for figure in each.figures]
 
@@ -115,9 +117,9 @@ def explain(
             "class": None if target is None else target[1],
             "why_no_class_names": classes.why_no_names,
             "why_no_predictions": why_no_predictions,
-            "attention_sinks": computed.sinks,
+            "attention_sinks": sinks,
             "about_attention_sinks": inspection.describe_sinks(
-                computed.sinks, sizes.get("patches")
+                sinks, sizes.get("patches")
             ),
             "missing": {
                 figure.kind.name: figure.why_not
