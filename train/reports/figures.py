@@ -120,7 +120,7 @@ def draw_confusion_matrix(path, summary) -> None:
     title = "Examples by true and predicted class"
     if len(shown) > MATRIX_CLASSES:
         title = f"The {MATRIX_EXCERPT} most confused of {len(shown):,} classes"
-        confused = np.ravel(confused_pairs(matrix)).astype(int).tolist()
+        confused = [place for *pair, _ in confused_pairs(matrix) for place in pair]
         shown = sorted(list(dict.fromkeys(confused + shown))[:MATRIX_EXCERPT])
     names = [shorten(summary["matrix_classes"][index], 24) for index in shown]
     counts = matrix[shown][:, shown].toarray()

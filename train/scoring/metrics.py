@@ -21,7 +21,6 @@ def classification_summary(ranking, class_names, data_classes=None) -> dict:
     examples of the true class, which are the rows of the "confusion_matrix", a
     `scipy.sparse.csr_array` of counts whose classes are "matrix_classes".
     """
-    from scipy.sparse import coo_array
     from sklearn.metrics import precision_recall_fscore_support
 
     labels, predicted = ranking.labels, ranking.predicted
@@ -33,6 +32,7 @@ def classification_summary(ranking, class_names, data_classes=None) -> dict:
     present = examples > 0
     predictions = np.bincount(predicted, minlength=len(classes))
     ratios = dict(zip(("precision", "recall", "f1"), ratios, strict=True))
+    matrix = _confusion_matrix(labels, predicted, len(classes))
     summary = {
         "examples": len(labels),
         **share("accuracy", predicted == labels),
@@ -54,22 +54,19 @@ def classification_summary(ranking, class_names, data_classes=None) -> dict:
                 "count": count,
                 "share": float(count / examples[true]),
             }
-            for true, guess, count in _most_confused(labels, predicted, len(classes))
+            for true, guess, count in confused_pairs(matrix)[:CONFUSIONS]
         ],
     }
     own = classes if data_classes is None else np.unique(data_classes)
-    rows, columns, names = labels, predicted, class_names
+    names = class_names
     if len(own) < len(classes):
         summary |= _beside_other_classes(ranking, class_names, own)
         # The place of each class in the matrix, the last one for all others.
         places = np.full(len(classes), len(own))
         places[own] = np.arange(len(own))
-        rows, columns = places[labels], places[predicted]
         names = [*(class_names[place] for place in own), OTHER_CLASSES]
-    summary["matrix_classes"] = names
-    # `coo_array` sums up what is at one place.
-    counted = (np.ones(len(rows), np.int64), (rows, columns))
-    summary["confusion_matrix"] = coo_array(counted, (len(names),) * 2).tocsr()
+        matrix = _confusion_matrix(places[labels], places[predicted], len(names))
+    summary |= {"matrix_classes": names, "confusion_matrix": matrix}
     if len(class_names) > 5:
         summary.update(share("top5_accuracy", ranking.ahead < 5))
     return summary
@@ -95,12 +92,12 @@ def _beside_other_classes(ranking, class_names, own):
     }
 
 
-def _most_confused(labels, predicted, classes):
-    """Returns the most frequent mistakes: true class, predicted class, count."""
-    pairs = (labels.astype(np.int64) * classes + predicted)[labels != predicted]
-    pairs, counts = np.unique(pairs, return_counts=True)
-    most = np.argsort(-counts, kind="stable")[:CONFUSIONS]
-    return [(*divmod(int(pairs[index]), classes), int(counts[index])) for index in most]
+def _confusion_matrix(labels, predicted, classes):
+    from scipy.sparse import coo_array
+
+    # `coo_array` sums up what is at one place.
+    counted = (np.ones(len(labels), np.int64), (labels, predicted))
+    return coo_array(counted, (classes, classes)).tocsr()
 
 
 def share(name, hits) -> dict:
@@ -110,10 +107,10 @@ def share(name, hits) -> dict:
 
 
 def confused_pairs(matrix) -> list:
-    """Returns [true, predicted] of all mistakes in a confusion matrix, by frequency."""
+    """Returns [true, predicted, count] of mistakes in a matrix, by frequency."""
     counts = matrix.tocoo()
     order = np.lexsort((counts.col, counts.row, -counts.data))
-    pairs = np.stack((counts.row, counts.col), axis=1)[order]
+    pairs = np.stack((counts.row, counts.col, counts.data), axis=1)[order]
     return pairs[pairs[:, 0] != pairs[:, 1]].tolist()
 
 
