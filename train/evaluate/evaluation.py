@@ -21,7 +21,7 @@ from train.models.run_directory import RunDirectory
 from train.reports.answers import answers_of
 from train.reports.report import write_report
 from train.scoring import evaluation_data, predicting
-from train.scoring.class_matching import by_number, match_classes
+from train.scoring.class_matching import match_classes
 from train.scoring.metrics import calibration, classification_summary
 from train.scoring.ranked import joined, ranked
 from zoo.network.head import softmax
@@ -75,9 +75,8 @@ def evaluate(
         loaded, dataset, data_dir, skip_corrupt, split, bits
     )
     images = evaluation_data.described(source, part, split)
-    numbers = kind_of(source.name).is_own
-    class_names, places = match_classes(
-        outputs, loaded.class_names, source.class_names, numbers
+    class_names, places, are_numbers = match_classes(
+        outputs, loaded.class_names, source.class_names, kind_of(source.name).is_own
     )
     in_training, warnings = training_images.in_training(
         loaded, source, part, split, data_dir=data_dir, skip_corrupt=skip_corrupt
@@ -126,11 +125,10 @@ def evaluate(
         "command": command,
     }
     summary = classification_summary(answered, class_names, places)
-    results |= {
-        f"{split}_{key}": summary[key] for key in ("data_classes",) if key in summary
-    }
+    if "data_classes" in summary:
+        results[f"{split}_data_classes"] = summary["data_classes"]
     summary["notes"] = _notes(summary, images, seen_note, warnings) + about_bits
-    if numbers and by_number(class_names, places, source.class_names):
+    if are_numbers:
         summary["notes"].append(
             "The data set's classes are numbers: they were taken for places in the "
             "model's outputs, from 0."

@@ -77,7 +77,7 @@ def read(loaded, path, count, *, calibration, central_crop, **data) -> SampleIma
     class_names, places = loaded.class_names, None
     if has_head(loaded.model):
         try:
-            class_names, places = match_classes(
+            class_names, places, _ = match_classes(
                 loaded.model.output_shape[1],
                 class_names,
                 source.class_names,

@@ -17,6 +17,8 @@ _ID = re.compile(r"n\d{8}")
 def match_classes(outputs, head_names, data_names, numbers=False) -> tuple:
     """Returns the names of a head's classes, and the class of each label, int32.
 
+    The third result is whether the data set's classes were taken for numbers.
+
     Matched by name, ignoring case, spaces, hyphens, underscores and how accents are
     encoded (NFC or NFD); of several synonyms with commas between them the first will
     do. `head_names` may be the name of a list of `zoo.class_names`. WordNet ids
@@ -37,7 +39,8 @@ def match_classes(outputs, head_names, data_names, numbers=False) -> tuple:
     matches = [_find(name, tables) for name in data_names]
     if numbers and not any(matches) and all(map(_is_number, data_names)):
         if (most := max(map(int, data_names))) < outputs:
-            return shown, np.array([int(name) for name in data_names], dtype="int32")
+            places = np.array([int(name) for name in data_names], dtype="int32")
+            return shown, places, True
         raise RunError(
             f"The data set's classes are numbers up to {most}, but those of "
             f"the model's {outputs} classes count from 0 to {outputs - 1}: rename "
@@ -67,16 +70,7 @@ def match_classes(outputs, head_names, data_names, numbers=False) -> tuple:
             f"{named(shown)}. Rename the data set's, give a model that was trained on "
             "them, or write the right names to class_names.txt beside the model."
         )
-    return shown, np.array([own[0] for own in matches], dtype="int32")
-
-
-def by_number(class_names, places, data_names) -> bool:
-    """Returns whether `match_classes` took the data set's classes for numbers."""
-    matched = zip(places, data_names, strict=True)
-    return all(
-        _is_number(name) and plain(class_names[place]) != plain(name)
-        for place, name in matched
-    )
+    return shown, np.array([own[0] for own in matches], dtype="int32"), False
 
 
 def _aliases(outputs, head_names, data_names):

@@ -7,7 +7,7 @@ import zoo
 from train.common.errors import RunError
 from train.models import classes, loaded_model
 from train.models.run_directory import how_to_name, read_names
-from train.scoring.class_matching import by_number, match_classes
+from train.scoring.class_matching import match_classes
 
 IMAGENET = [(f"n{index:08d}", f"thing_{index}") for index in range(998)]
 IMAGENET += [("n00000998", "crane"), ("n00000999", "crane")]
@@ -43,10 +43,10 @@ def imagenet(monkeypatch):
 )  # fmt: skip
 def test_ways_to_name_classes(imagenet, head, data, expected):
     outputs = 1000 if head in (None, "imagenet2012") else len(head)
-    shown, places = match_classes(outputs, head, data, numbers=True)
+    shown, places, are_numbers = match_classes(outputs, head, data, numbers=True)
     assert places.tolist() == expected and len(shown) == outputs
     assert head != "imagenet2012" or shown[7] == "thing_7"
-    assert by_number(shown, places, data) == (head != ["0", "1", "2"] and "0" in data)
+    assert are_numbers == (head != ["0", "1", "2"] and "0" in data)
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_class_names_beside_a_model_of_ones_own(tmp_path):
     for path in paths:
         loaded = loaded_model.load(str(path))
         assert loaded.class_names == ("green", "red hot", "blue")
-    shown, places = match_classes(3, loaded.class_names, list(COLOURS))
+    shown, places, _ = match_classes(3, loaded.class_names, list(COLOURS))
     assert shown == loaded.class_names and places.tolist() == [2, 0, 1]
     names.write_text("green\nblue\n")
     for path in paths:
