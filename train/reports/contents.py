@@ -49,23 +49,8 @@ class Section:
     sheet: str | None = None
 
 
-@dataclass(frozen=True)
-class Contents:
-    """A report: `accuracy` and the rest of the first sentence, and sections.
-
-    `notes` are sentences on what the numbers are of.
-    """
-
-    title: str
-    accuracy: str
-    about: str
-    notes: tuple
-    command: str | None
-    sections: list
-
-
-def contents(folder, *, config, summary, results, split, about_images=()) -> Contents:
-    """Returns the `Contents` of the report in a folder with all its figures.
+def contents(folder, *, config, summary, results, split, about_images=()) -> dict:
+    """Returns the contents of the report in a folder with all its figures.
 
     `about_images` are what `mistakes_section` and `label_errors_section` return, if
     single images are known; the rest is as in `train.reports.report.write_report`.
@@ -83,14 +68,14 @@ def contents(folder, *, config, summary, results, split, about_images=()) -> Con
         Section("Settings", table=settings),
         *_pictures(folder),
     ]
-    return Contents(
-        title=title or folder.resolve().name,
-        accuracy=f"{summary['accuracy']:.2%} accuracy",
-        about=_about(summary, results, split),
-        notes=tuple(summary.get("notes", ())),
-        command=results.get("command"),
-        sections=sections,
-    )
+    return {
+        "title": title or folder.resolve().name,
+        "accuracy": f"{summary['accuracy']:.2%} accuracy",
+        "about": _about(summary, results, split),
+        "notes": summary.get("notes", ()),
+        "command": results.get("command"),
+        "sections": sections,
+    }
 
 
 def _about(summary, results, split):

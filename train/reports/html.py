@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import io
-from dataclasses import dataclass
 
 from zoo.common.safe_text import printable
 
@@ -12,17 +11,6 @@ _SHARED_STYLE = "page.css"
 _LONGEST_SIDE = 1600
 # Pixels of screens are smaller than those of a page.
 _DENSITY = 1.25
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A picture as a data URI, its size on the page, or why it is not shown."""
-
-    title: str
-    uri: str = ""
-    width: int = 0
-    height: int = 0
-    why_not: str | None = None
 
 
 def render(package, name, **values) -> str:
@@ -83,8 +71,11 @@ def uri(picture) -> str:
     return f"data:image/webp;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
-def embedded(path) -> Picture:
-    """Returns the `Picture` in a file, titled as the file is named."""
+def embedded(path) -> dict:
+    """Returns the picture in a file, with its size on the page, or why it is not shown.
+
+    It is titled as the file is named.
+    """
     import PIL.Image
 
     title = path.stem.replace("_", " ").capitalize()
@@ -92,6 +83,7 @@ def embedded(path) -> Picture:
         with PIL.Image.open(path) as picture:
             picture.thumbnail((_LONGEST_SIDE, _LONGEST_SIDE))
             width, height = (round(side / _DENSITY) for side in picture.size)
-            return Picture(title, uri(picture), width, height)
+            size = {"width": width, "height": height}
+            return {"title": title, "uri": uri(picture), **size}
     except (OSError, SyntaxError, ValueError, PIL.Image.DecompressionBombError):
-        return Picture(title, why_not=f"{path.name} cannot be decoded.")
+        return {"title": title, "why_not": f"{path.name} cannot be decoded."}
