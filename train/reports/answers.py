@@ -17,12 +17,7 @@ LEAST_EXAMPLES = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Answers(Ranked):
-    """The answers of a classifier to all images of a split.
-
-    Attributes:
-        split: `train.data.sources.splits.Split` of the images.
-        class_names: tuple of str, the classes of the model.
-    """
+    """The answers of a classifier to all images of a `train.data` split."""
 
     split: Any
     class_names: tuple[str, ...]
@@ -88,12 +83,9 @@ def answers_of(split, ranking: Ranked, class_names) -> Answers:
 class LabelErrors:
     """Images whose labels may be wrong, the clearest disagreement first.
 
-    Attributes:
-        places: integers (errors,), the places of the images in the split.
-        suggested: integers (errors,), the class that each may be instead.
-        probabilities: floats (errors,), that of the class.
-        thresholds: floats (errors,), the probability from which on the model is as sure
-            of that class as on average of images with its label.
+    Arrays (errors,): the places of the images in the split, the class that each may be
+    instead, its probability, and that from which on the model is as sure of the class
+    as on average of images with its label.
     """
 
     places: np.ndarray
@@ -143,55 +135,37 @@ def label_errors(answers, is_new=None) -> LabelErrors | None:
 
 def write_mistakes(path, answers, names) -> None:
     """Writes every image with its answer as CSV; `names` are those of its images."""
-    header = ("file", "truth", "answer", "probability", "probability_of_truth")
-    labels, predicted, *numbers = (
-        values.tolist()
-        for values in (
-            answers.labels,
-            answers.predicted,
-            answers.confidence,
-            answers.of_truth,
-            answers.margin,
-        )
-    )
+    numbers = (answers.confidence, answers.of_truth, answers.margin)
+    is_mistake = answers.is_mistake
     rows = (
         (
-            plain_cell(names[place]),
-            plain_cell(answers.class_names[labels[place]]),
-            plain_cell(answers.class_names[predicted[place]]),
+            *(place, answers.predicted[place]),
             *(_text(values[place]) for values in numbers),
-            "yes" if predicted[place] == labels[place] else "no",
+            "no" if is_mistake[place] else "yes",
         )
-        for place in answers.order.tolist()
+        for place in answers.order
     )
-    _write_csv(path, (*header, "margin", "correct"), rows)
+    header = ("answer", "probability", "probability_of_truth", "margin", "correct")
+    _write_csv(path, answers, names, header, rows)
 
 
 def write_label_errors(path, answers, errors, names) -> None:
     """Writes `LabelErrors` as CSV; `names` are those of all images of the answers."""
-    header = ("file", "truth", "suggested", "probability", "probability_of_truth")
-    rows = (
-        (
-            plain_cell(names[place]),
-            plain_cell(answers.class_names[answers.labels[place]]),
-            plain_cell(answers.class_names[suggested]),
-            _text(probability),
-            _text(answers.of_truth[place]),
-            _text(threshold),
-        )
-        for place, suggested, probability, threshold in zip(
-            *(errors.places, errors.suggested, errors.probabilities, errors.thresholds),
-            strict=True,
-        )
-    )
-    _write_csv(path, (*header, "threshold"), rows)
+    of_truth = answers.of_truth[errors.places]
+    numbers = (errors.probabilities, of_truth, errors.thresholds)
+    columns = (map(_text, values) for values in numbers)
+    rows = zip(errors.places, errors.suggested, *columns, strict=True)
+    header = ("suggested", "probability", "probability_of_truth", "threshold")
+    _write_csv(path, answers, names, header, rows)
 
 
 def _text(number):
     return f"{number:.6g}"
 
 
-def _write_csv(path, header, rows):
+def _write_csv(path, answers, names, header, rows):
+    """Writes the rows, each the place of an image, a class and other cells."""
+    class_names = answers.class_names
     with (
         whole_file(path) as temporary,
         # Bytes of a file name that are not UTF-8 are written as \\udcff.
@@ -200,5 +174,7 @@ def _write_csv(path, header, rows):
         ) as file,
     ):
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(rows)
+        writer.writerow(("file", "truth", *header))
+        for place, guess, *cells in rows:
+            texts = names[place], class_names[answers.labels[place]], class_names[guess]
+            writer.writerow((*map(plain_cell, texts), *cells))
