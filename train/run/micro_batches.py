@@ -109,10 +109,8 @@ def _search(trials):
 
 
 def _announcement(chosen):
-    parts, size = (
-        chosen["micro_batches"],
-        chosen["batch_size"] // chosen["micro_batches"],
-    )
+    parts = chosen["micro_batches"]
+    size = chosen["batch_size"] // parts
     return (
         f"{parts} micro-batch{'es' * (parts > 1)} of {size} "
         f"image{'s' * (size > 1)}{_memory(chosen)}"
@@ -151,57 +149,39 @@ def _measured(trials, candidates):
     facts = {"needed_bytes": needed, "available_bytes": available}
     if needed > most:
         return None, facts
-    peaks = _Peaks(before)
-    size = candidates[-1]
+    measured, grown, size = [], 0, candidates[-1]
     while size:
-        peaks.add(size, trials.peak(size))
+        measured.append((size, max(0, trials.peak(size) - before)))
+        if len(measured) > 1:
+            grown = measured[-1][1] - measured[-2][1]
         # Try few sizes, as each is compiled anew.
         larger = [
             candidate
             for candidate in candidates
-            if size < candidate <= 4 * size and peaks.expected(candidate) <= most
+            if size < candidate <= 4 * size and _expected(measured, candidate) <= most
         ]
-        size = larger[0] if larger and not peaks.is_conclusive else None
-    fitting = [size for size in candidates if peaks.expected(size) <= most]
-    if not fitting:
-        return None, facts | {"needed_bytes": peaks.expected(candidates[-1])}
-    return fitting[0], facts | {"needed_bytes": peaks.expected(fitting[0])}
+        size = larger[0] if larger and grown < CONCLUSIVE_BYTES else None
+    fitting = [size for size in candidates if _expected(measured, size) <= most]
+    size = fitting[0] if fitting else None
+    needed = _expected(measured, size or candidates[-1])
+    return size, facts | {"needed_bytes": needed}
 
 
-class _Peaks:
-    """Memory beyond `before` that sizes of micro-batches need, from measured ones."""
+def _expected(measured, size):
+    """Returns the bytes that a size of micro-batches needs, a measured or larger one.
 
-    def __init__(self, before):
-        self.before = before
-        self.sizes, self.growths = [], []
-
-    def add(self, size, peak) -> None:
-        """Adds a larger size, and the peak memory of this process in its step."""
-        self.sizes.append(size)
-        self.growths.append(max(0, peak - self.before))
-
-    @property
-    def is_conclusive(self) -> bool:
-        """Whether two sizes differ by more than chance."""
-        grown = self.growths[-1] - self.growths[-2] if len(self.sizes) > 1 else 0
-        return grown >= CONCLUSIVE_BYTES
-
-    def expected(self, size) -> int:
-        """Returns the bytes that a size needs, a measured one or a larger one."""
-        if size <= self.sizes[-1]:
-            return next(
-                growth
-                for known, growth in zip(self.sizes, self.growths, strict=True)
-                if known >= size
-            )
-        last, most = self.sizes[-1], self.growths[-1]
-        if len(self.sizes) == 1:
-            # All of it may grow, for all that is known.
-            for_each = most / last
-        else:
-            grown = max(most - self.growths[-2], _LEAST_GROWTH)
-            for_each = grown / (last - self.sizes[-2])
-        return int(most + for_each * (size - last))
+    `measured` are pairs of a size and its bytes, the sizes in ascending order.
+    """
+    last, most = measured[-1]
+    if size <= last:
+        return next(growth for known, growth in measured if known >= size)
+    if len(measured) == 1:
+        # All of it may grow, for all that is known.
+        for_each = most / last
+    else:
+        before, growth = measured[-2]
+        for_each = max(most - growth, _LEAST_GROWTH) / (last - before)
+    return int(most + for_each * (size - last))
 
 
 class _Trials:
