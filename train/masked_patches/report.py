@@ -1,15 +1,18 @@
 """Report and pictures of masked patch prediction."""
 
+import pathlib
+
 import einops
 import numpy as np
 
 from train.common import markdown
 from train.common.files import write_json, write_text
-from train.common.markdown import flat, result_text
+from train.common.markdown import result_text
 from train.masked_patches.patches import LEVELS
 from train.reports.contents import about_curve
 from train.reports.figures import draw_learning_curve, write_image_table
 
+_TEMPLATE = pathlib.Path(__file__).with_name("page.md.jinja")
 # The table has a row for each prefix of results.
 _ROWS = {
     "": "the model",
@@ -24,41 +27,32 @@ _ROWS = {
 
 def write_report(directory, *, splits, settings, results, history) -> None:
     """Writes `learning_curve.png`, `report.md` and last `report.json`, each whole."""
-    title = f"Masked patch prediction on {settings['dataset']}"
     beside = (*splits, "uniform_", "command")
-    others = [name for name in results if not name.startswith(beside)]
-    parts = [
-        f"# {markdown.escape(title)}",
-        *(_headline(split, results) for split in splits),
-        markdown.code(results["command"]),
-        "## Loss and accuracy, beside chance",
-        "Cross-entropy in nats and the share of colours predicted correctly, over the "
-        f"{results['corrupted_patches']} of {results['patches']} patches of each image "
-        "that are corrupted.",
-        _table(splits, results),
-        "## Run",
-        markdown.table(
-            ("Result", "Value"),
-            [(name, result_text(name, results[name])) for name in others],
-        ),
-        "## Settings",
-        markdown.table(("Setting", "Value"), flat(settings)),
-        "## Learning curve",
-        markdown.escape(about_curve(results)),
-        markdown.embedded("learning_curve.png"),
-        "## Masked and predicted",
-        markdown.embedded(directory.predictions.name),
+    others = [
+        (name, result_text(name, value))
+        for name, value in results.items()
+        if not name.startswith(beside)
     ]
+    page = markdown.render(
+        _TEMPLATE,
+        **results,
+        headlines=[_headline(split, results) for split in splits],
+        losses=_table(splits, results),
+        others=others,
+        settings=settings,
+        curve=about_curve(results),
+        predictions=directory.predictions.name,
+    )
     curve = directory.path / "learning_curve.png"
     draw_learning_curve(curve, history, results["loss_function"])
-    write_text(directory.report, "\n\n".join(parts) + "\n")
+    write_text(directory.report, page)
     write_json(directory.results, results | {"config": settings})
 
 
 def _headline(split, results):
     loss, chance = results[f"{split}_loss"], results[f"{split}_constant_loss"]
     low, accuracy = results[f"{split}_constant_accuracy"], results[f"{split}_accuracy"]
-    return (
+    return markdown.Block(
         f"**{split.capitalize()} loss {loss:.3f}**, {abs(chance - loss):.3f} "
         f"{'below' if loss < chance else 'above'} the {chance:.3f} of chance; accuracy "
         f"{accuracy:.2%}, by chance {low:.2%}; {results[f'{split}_examples']:,} images."
