@@ -37,7 +37,6 @@ class Corruption:
 
     @property
     def patches(self) -> int:
-        """How many patches an image has."""
         rows, columns = self.grid_size
         return rows * columns
 

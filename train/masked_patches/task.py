@@ -32,13 +32,11 @@ class MaskedPatches(Task):
     evaluate = staticmethod(evaluate)
 
     def build(self, source) -> None:
-        """Builds the model, and the Vision Transformer that is kept of it."""
         self.source = source
         self.model, self.network, self.corruption = patches.build(self.recipe)
         self.finish = self.corruption.finish
 
     def announcement(self, directory) -> str:
-        """Says how many patches are corrupted, too."""
         count, total = self.corruption.count, self.corruption.patches
         return (
             f"{super().announcement(directory)}\n"
@@ -64,7 +62,6 @@ class MaskedPatches(Task):
         )
 
     def report(self, directory, measured, command) -> dict:
-        """Writes the report, with what chance would reach."""
         recipe, corruption = self.recipe, self.corruption
         image_size = self.network.input_shape[1:3]
         frequencies = training_frequencies(
@@ -107,7 +104,6 @@ class MaskedPatches(Task):
 
     @staticmethod
     def summary(results) -> str:
-        """Returns loss and accuracy, beside chance, and paths."""
         return (
             f"test loss {results['test_loss']:.3f}, and by chance "
             f"{results['test_constant_loss']:.3f}; accuracy "

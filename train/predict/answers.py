@@ -1,5 +1,6 @@
 """Answers for photos, and the CSV and JSON Lines files that they are appended to."""
 
+import array
 import contextlib
 import csv
 import dataclasses
@@ -27,14 +28,11 @@ _PATHS_FROM = "relative_paths_from"
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What a model answers to a photo.
+    """What a model answers to a photo, whose path is `spelled`.
 
-    Args:
-        file: str, the path of the photo as `spelled`.
-        top: tuple of (class name, probability) of the most likely classes, the best
-            first: `TOP` of them, or as many as the model has. Or of (name, number) of
-            each of a model's numbers, in their order.
-        has_numbers: bool, whether these are numbers.
+    `top` has name and probability of the most likely classes, the best first: `TOP` of
+    them, or as many as the model has. With `has_numbers` it has name and number of each
+    of a model's numbers, in their order.
     """
 
     file: str
@@ -63,15 +61,8 @@ class AnswerFile:
     `NAME.settings.json` has the settings that the answers depend on. Relative paths in
     it start from the directory in which it was begun, wherever it is gone on with.
 
-    Args:
-        path: str or path, which ends in one of `FORMATS`.
-        resume: bool, whether the file may exist.
-
-    Attributes:
-        count: int, how many answers the file has.
-
-    Raises:
-        RunError: the file exists and is not to be resumed, or was changed.
+    `count` is how many answers it has. Raises a `RunError` where the file was changed,
+    or exists without `resume`.
     """
 
     def __init__(self, path, resume=False):
@@ -106,8 +97,6 @@ class AnswerFile:
 
     def has(self, path) -> bool:
         """Returns whether the file had an answer for a photo when it was opened."""
-        if not len(self._known):
-            return False
         key = self._key(self.spell(path))
         place = np.searchsorted(self._known, key)
         return bool(place < len(self._known) and self._known[place] == key)
@@ -142,17 +131,14 @@ class AnswerFile:
             self._format = _format(self.path, count, "value")
 
     def append(self, answers) -> None:
-        """Appends answers."""
         self._write("".join(map(self._format.line, answers)))
         self.count += len(answers)
 
     def close(self) -> None:
-        """Closes the file."""
         if self._file is not None:
             self._file.close()
 
     def __iter__(self):
-        """Yields the answers in the file."""
         for answer, _ in self._records():
             yield answer
 
@@ -193,22 +179,20 @@ class AnswerFile:
                     raise ValueError("a quotation mark has no end")
 
     def _read_known(self):
-        hashes = np.zeros(1024, "uint64")
+        hashes = array.array("Q")
         header = self._format.header.encode()
         try:
             if self.path.stat().st_size >= len(header):
                 self._end = len(header)
             for answer, end in self._records():
-                if self.count == len(hashes):
-                    hashes = np.resize(hashes, 2 * self.count)
-                hashes[self.count] = self._key(answer.file)
-                self.count, self._end = self.count + 1, end
+                hashes.append(self._key(answer.file))
+                self._end = end
         except (ValueError, LookupError, TypeError, csv.Error) as error:
             raise RunError(
-                f"{self.path} was changed (after answer {self.count:,}: {error}), so "
+                f"{self.path} was changed (after answer {len(hashes):,}: {error}), so "
                 "nothing can be added: remove it, or pass another --out."
             ) from error
-        self._known = np.sort(hashes[: self.count])
+        self.count, self._known = len(hashes), np.sort(np.array(hashes))
 
     def _key(self, file):
         place = os.path.join(spelled(self._folder), file)

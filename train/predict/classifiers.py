@@ -20,20 +20,12 @@ _BATCH_SIZE, _EXPORT_BATCH_SIZE = 32, 8
 class Classifier:
     """A model as predictions need it.
 
-    Args:
-        name: str, of the model.
-        image_shape: (height, width, channels) of its images.
-        preparation: str, see `zoo.photos.prepare`.
-        batch_size: int, the most images that `compute` takes.
-        compute: function from float32 images (batch, height, width, channels) in
-            [-1, 1] to outputs (batch, outputs), None without classes and numbers, and
-            features (batch, size), None unless they were asked for.
-        answers: `zoo.network.head.Answers`, what the outputs are.
-        num_features: int, the size of the features, None unless they were asked for.
-        notes: tuple of str, what users should know of the answers.
-        digest: function without arguments to a str, which other weights and another
-            precision change.
-        bits: int or None, of photos in files of 16 bits, see `zoo.photos.decode`.
+    `compute` takes at most `batch_size` images in [-1, 1] of `image_shape`, float32. It
+    returns outputs (batch, outputs), None without classes and numbers, and features
+    (batch, num_features), None unless they were asked for. `notes` are what users
+    should know of the answers; `digest()` is a str that other weights and another
+    precision change. `preparation` is of `zoo.photos.prepare`, `bits` of
+    `zoo.photos.decode`.
     """
 
     name: str
@@ -58,17 +50,13 @@ def load(
     engine="auto",
     precision="float32",
     trust=False,
-) -> "Classifier":
+) -> Classifier:
     """Loads a model for predictions.
 
     The arguments are those of `train.predict.prediction.predict`, of which `source` is
     the model, and `features` whether they are asked for.
 
-    Returns:
-        `Classifier`.
-
-    Raises:
-        RunError: the model cannot be used, or has neither classes nor features.
+    Raises a `RunError` where it cannot be used, or has neither classes nor features.
     """
     place = finding.find(source, exports=True)
     if place.export is None:

@@ -18,15 +18,8 @@ class FeatureFile:
     """An `.npz` file of features, whose rows are kept on disk until it is written.
 
     The file has `features`, float32 (photos, size), and `files`, the paths of the
-    photos, a str each. Until then hidden files beside it have both.
-
-    Args:
-        path: str or path of the file.
-        size: int, the number of features of a photo.
-        count: int, how many photos of an earlier start are gone on with.
-
-    Raises:
-        RunError: the rows of the earlier start are not there.
+    photos, a str each. Until then hidden files beside it have both. It goes on with
+    `count` photos of an earlier start; a `RunError` says that these are not there.
     """
 
     def __init__(self, path, size, count=0):
@@ -59,7 +52,6 @@ class FeatureFile:
         self.count += len(files)
 
     def finish(self) -> None:
-        """Writes the file."""
         kind = f"<U{self._longest}"
         with (
             whole_file(self.path, "--features") as temporary,

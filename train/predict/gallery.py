@@ -39,12 +39,7 @@ class Spread:
 
 
 class Gallery:
-    """The page, which shows at most `SHOWN` photos, evenly spread, and counts all.
-
-    Args:
-        path: str or path of the page.
-        bits: int or None, see `zoo.photos.decode`.
-    """
+    """The page, which shows at most `SHOWN` photos, evenly spread, and counts all."""
 
     def __init__(self, path, bits=None):
         self.path, self._bits = expand_home(path), bits

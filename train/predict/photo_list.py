@@ -24,17 +24,11 @@ class Photos:
     any name. Links to folders are followed, but no folder is read twice. A folder that
     cannot be read is yielded like a photo, as which it cannot be read either.
 
-    Args:
-        places: list of str: paths, patterns such as `photos/*.jpg` that the shell has
-            left as they are, or `-` for paths on standard input, one per line.
-        without: list of paths of folders that are left out of the others.
-
-    Attributes:
-        others: `collections.Counter` of the files without the ending of a photo, by
-            ending, that the last iteration has found.
-
-    Raises:
-        RunError: there is no such file, or nothing that fits a pattern.
+    `places` are paths, patterns such as `photos/*.jpg` that the shell has left as they
+    are, or `-` for paths on standard input, one per line; `without` are folders that
+    are left out of the others. `others` counts the files without the ending of a photo
+    that the last iteration has found, by ending. Raises a `RunError` where there is no
+    such file, or nothing that fits a pattern.
     """
 
     def __init__(self, places, without=()):
@@ -114,10 +108,6 @@ class Photos:
                 break
         self._tops.add(real)
         return True
-
-    def read(self) -> str:
-        """Returns which endings are read, as a part of a sentence."""
-        return f"; read are {', '.join(self._endings)}"
 
     def note(self) -> str:
         """Returns a sentence on the files that were left out, empty without any."""

@@ -25,7 +25,7 @@ from zoo.common.regular_files import expand_home
 from zoo.common.safe_text import printable
 from zoo.network.head import NUMBERS
 from zoo.network.preparation import ModelBits
-from zoo.photos import batches, prepare
+from zoo.photos import batches, endings, prepare
 from zoo.store.progress import progress_bar
 
 # Name at most this many of the photos that could not be read.
@@ -126,10 +126,12 @@ def predict(
             # The words may be swapped: then the first is no model.
             if os.path.exists(model):
                 find(model, exports=True)
+            others = ""
+            if selection.others:
+                others = f" {selection.note()}; read are {', '.join(endings())}"
             raise RunError(
                 f"There is no photo in {', '.join(map(str, photos)) or 'the list'}: "
-                f"give files, folders or {STDIN}.{' ' if selection.others else ''}"
-                f"{selection.note()}{selection.read() if selection.others else ''}"
+                f"give files, folders or {STDIN}.{others}"
             )
         stack.enter_context(
             explaining_full_memory("lower --batch_size or --image_size.")

@@ -31,11 +31,7 @@ class SortedCopies:
 
     A file is never overwritten: where its name is taken by another photo, a digest of
     the photo's path is added to the name, the same after an interruption. A photo that
-    is there already is not copied again.
-
-    Args:
-        folder: str or path, made if missing.
-        class_names: sequence of str, of all classes.
+    is there already is not copied again. `class_names` are those of all classes.
     """
 
     def __init__(self, folder, class_names):

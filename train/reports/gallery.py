@@ -17,16 +17,10 @@ _PIXELATED = 64
 
 @dataclass(frozen=True)
 class Photo:
-    """A photo of a group.
+    """A photo of a group, with the names of its true class and of one beside it.
 
-    Attributes:
-        file: its name.
-        truth: name of the true class.
-        answer: name of the class that is compared with it.
-        probability: of the answer.
-        is_correct: whether they are the same.
-        pixels: uint8 (height, width, 3), the whole photo reduced, or None.
-        why_not: why it is not shown, None where it is.
+    `pixels` are uint8 (height, width, 3), the whole photo reduced, None where it is not
+    shown: `why_not` says why.
     """
 
     file: str
@@ -78,17 +72,10 @@ class Group:
 class Gallery:
     """Photos of a report, decoded again for it.
 
-    Args:
-        answers: `train.reports.answers.Answers` to all images.
-        names: the names of all images, a list of str.
-        places: integers (photos,), the places of the images that groups may show.
-
-    Attributes:
-        folder: the folder that all images are files in, below which photos are named;
-            None where they are no files, or of several disks.
-        pixels: dict of places to uint8 (height, width, 3), the whole photo reduced to
-            `LONGER_SIDE`.
-        missing: dict of places to the reason why there is no photo.
+    `answers` and `names` are those of all images; groups may show those at `places`.
+    `pixels` has them by place, uint8 (height, width, 3), reduced to `LONGER_SIDE`, and
+    `missing` why there is none. `folder` is what all images are files in, None where
+    they are no files, or of several disks.
     """
 
     def __init__(self, answers, names, places):

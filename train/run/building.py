@@ -80,12 +80,6 @@ def model(recipe, classes) -> Any:
         raise RunError(str(error)) from error
 
 
-def save_weights(model, path) -> None:
-    """Writes a `.npz` under the released names of the model's kind, if it has any."""
-    if architectures.of_model(model).files is not None:
-        keras_vit.save_released_weights(model, path)
-
-
 def architecture_of(recipe) -> Any:
     """Returns the architecture of the recipe's model."""
     if brings_weights(recipe.model):

@@ -3,7 +3,8 @@
 import keras
 import numpy as np
 
-from keras_vit.structure import set_bits
+import keras_vit
+from keras_vit.structure import architectures, set_bits
 from train.common.errors import RunError
 from train.common.files import whole_file, write_text
 from train.data import pipeline
@@ -51,7 +52,6 @@ class FineTuning(Task):
             )
 
     def check_data(self, source) -> None:
-        """Refuses a single class."""
         if len(source.class_names) < 2:
             raise RunError(
                 f"{source.name} has only one class, {source.class_names[0]}: add the "
@@ -59,7 +59,6 @@ class FineTuning(Task):
             )
 
     def build(self, source) -> None:
-        """Builds the model with a new head, and its loss."""
         recipe = self.recipe
         self.source = source
         self.model = self.network = building.model(recipe, len(source.class_names))
@@ -78,7 +77,6 @@ class FineTuning(Task):
         return {"loss": loss, "accuracy": accuracy, "ranked": answered}
 
     def draw_batch(self, path, images, labels) -> None:
-        """Draws images with their classes."""
         images, labels = np.asarray(images), np.asarray(labels)
         draw_batch(path, images, labels, self.source.class_names)
 
@@ -111,7 +109,6 @@ class FineTuning(Task):
         )
 
     def report(self, directory, measured, command) -> dict:
-        """Writes the report of the test images."""
         source, tested = self.source, measured["test"]
         log = MetricLog(directory.metrics)
         answered = tested["ranked"]
@@ -157,7 +154,6 @@ class FineTuning(Task):
 
     @staticmethod
     def summary(results) -> str:
-        """Returns accuracy and paths."""
         names = {"report": "page", "model": "model", "weights": "weights"}
         paths = {name: results[key] for name, key in names.items() if results[key]}
         width = max(map(len, paths))
@@ -176,4 +172,5 @@ class PreTraining(FineTuning):
     def save(self, directory) -> None:
         """Writes `weights.npz` besides, where the model has a released naming."""
         super().save(directory)
-        building.save_weights(self.model, directory.weights)
+        if architectures.of_model(self.model).files is not None:
+            keras_vit.save_released_weights(self.model, directory.weights)
