@@ -15,22 +15,24 @@ metrics.jsonl and TensorBoard logs: tensorboard --logdir=runs
 """
 
 import os
+from collections.abc import Sequence
 
 from train.common import command_line
+from train.recipes import Recipe
 from train.run import recipe_flags
 
 RECIPES = "train.recipes"
 recipe_flags.define("the files in train/recipes", "that of the data set")
 
 
-def main(argv) -> None:
+def main(argv: Sequence[str]) -> None:
     """Trains as the flags say, and prints where the report is."""
     packages = recipe_flags.CLASSIFIER_PACKAGES
     task = "train.run.classification:FineTuning"
     recipe_flags.perform(argv, "finetune", RECIPES, packages, task, next_steps)
 
 
-def next_steps(recipe, results) -> list:
+def next_steps(recipe: Recipe, results: dict) -> list[tuple]:
     """Returns what to do with the model, each a command and its words."""
     run = os.path.dirname(results["model"])
     return [

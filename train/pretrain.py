@@ -13,6 +13,8 @@ The run directory gets what a fine-tuning run leaves, and weights.npz in the rel
 naming: keras-vit finetune --weights=runs/NAME/weights.npz --model=MODEL
 """
 
+from collections.abc import Sequence
+
 from train.common import command_line
 from train.run import recipe_flags
 
@@ -23,7 +25,7 @@ recipe_flags.define(
 )
 
 
-def main(argv) -> None:
+def main(argv: Sequence[str]) -> None:
     """Trains as the flags say, and prints where the report is."""
     packages = recipe_flags.CLASSIFIER_PACKAGES
     task, next_steps = "train.run.classification:PreTraining", recipe_flags.to_fine_tune

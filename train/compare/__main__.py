@@ -9,6 +9,8 @@ many images per second the models process now, measured in turns. compare.json h
 same numbers. Runs of different data sets or test images are refused.
 """
 
+from collections.abc import Sequence
+
 from absl import app, flags
 
 from train.common import command_line
@@ -16,7 +18,6 @@ from train.data import data_flags
 from train.models.run_directory import RunDirectory
 from zoo.common.safe_text import printable
 
-# Packages to check for, by import name, before anything heavy is imported.
 PACKAGES = ("tensorflow", "PIL", "jinja2")
 flags.DEFINE_string(
     "output", "compare.md", "The page; the numbers go into a .json beside it."
@@ -27,7 +28,7 @@ flags.DEFINE_bool(
 data_flags.define_batch_size(32, "Images at a time, for --measure.")
 
 
-def main(argv) -> None:
+def main(argv: Sequence[str]) -> None:
     """Compares the runs that the command line names, and prints their accuracies."""
     if len(argv) < 3:
         typed = command_line.typed("compare")

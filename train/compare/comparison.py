@@ -1,7 +1,9 @@
 """Comparison of finished runs on one data set, as a page and a file of numbers."""
 
 import itertools
+import os
 import pathlib
+from collections.abc import Sequence
 
 import keras_vit
 from train.common import markdown
@@ -22,7 +24,14 @@ _MEASURED = (
 )  # fmt: skip
 
 
-def compare(runs, *, output, measure=False, batch_size=32, command="") -> dict:
+def compare(
+    runs: Sequence[str | os.PathLike],
+    *,
+    output: str | os.PathLike,
+    measure: bool = False,
+    batch_size: int = 32,
+    command: str = "",
+) -> dict:
     """Compares finished runs that were tested on the same images.
 
     The arguments are those of `python -m train.compare`, with `runs` the paths of the

@@ -276,7 +276,7 @@ def evaluation_batches(
     return batches.prefetch(BATCHES_READY).with_options(tf_options())
 
 
-def samples(split: Split, count: int, **settings) -> tuple[np.ndarray, ...]:
+def samples(split: Split, count: int, **settings) -> tuple:
     """Prepares at most `count` examples for pictures, as `evaluation_batches` does.
 
     They are evenly spaced, for a split often has its classes in order. Returns their

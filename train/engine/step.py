@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import itertools
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 from keras import ops
@@ -38,6 +38,12 @@ class Trainer:
 
     # This many steps may still run while `fetch` returns the ones before.
     ahead = 0
+    step: Any
+    fetch: Any
+    answers: Any
+    gather: Any
+    first_device: Any
+    spread_seeds: Any
 
     def __init__(
         self,
@@ -171,6 +177,11 @@ class Devices:
     A backend adds `count`, `is_cpu`, `bfloat16`, `trainer` and `batches`.
     """
 
+    count: ClassVar[Any]
+    is_cpu: ClassVar[Any]
+    bfloat16: ClassVar[Any]
+    trainer: ClassVar[Any]
+    batches: ClassVar[Any]
     strategy: Any
     host: int = 0
 

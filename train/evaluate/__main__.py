@@ -20,6 +20,8 @@ class, the calibration, the confusions, the loss and the images per second; mist
 has the answer to every image.
 """
 
+from collections.abc import Sequence
+
 from absl import app, flags
 
 from train.common import command_line, predictors
@@ -28,7 +30,6 @@ from train.data.checking import check as check_data
 from train.data.registry import PARTS, kind_of
 from train.models.finding import find
 
-# Packages to check for, by import name, before anything heavy is imported.
 PACKAGES = ("tensorflow", "PIL", "jinja2", "matplotlib", "scipy", "sklearn", "yaml")
 data_flags.define_data(otherwise="that of the run if not given")
 flags.DEFINE_enum(
@@ -54,7 +55,7 @@ flags.DEFINE_string(
 )
 
 
-def main(argv) -> None:
+def main(argv: Sequence[str]) -> None:
     """Evaluates the model that the command line names, and prints the accuracy."""
     if len(argv) < 2:
         raise app.UsageError(

@@ -1,11 +1,14 @@
 """ImageNet's reassessed labels (ReaL): several correct labels per image, or none."""
 
 import json
+import os
 import re
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from train.common.errors import RunError
+from train.data.sources.splits import Split
 from train.scoring.metrics import share
 from zoo.common.limits import TEXT_BYTES
 from zoo.common.regular_files import expand_home, read_text
@@ -14,7 +17,7 @@ CLASSES = 1000
 _FILE_NAME = re.compile(r"ILSVRC2012_val_(\d{8})\.\w+$")
 
 
-def read(path) -> list:
+def read(path: str | os.PathLike) -> list[set[int]]:
     """Returns the correct labels of each image, a list of sets of int, of `real.json`.
 
     The labels of ILSVRC2012_val_00000001.JPEG come first.
@@ -34,7 +37,14 @@ def read(path) -> list:
     return labels
 
 
-def of_split(file, split, dataset, data_dir=None, *, classes) -> list:
+def of_split(
+    file: str | os.PathLike,
+    split: Split,
+    dataset: str,
+    data_dir: str | os.PathLike | None = None,
+    *,
+    classes: int,
+) -> list[set[int]]:
     """Returns the correct labels of a split's images; `classes` are the model's."""
     if classes != CLASSES:
         raise RunError(
@@ -45,7 +55,9 @@ def of_split(file, split, dataset, data_dir=None, *, classes) -> list:
     return of_files(read(file), names)
 
 
-def file_names(split, dataset, data_dir=None) -> list:
+def file_names(
+    split: Split, dataset: str, data_dir: str | os.PathLike | None = None
+) -> list[str]:
     """Returns the file names of a split's images, in its order.
 
     The data set must be a folder, or of TFDS with file names.
@@ -70,7 +82,7 @@ def file_names(split, dataset, data_dir=None) -> list:
     return [record["file_name"].numpy().decode() for record in records]
 
 
-def of_files(labels, names) -> list:
+def of_files(labels: Sequence[set[int]], names: Iterable[str]) -> list[set[int]]:
     """Returns the correct labels of images, by the number in their file names."""
     correct = []
     for name in names:
@@ -85,7 +97,7 @@ def of_files(labels, names) -> list:
     return correct
 
 
-def accuracy(labels, predicted) -> dict:
+def accuracy(labels: Iterable[set[int]], predicted: np.ndarray) -> dict[str, float]:
     """Returns the share of the images whose predicted label is a correct one.
 
     Images without correct labels are left out: Beyer et al., Are we done with ImageNet?

@@ -1,5 +1,6 @@
 """Which of the evaluated images a model was trained on, and whether they changed."""
 
+import os
 import pathlib
 
 import numpy as np
@@ -7,12 +8,21 @@ import numpy as np
 from train.common.errors import RunError
 from train.data import run_data, sources
 from train.data.registry import kind_of
+from train.data.sources.splits import Source, Split
+from train.models.loaded_model import LoadedModel
 from train.models.run_directory import RunDirectory
 from train.scoring.evaluation_data import is_of_run
 from train.scoring.metrics import share
 
 
-def in_training(loaded, source, part, split, data_dir, skip_corrupt) -> tuple:
+def in_training(
+    loaded: LoadedModel,
+    source: Source,
+    part: Split,
+    split: str,
+    data_dir: str | os.PathLike | None,
+    skip_corrupt: bool,
+) -> tuple[np.ndarray | int | str | None, list[str]]:
     """Returns which images of a part the model's run was trained on, and warnings.
 
     The images are bools (examples,), their number, int, None where no image is known to
@@ -28,15 +38,16 @@ def in_training(loaded, source, part, split, data_dir, skip_corrupt) -> tuple:
         divided = _divided_by_run(loaded, source, data_dir)
     except RunError as error:
         return f"Which of the images the model was trained on is not known: {error}", []
+    is_trained = split in ("all", "train")
     most = loaded.config.get("train_examples") or divided.train.num_examples
     if not are_files:
         count = min(most, divided.train.num_examples)
-        return count if _is_trained(split) else None, []
+        return count if is_trained else None, []
     limited = run_data.limit(divided, most, loaded.config.get("test_examples"))
     mask = run_data.seen(part, limited.train)
     if not is_same:
         return mask, []
-    if mask is None and _is_trained(split):
+    if mask is None and is_trained:
         mask = limited.train.num_examples
     # The training left out damaged images; they are known only if left out here too.
     if RunDirectory(loaded.source).skipped.exists() and not (
@@ -59,10 +70,6 @@ def _divided_by_run(loaded, source, data_dir):
     )
 
 
-def _is_trained(split):
-    return split in ("all", "train")
-
-
 def _changes(model, name, facts):
     """Returns a warning if the data are not those of the run's directory."""
     differences = RunDirectory(model).changed_data(facts)
@@ -79,7 +86,9 @@ def _changes(model, name, facts):
     ]
 
 
-def accuracies(mask, hits, split) -> tuple:
+def accuracies(
+    mask: np.ndarray | int | str | None, hits: np.ndarray, split: str
+) -> tuple[str | None, dict]:
     """Returns a note about images of the training, and results, a dict.
 
     `mask` is what `in_training` returns, `hits` are bools (examples,), the correct
@@ -90,7 +99,7 @@ def accuracies(mask, hits, split) -> tuple:
     if mask is None or not np.any(mask):
         return None, {}
     count = int(np.sum(mask))
-    results = {f"{split}_examples_in_training": count}
+    results: dict[str, float] = {f"{split}_examples_in_training": count}
     if count == len(hits):
         return "The model was trained on all of these images.", results
     note = f"The model was trained on {count:,} of these {len(hits):,} images."

@@ -23,6 +23,7 @@ attention, the report says why.
 """
 
 import os
+from collections.abc import Sequence
 
 from absl import app, flags
 
@@ -32,7 +33,6 @@ from train.data.checking import check_paths
 from train.models.finding import find
 from zoo.common.safe_text import printable
 
-# Packages to check for, by import name, before anything heavy is imported.
 PACKAGES = ("tensorflow", "PIL", "jinja2", "matplotlib", "yaml")
 # Print at most this many answers; a file has all.
 _PRINTED = 50
@@ -69,7 +69,7 @@ flags.DEFINE_string(
 )
 
 
-def main(argv) -> None:
+def main(argv: Sequence[str]) -> None:
     """Writes the report, and prints the answers and where it is."""
     values = flags.FLAGS.flag_values_dict()
     model, *words = [*filter(None, [values["model"]]), *argv[1:]] or [""]

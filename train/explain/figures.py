@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import inspect
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from keras_vit import explain
 from keras_vit.explain import figures as plots
 from keras_vit.structure import num_registers, pooling_of
+from train.explain.photos import Photo
 from zoo.common.safe_text import shorten
 
 _DOTS_PER_INCH = 130
@@ -56,14 +57,16 @@ KINDS = {}
 
 
 def _kind(of, source, wide=False, only=lambda inspected: True):
-    def register(draw) -> Callable:
+    def register(draw: Callable) -> Callable:
         KINDS[draw.__name__] = Kind(draw, of, source, wide, only)
         return draw
 
     return register
 
 
-def write(folder, of, inspected, photo=None) -> list:
+def write(
+    folder: pathlib.Path, of: str, inspected: Any, photo: Photo | None = None
+) -> list[Figure]:
     """Writes the figures of a photo, of all or of the model; returns `Figure`s."""
     kinds = [kind for kind in KINDS.values() if kind.of == of and kind.only(inspected)]
     return [_write(folder, kind, inspected, photo) for kind in kinds]
@@ -89,12 +92,12 @@ def _write(folder, kind, inspected, photo):
     return Figure(kind, name, picture)
 
 
-def write_numbers(folder, name, numbers) -> None:
+def write_numbers(folder: pathlib.Path, name: str, numbers: dict[str, Any]) -> None:
     """Writes arrays, numbers and strings that `numpy.load` reads without pickle."""
     np.savez_compressed(folder / "numbers" / f"{name}.npz", **numbers)
 
 
-def available(compute) -> Any:
+def available(compute: Callable[[], Any]) -> Any:
     """Returns what a function computes, None where the model lacks it."""
     try:
         return compute()
@@ -102,7 +105,7 @@ def available(compute) -> Any:
         return None
 
 
-def known(value) -> Any:
+def known(value: Any) -> Any:
     """Returns a value, or raises a ValueError where it is why there is none, a str."""
     if isinstance(value, str):
         raise ValueError(value)
@@ -168,7 +171,7 @@ class ModelInspection:
 
 
 @_kind("photos", "Chefer et al. 2021, arXiv 2103.15679.", wide=True)
-def answers(inspected) -> tuple:
+def answers(inspected: Sequence[PhotoInspection]) -> tuple:
     """The answers, and what they come from.
 
     Each photo with its most likely class, and over it the attention for the class: what
@@ -183,7 +186,7 @@ def answers(inspected) -> tuple:
 @_kind(
     "photos", "Paper, section 4.5, figure 6 and appendix D, attention maps.", wide=True
 )
-def attention(inspected) -> tuple:
+def attention(inspected: Sequence[PhotoInspection]) -> tuple:
     """Attention rollout of all photos.
 
     Over each photo is the attention of all layers, followed back to the patches,
@@ -204,7 +207,7 @@ def _pairs(inspected, maps, subject):
 
 
 @_kind("photo", "Chefer et al. 2021, arXiv 2103.15679.", wide=True)
-def gradient(inspected) -> tuple:
+def gradient(inspected: PhotoInspection) -> tuple:
     """Attention for the class.
 
     What the attention to each patch adds to the output for the class named in the
@@ -217,7 +220,7 @@ def gradient(inspected) -> tuple:
 
 
 @_kind("photo", "Paper, appendix D, attention maps.")
-def rollout(inspected) -> Any:
+def rollout(inspected: PhotoInspection) -> tuple:
     """Attention rollout.
 
     How much of each patch reaches {who} through all layers: heads averaged, the
@@ -232,7 +235,7 @@ def rollout(inspected) -> Any:
     "Lee et al. 2018, arXiv 1810.00825, section 3.2.",
     only=lambda inspected: available(lambda: inspected.inspection.pooled) is not None,
 )
-def pooling(inspected) -> tuple:
+def pooling(inspected: PhotoInspection) -> tuple:
     """Attention of the pooling.
 
     What {who} attends to among the tokens after the last layer, the mean of its heads.
@@ -250,7 +253,7 @@ def _overlay(inspected, values, title, unit):
 
 
 @_kind("photo", "Paper, section 4.5.", wide=True)
-def layers(inspected) -> tuple:
+def layers(inspected: PhotoInspection) -> tuple:
     """Attention by layer.
 
     Attention of {tokens} in each layer, the mean of its heads. Each map has its own
@@ -263,7 +266,7 @@ def layers(inspected) -> tuple:
 
 
 @_kind("photo", "Paper, section 4.5.", wide=True)
-def heads(inspected) -> tuple:
+def heads(inspected: PhotoInspection) -> tuple:
     """Attention by head.
 
     Attention of {tokens} in every head of every layer: rows are layers, columns heads.
@@ -276,7 +279,7 @@ def heads(inspected) -> tuple:
 
 
 @_kind("photo", "As in Oquab et al. 2023, arXiv 2304.07193, figure 1.")
-def features(inspected) -> tuple:
+def features(inspected: PhotoInspection) -> tuple:
     """Patch features.
 
     Patches of similar colour have similar features after the last layer: red, green
@@ -294,7 +297,7 @@ def features(inspected) -> tuple:
 
 
 @_kind("model", "Paper, section 4.5 and figure 7.", wide=True)
-def figure_7(inspected) -> tuple:
+def figure_7(inspected: ModelInspection) -> tuple:
     """The paper's figure 7.
 
     What the model has learned: the filters of the patch embedding, the similarity
@@ -313,7 +316,7 @@ def figure_7(inspected) -> tuple:
 
 
 @_kind("model", "Paper, section 4.5 and figure 7, left.")
-def filters(inspected) -> tuple:
+def filters(inspected: ModelInspection) -> tuple:
     """Embedding filters.
 
     The first principal components of the filters of the patch embedding, each with
@@ -326,7 +329,7 @@ def filters(inspected) -> tuple:
 
 
 @_kind("model", "Paper, section 4.5 and figure 7, centre.")
-def position_similarity(inspected) -> tuple:
+def position_similarity(inspected: ModelInspection) -> tuple:
     """Position embeddings.
 
     Each tile is a patch: the similarity of its position embedding to that of every
@@ -342,7 +345,7 @@ def position_similarity(inspected) -> tuple:
 @_kind(
     "model", "Paper, section 4.5, figure 7, right, and appendix D, attention distance."
 )
-def attention_distance(inspected) -> tuple:
+def attention_distance(inspected: ModelInspection) -> tuple:
     """Attention distance.
 
     The mean distance that each head attends over, in pixels, averaged over all

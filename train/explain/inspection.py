@@ -1,10 +1,15 @@
 """Runs the model on all photos, once: outputs, attention and attention sinks."""
 
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import keras
 import numpy as np
 
 import keras_vit
 from keras_vit.explain import attention_sinks
 from keras_vit.explain.one_pass import inspect
+from train.explain.photos import Photos
 from zoo.store.progress import progress_bar
 
 _BATCH_SIZE = 8
@@ -12,7 +17,7 @@ _BATCH_SIZE = 8
 _LEAST_PHOTOS = 4
 
 
-def run(model, photos, places) -> tuple:
+def run(model: keras.Model, photos: Photos, places: Collection[int]) -> tuple:
     """Returns what a model computes for `Photos`; those at `places` are shown.
 
     These are the outputs for all photos; the attention distance, float32 (layers,
@@ -20,7 +25,9 @@ def run(model, photos, places) -> tuple:
     `Inspection` of each, or that reason; and the rows of `find_sinks`.
     """
     outputs, distances, chosen, why_none = [], [], {}, None
-    predictor, seen, counts, shares = None, 0, 0, 0
+    predictor, seen = None, 0
+    counts: Any = 0
+    shares: Any = 0
     with progress_bar(total=len(photos), unit="photo", desc="predicting") as bar:
         for batch in photos.batches(_BATCH_SIZE):
             if why_none is None:
@@ -48,7 +55,7 @@ def run(model, photos, places) -> tuple:
     return np.concatenate(outputs), distance, chosen, sinks
 
 
-def find_sinks(counts, shares, photos) -> list:
+def find_sinks(counts: np.ndarray, shares: np.ndarray, photos: int) -> list[dict]:
     """Returns the patches that are attention sinks in at least half of the photos.
 
     `counts`, ints (layers, rows, columns), has in how many photos each patch is one,
@@ -69,7 +76,7 @@ def find_sinks(counts, shares, photos) -> list:
     ]
 
 
-def describe_sinks(sinks, grid) -> str | None:
+def describe_sinks(sinks: list[dict], grid: Sequence[int] | None) -> str | None:
     """Returns one sentence about the rows of `find_sinks`, None without any.
 
     `grid` is (rows, columns) of the patches.

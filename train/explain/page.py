@@ -9,7 +9,7 @@ from train.explain.figures import KINDS, available
 from train.reports import html
 
 
-def render(results, of_photos, photos, of_model) -> str:
+def render(results: dict, of_photos: list, photos: list, of_model: list) -> str:
     """Returns the report as HTML.
 
     `results` is the content of `report.json`, `of_photos` the `Figure`s of all

@@ -5,7 +5,7 @@ import os
 import pathlib
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -88,7 +88,9 @@ class Photos:
     def __len__(self):
         return len(self.paths)
 
-    def prepare_for(self, shape, preparation="squash", bits=None) -> None:
+    def prepare_for(
+        self, shape: tuple, preparation: str = "squash", bits: int | None = None
+    ) -> None:
         """Sets (height, width, channels) of images, and how photos come to that size.
 
         `preparation` and `bits` are those of `zoo.photos.prepare`.
@@ -96,7 +98,9 @@ class Photos:
         self.shape, self._preparation = shape, preparation
         self._split = dataclasses.replace(self._split, bits=bits)
 
-    def batches(self, batch_size, places=None) -> Iterator:
+    def batches(
+        self, batch_size: int, places: Sequence[int] | np.ndarray | None = None
+    ) -> Iterator[np.ndarray]:
         """Yields float32 (photos, height, width, channels) in [-1, 1], by default all.
 
         `places` are those of some photos; they ascend. Raises a DataError where values
@@ -113,7 +117,7 @@ class Photos:
                 raise DataError(str(error)) from error
             yield np.stack(batch)
 
-    def chosen(self, places) -> Iterator:
+    def chosen(self, places: Sequence[int] | np.ndarray) -> Iterator[Photo]:
         """Yields the `Photo`s at some places, which ascend."""
         images = self.batches(1, places)
         for number, (place, image) in enumerate(zip(places, images, strict=True), 1):

@@ -69,7 +69,7 @@ def read(loaded, path, count, *, calibration, central_crop, **data) -> SampleIma
     image_size = loaded_model.image_shape_of(loaded)[:2]
     preparation = asked_for(central_crop, preparation_of(loaded.model))
     source, split = evaluation_data.load_split(loaded, **data)
-    about = {
+    about: dict[str, object] = {
         "data_set": source.name,
         "split": split.name,
         "preparation": preparation,

@@ -11,6 +11,7 @@ regression in closed form, in seconds once the features are there.
 """
 
 import sys
+from collections.abc import Sequence
 
 from absl import app, flags
 
@@ -23,7 +24,6 @@ from train.models.run_directory import RunDirectory
 from train.recipes.recipe import brings_weights
 from zoo.common.safe_text import printable
 
-# Packages to check for, by import name, before anything heavy is imported.
 PACKAGES = ("tensorflow", "PIL", "jinja2", "yaml")
 data_flags.define_data()
 flags.DEFINE_list("shots", ["1", "5", "10", "25"], "Training images per class.")
@@ -38,7 +38,7 @@ flags.DEFINE_string(
 )
 
 
-def main(argv) -> None:
+def main(argv: Sequence[str]) -> None:
     """Fits the probe that the command line describes, and prints its accuracies."""
     data_flags.take_word(argv[2:])
     if len(argv) < 2 or not flags.FLAGS.dataset:
@@ -73,7 +73,7 @@ def main(argv) -> None:
     command_line.say_next(*next_steps(argv[1], flags.FLAGS.dataset))
 
 
-def next_steps(model, dataset) -> list:
+def next_steps(model: str, dataset: str) -> list[tuple]:
     """Returns commands that go on with the model that was measured."""
     # finetune takes weights, which publish makes of a run.
     if RunDirectory(model).model.exists():

@@ -14,6 +14,8 @@ and predicted patches, logs, and weights.npz in the released naming:
 keras-vit finetune --weights=runs/NAME/weights.npz --model=MODEL
 """
 
+from collections.abc import Sequence
+
 from train.common import command_line
 from train.masked_patches.recipes import MaskingRecipe
 from train.run import recipe_flags
@@ -26,7 +28,7 @@ recipe_flags.define(
 )
 
 
-def main(argv) -> None:
+def main(argv: Sequence[str]) -> None:
     """Trains as the flags say, and prints where the weights are."""
     packages, task = recipe_flags.PACKAGES, "train.masked_patches.task:MaskedPatches"
     next_steps = recipe_flags.to_fine_tune

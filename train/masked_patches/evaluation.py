@@ -1,20 +1,30 @@
 """Loss and accuracy of masked patch prediction, and of guessing without a model."""
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 from keras import ops
 
 from train.data import pipeline
 from train.data.pipeline import NO_LABEL
-from train.engine.step import one_behind
-from train.masked_patches.patches import COLOURS, colour_classes, mean_colours
+from train.data.sources.splits import Split
+from train.engine.step import Trainer, one_behind
+from train.masked_patches.patches import (
+    COLOURS,
+    Corruption,
+    colour_classes,
+    mean_colours,
+)
 
 # Count the colours of this many training images.
 _COUNTED = 10_000
 
 
-def evaluate(trainer, batches, on_batch=None) -> dict:
+def evaluate(
+    trainer: Trainer, batches: Iterable, on_batch: Callable | None = None
+) -> dict[str, float]:
     """Returns the loss and accuracy over all corrupted patches, and those of each kind.
 
     The batches are those of `Corruption.finish`, the last and smaller one included.
@@ -56,14 +66,16 @@ def evaluate(trainer, batches, on_batch=None) -> dict:
     return results
 
 
-def training_frequencies(split, corruption, **settings) -> np.ndarray:
+def training_frequencies(
+    split: Split, corruption: Corruption, **settings: Any
+) -> np.ndarray:
     """Returns the frequency of each colour in training images, float64 (512,).
 
     The settings are those of `train.data.pipeline.training_batches`, whose first
     10,000 images are counted, or as many as there are; one is added to each count.
     """
 
-    def finish(image, label, seed) -> Any:
+    def finish(image: tf.Tensor, label: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         return colour_classes(mean_colours(image, corruption.grid_size))
 
     batches = pipeline.training_batches(split, finish=finish, **settings)
@@ -74,7 +86,14 @@ def training_frequencies(split, corruption, **settings) -> np.ndarray:
     return counts / counts.sum()
 
 
-def by_chance(split, corruption, frequencies, *, image_size, batch_size) -> dict:
+def by_chance(
+    split: Split,
+    corruption: Corruption,
+    frequencies: np.ndarray,
+    *,
+    image_size: tuple[int, int],
+    batch_size: int,
+) -> dict[str, float]:
     """Returns the loss and accuracy of guesses without a model, as in `evaluate`.
 
     `constant_` is the training frequencies for every patch, the best guess without the
@@ -82,7 +101,7 @@ def by_chance(split, corruption, frequencies, *, image_size, batch_size) -> dict
     around, or where there is none, of all uncorrupted ones.
     """
 
-    def finish(image, label, seed) -> tuple:
+    def finish(image: tf.Tensor, label: tf.Tensor, seed: tf.Tensor) -> tuple:
         places, _ = corruption.draw(seed)
         return mean_colours(image, corruption.grid_size), places
 

@@ -6,9 +6,9 @@ each of them, in 3 bits per channel.
 """
 
 import dataclasses
-from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 from keras import ops
 
@@ -18,6 +18,7 @@ from keras_vit.layers.mask_patches import MaskPatches, TakeTokens
 from keras_vit.weights.model_arrays import released_variables
 from train.common.errors import RunError
 from train.data.pipeline import NO_LABEL
+from train.masked_patches.recipes import MaskingRecipe
 from train.run.building import config_of
 
 MASKED, SWAPPED = 0.8, 0.1
@@ -45,7 +46,7 @@ class Corruption:
         """How many of them are corrupted in every image, one at least."""
         return max(int(self.fraction * self.patches + 0.5), 1)
 
-    def draw(self, seed) -> tuple:
+    def draw(self, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Draws the patches to corrupt and what replaces them, from an int seed (2,).
 
         All sets of `count` patches are equally likely. Each patch is replaced
@@ -70,7 +71,9 @@ class Corruption:
         )
         return places, sources
 
-    def finish(self, image, label, seed) -> tuple:
+    def finish(
+        self, image: tf.Tensor, label: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         """Makes inputs and targets of the model; the `finish` of `train.data.pipeline`.
 
         Targets are the colour classes of the corrupted patches, int32 (count,), or
@@ -82,7 +85,7 @@ class Corruption:
         return {"images": image, "places": places, "sources": sources}, colours
 
 
-def mean_colours(image, grid_size) -> Any:
+def mean_colours(image: tf.Tensor, grid_size: tuple[int, int]) -> tf.Tensor:
     """Returns the mean colour of each patch, float32 (patches, 3) in [0, 255]."""
     rows, columns = grid_size
     height, width, _ = image.shape
@@ -90,7 +93,7 @@ def mean_colours(image, grid_size) -> Any:
     return tf.reshape(127.5 * tf.reduce_mean(patches, axis=(1, 3)) + 127.5, (-1, 3))
 
 
-def colour_classes(colours) -> Any:
+def colour_classes(colours: tf.Tensor | np.ndarray) -> tf.Tensor:
     """Returns the class of each colour (..., 3) in [0, 255], int32 (...) in [0, 512).
 
     Each channel has eight levels of equal width, [0, 32), [32, 64) and so on to [224,
@@ -101,7 +104,7 @@ def colour_classes(colours) -> Any:
     return tf.reduce_sum(levels * [LEVELS**2, LEVELS, 1], axis=-1)
 
 
-def build(recipe) -> tuple:
+def build(recipe: MaskingRecipe) -> tuple[keras.Model, keras.Model, Corruption]:
     """Returns the model that is trained, its Vision Transformer, and the `Corruption`.
 
     The model maps the inputs of `Corruption.finish` to float32 logits (batch, count,
@@ -147,7 +150,9 @@ def build(recipe) -> tuple:
     return keras.Model(inputs, logits, name=f"masked_{vit.name}"), vit, corruption
 
 
-def colour_loss(logits, colours) -> Any:
+def colour_loss(
+    logits: keras.KerasTensor, colours: keras.KerasTensor
+) -> keras.KerasTensor:
     """Returns the mean cross-entropy over the corrupted patches, (batch,)."""
     losses = ops.sparse_categorical_crossentropy(
         colours, ops.cast(logits, "float32"), from_logits=True
@@ -155,7 +160,9 @@ def colour_loss(logits, colours) -> Any:
     return ops.mean(losses, axis=-1)
 
 
-def colour_accuracy(logits, colours) -> Any:
+def colour_accuracy(
+    logits: keras.KerasTensor, colours: keras.KerasTensor
+) -> keras.KerasTensor:
     """Returns the accuracy over the corrupted patches of each image, (batch,)."""
     predicted = ops.argmax(logits, axis=-1)
     hits = ops.equal(predicted, ops.cast(colours, predicted.dtype))

@@ -8,7 +8,9 @@ import numpy as np
 from train.common import markdown
 from train.common.files import write_json, write_text
 from train.common.markdown import result_text
+from train.engine.metric_log import MetricLog
 from train.masked_patches.patches import LEVELS
+from train.models.run_directory import RunDirectory
 from train.reports.contents import about_curve
 from train.reports.figures import draw_learning_curve, write_image_table
 
@@ -25,7 +27,14 @@ _ROWS = {
 }
 
 
-def write_report(directory, *, splits, settings, results, history) -> None:
+def write_report(
+    directory: RunDirectory,
+    *,
+    splits: list[str],
+    settings: dict,
+    results: dict,
+    history: MetricLog,
+) -> None:
     """Writes `learning_curve.png`, `report.md` and last `report.json`, each whole."""
     beside = (*splits, "uniform_", "command")
     others = [
@@ -75,7 +84,13 @@ def _table(splits, results):
     return markdown.table(header, rows)
 
 
-def write_picture(path, inputs, guesses, colours, grid_size) -> None:
+def write_picture(
+    path: pathlib.Path,
+    inputs: dict,
+    guesses: np.ndarray,
+    colours: np.ndarray,
+    grid_size: tuple,
+) -> None:
     """Draws images, their corruption, and the predicted and true colours, as PNG.
 
     `inputs` are those of `Corruption.finish`; `guesses` and `colours` are colour
@@ -87,7 +102,7 @@ def write_picture(path, inputs, guesses, colours, grid_size) -> None:
         images, "n (r h) (c w) d -> n (r c) h w d", r=rows, c=columns
     )
 
-    def joined(patches) -> np.ndarray:
+    def joined(patches: np.ndarray) -> np.ndarray:
         return einops.rearrange(patches, "n (r c) h w d -> n (r h) (c w) d", r=rows)
 
     with_gray = np.concatenate([patches, np.zeros_like(patches[:, :1])], axis=1)

@@ -5,10 +5,13 @@ from keras import ops
 
 import keras_vit
 from train.data import pipeline
+from train.data.sources.splits import Source
 from train.engine.metric_log import MetricLog
 from train.masked_patches import patches
 from train.masked_patches.evaluation import by_chance, evaluate, training_frequencies
+from train.masked_patches.recipes import MaskingRecipe
 from train.masked_patches.report import write_picture, write_report
+from train.models.run_directory import RunDirectory
 from train.run.task import Task, speed
 
 
@@ -26,24 +29,25 @@ class MaskedPatches(Task):
         ('validation', 'test')
     """
 
+    recipe: MaskingRecipe
     evaluated = ("validation", "test")
     loss = staticmethod(patches.colour_loss)
     accuracy = staticmethod(patches.colour_accuracy)
     evaluate = staticmethod(evaluate)
 
-    def build(self, source) -> None:
+    def build(self, source: Source) -> None:
         self.source = source
         self.model, self.network, self.corruption = patches.build(self.recipe)
         self.finish = self.corruption.finish
 
-    def announcement(self, directory) -> str:
+    def announcement(self, directory: RunDirectory) -> str:
         count, total = self.corruption.count, self.corruption.patches
         return (
             f"{super().announcement(directory)}\n"
             f"corrupting {count} of {total} patches per image"
         )
 
-    def save(self, directory) -> None:
+    def save(self, directory: RunDirectory) -> None:
         """Writes the weights, and a picture of a few test images."""
         keras_vit.save_released_weights(self.network, directory.weights)
         _, inputs, colours = pipeline.samples(
@@ -61,7 +65,9 @@ class MaskedPatches(Task):
             self.corruption.grid_size,
         )
 
-    def report(self, directory, measured, command) -> dict:
+    def report(
+        self, directory: RunDirectory, measured: dict[str, dict], command: str
+    ) -> dict:
         recipe, corruption = self.recipe, self.corruption
         image_size = self.network.input_shape[1:3]
         frequencies = training_frequencies(
@@ -103,7 +109,7 @@ class MaskedPatches(Task):
         return results | paths
 
     @staticmethod
-    def summary(results) -> str:
+    def summary(results: dict) -> str:
         return (
             f"test loss {results['test_loss']:.3f}, and by chance "
             f"{results['test_constant_loss']:.3f}; accuracy "

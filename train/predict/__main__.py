@@ -20,6 +20,8 @@ the exit status is then 3, it is 1 for an error, and 0 if all were answered.
 """
 
 import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from absl import app, flags
 
@@ -27,7 +29,9 @@ from train.common import command_line, flag_help, predictors
 from train.data import data_flags
 from zoo.common.safe_text import counted, named, printable
 
-# Packages to check for, by import name, before anything heavy is imported.
+if TYPE_CHECKING:
+    from train.predict.answers import Answer
+
 PACKAGES = ("PIL",)
 UNREADABLE = 3
 # No path is longer.
@@ -78,7 +82,7 @@ flags.DEFINE_bool(
 predictors.define_flags()
 
 
-def main(argv) -> None:
+def main(argv: Sequence[str]) -> None:
     """Reads the flags, predicts, and prints the answers."""
     values = flags.FLAGS.flag_values_dict()
     if len(argv) < 3:
@@ -115,7 +119,7 @@ def _printer(top):
     sys.stdout.reconfigure(errors="backslashreplace")
     most = None if top else 1
 
-    def show(answer) -> None:
+    def show(answer: "Answer") -> None:
         cells = [answer.file]
         for name, value in answer.top[: None if answer.has_numbers else most]:
             cells += [name, f"{value:.6g}" if answer.has_numbers else f"{value:.1%}"]

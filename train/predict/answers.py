@@ -8,6 +8,8 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +42,7 @@ class Answer:
     has_numbers: bool = False
 
 
-def spelled(path) -> str:
+def spelled(path: str) -> str:
     r"""Returns a path as text of UTF-8; other bytes become `\udc80` to `\udcff`.
 
     >>> spelled("caf\udce9.jpg")
@@ -49,7 +51,7 @@ def spelled(path) -> str:
     return path.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def of_spelled(text) -> str:
+def of_spelled(text: str) -> str:
     """Returns the path of a text by `spelled`."""
     return re.sub(r"\\u(dc[89a-f][\da-f])", lambda match: chr(int(match[1], 16)), text)
 
@@ -83,25 +85,25 @@ class AnswerFile:
         self._say_numbers(self._earlier)
         self._read_known()
 
-    def spell(self, path) -> str:
+    def spell(self, path: str) -> str:
         """Returns the text for a path in the file."""
         if self._folder != self._working and not os.path.isabs(path):
             path = _relative(path, self._folder)
         return spelled(path)
 
-    def path_of(self, file) -> str:
+    def path_of(self, file: str) -> str:
         """Returns the path that a text in the file stands for, absolute."""
         path = os.path.join(self._folder, file)
         is_spelled = "\\udc" in file and not os.path.lexists(path)
         return os.path.join(self._folder, of_spelled(file)) if is_spelled else path
 
-    def has(self, path) -> bool:
+    def has(self, path: str) -> bool:
         """Returns whether the file had an answer for a photo when it was opened."""
         key = self._key(self.spell(path))
         place = np.searchsorted(self._known, key)
         return bool(place < len(self._known) and self._known[place] == key)
 
-    def open(self, settings) -> None:
+    def open(self, settings: dict[str, Any]) -> None:
         """Makes the file, or checks its settings and drops an unfinished last line.
 
         `settings` are a dict for JSON. A RunError says which of them differ.
@@ -130,7 +132,7 @@ class AnswerFile:
         if settings.get("problem_type") == NUMBERS and count in range(1, CLASSES):
             self._format = _format(self.path, count, "value")
 
-    def append(self, answers) -> None:
+    def append(self, answers: Sequence[Answer]) -> None:
         self._write("".join(map(self._format.line, answers)))
         self.count += len(answers)
 
@@ -244,14 +246,14 @@ class _Csv:
         self.columns = ("file", *pairs)
         self.header = ",".join(self.columns) + "\n"
 
-    def line(self, answer) -> str:
+    def line(self, answer: Answer) -> str:
         cells = [plain_cell(answer.file)]
         for name, value in answer.top:
             cells += [plain_cell(name), str(value)]
         cells += [""] * (len(self.columns) - len(cells))
         return ",".join(map(_cell, cells)) + "\n"
 
-    def answer(self, record) -> Answer:
+    def answer(self, record: str) -> Answer:
         [cells] = csv.reader([record])
         file, *labels = cells
         pairs = zip(labels[::2], labels[1::2], strict=True)
@@ -271,12 +273,12 @@ class _JsonLines:
     def __init__(self, count, value):
         self._value = value
 
-    def line(self, answer) -> str:
+    def line(self, answer: Answer) -> str:
         top = [{"label": name, self._value: value} for name, value in answer.top]
         fields = {"file": answer.file, **top[0], "top": top}
         return json.dumps(fields, ensure_ascii=False, allow_nan=False) + "\n"
 
-    def answer(self, record) -> Answer:
+    def answer(self, record: str) -> Answer:
         fields = json.loads(record)
         top = tuple((one["label"], float(one[self._value])) for one in fields["top"])
         return Answer(fields["file"], top)

@@ -41,15 +41,15 @@ class Classifier:
 
 
 def load(
-    source,
+    source: str,
     *,
-    image_size=None,
-    central_crop=None,
-    batch_size=None,
-    features=False,
-    engine="auto",
-    precision="float32",
-    trust=False,
+    image_size: int | tuple[int, int] | None = None,
+    central_crop: bool | None = None,
+    batch_size: int | None = None,
+    features: bool = False,
+    engine: str = "auto",
+    precision: str = "float32",
+    trust: bool = False,
 ) -> Classifier:
     """Loads a model for predictions.
 
@@ -99,7 +99,7 @@ def _of_export(path, image_size, batch_size, with_features, trust):
         how = how_to_name(len(names))
         notes = (f"the names of the classes are not known: {how}", *notes)
 
-    def compute(images) -> tuple:
+    def compute(images: np.ndarray) -> tuple:
         vectors = features(images) if with_features else None
         return None if is_features else model.run(images), vectors
 
@@ -173,7 +173,7 @@ def _of_keras_model(place, image_size, batch_size, with_features, engine, precis
     batch_size = batch_size or _BATCH_SIZE
     predictor = predictors.predictor(model, batch_size, engine, precision)
 
-    def compute(images) -> tuple:
+    def compute(images: np.ndarray) -> tuple:
         outputs = predictor(images)
         if not with_features:
             return np.asarray(outputs, "float32"), None

@@ -4,6 +4,7 @@ import itertools
 import json
 import shutil
 import zipfile
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -39,7 +40,7 @@ class FeatureFile:
             for path in self._hidden
         ]
 
-    def append(self, files, features) -> None:
+    def append(self, files: Sequence[str], features: np.ndarray) -> None:
         """Appends rows: paths as text, and float32 (photos, size)."""
         lines = "".join(f"{json.dumps(file)}\n" for file in files).encode()
         rows = np.ascontiguousarray(features, "<f4").tobytes()
@@ -68,7 +69,7 @@ class FeatureFile:
                     to.write(np.array(block, kind).tobytes())
         self._is_finished = True
 
-    def close(self, keep) -> None:
+    def close(self, keep: bool) -> None:
         """Closes the hidden files; with `keep` unfinished ones stay, to go on with."""
         for file in self._files:
             file.close()

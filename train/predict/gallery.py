@@ -2,8 +2,10 @@
 
 import collections
 import io
+from typing import Any
 
 from train.common.files import make_folder, write_text
+from train.predict.answers import Answer
 from train.reports import html
 from zoo.common import limits
 from zoo.common.regular_files import expand_home, read_bytes
@@ -27,7 +29,7 @@ class Spread:
         self.most, self.kept = most, []
         self.count, self._step = 0, 1
 
-    def add(self, item) -> None:
+    def add(self, item: Any) -> None:
         """Counts an item, and keeps it if its turn has come."""
         if self.count % self._step == 0:
             if len(self.kept) == self.most:
@@ -47,12 +49,12 @@ class Gallery:
         self._counts = collections.Counter()
         make_folder(self.path.parent, "--gallery")
 
-    def add(self, photo, answer) -> None:
+    def add(self, photo: str, answer: Answer) -> None:
         """Adds a photo, a path, and its `train.predict.answers.Answer`."""
         self._shown.add((photo, answer))
         self._counts[answer.top[0][0]] += 1
 
-    def write(self, model) -> None:
+    def write(self, model: str) -> None:
         """Writes the page; `model` is the name of the model."""
         shown = sorted(self._shown.kept, key=lambda item: -item[1].top[0][1])
         by_class = collections.defaultdict(list)

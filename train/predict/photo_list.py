@@ -6,6 +6,7 @@ import itertools
 import os
 import pathlib
 import sys
+from collections.abc import Callable
 
 from train.common.errors import RunError
 from zoo import photos
@@ -42,7 +43,7 @@ class Photos:
             place: _expanded(place) for place in self.places if place != STDIN
         }
 
-    def count(self, is_known=None) -> int | None:
+    def count(self, is_known: Callable[[str], bool] | None = None) -> int | None:
         """Returns how many photos there are, None if they are on standard input.
 
         Photos for which the function `is_known` is true are not counted.

@@ -121,7 +121,7 @@ def predict(
             if path is not None:
                 stack.enter_context(locked(path, flag))
         file = None if out is None else AnswerFile(out, resume)
-        total = selection.count(file and file.has)
+        total = selection.count(file.has if file else None)
         if total == 0 and not (file and file.count):
             # The words may be swapped: then the first is no model.
             if os.path.exists(model):
@@ -149,7 +149,8 @@ def predict(
         bits, notes = bits_of(model, classifier.bits, bits)
         job = _Job(classifier, selection, file, answer, bits)
         job.predictions.notes += notes
-        return job.run(total, features, sort_into, gallery, show_progress)
+        job._open(stack, features, sort_into, gallery)
+        return job.run(total, show_progress)
 
 
 class _Job:
@@ -164,41 +165,19 @@ class _Job:
         self.has_numbers = classifier.answers.problem_type == NUMBERS
         self.predictions = Predictions(classifier.name, notes=[*classifier.notes])
 
-    def run(self, total, features, sort_into, gallery, show_progress) -> Predictions:
-        """Answers all photos; returns `Predictions`."""
-        self._check(sort_into or gallery)
-        with contextlib.ExitStack() as stack:
-            self._open(stack, features, sort_into, gallery)
-            self._show_earlier()
-            self._answer_all(total, show_progress)
-            if self.features is not None:
-                self.features.finish()
-            if self.gallery is not None:
-                self.gallery.write(self.classifier.name)
-        predictions = self.predictions
-        if not (predictions.answered or predictions.unreadable or total == 0):
-            raise RunError("There is no photo in the list on standard input.")
-        if note := self.photos.note():
-            predictions.notes.append(note)
-        return predictions
-
-    def _check(self, shows_classes):
-        """Refuses outputs of classes for a model that has none."""
-        name = self.classifier.name
-        if not self.names and (self.file or shows_classes):
+    def _open(self, stack, features, sort_into, gallery):
+        """Opens the outputs, which an `ExitStack` closes."""
+        classifier, file, name = self.classifier, self.file, self.classifier.name
+        if not self.names and (file or sort_into or gallery):
             raise RunError(
                 f"The model {name} has features, but no classes: leave out --out, "
                 "--sort_into and --gallery."
             )
-        if self.has_numbers and shows_classes:
+        if self.has_numbers and (sort_into or gallery):
             raise RunError(
                 f"The model {name} answers with numbers, not with classes: leave out "
                 "--sort_into and --gallery."
             )
-
-    def _open(self, stack, features, sort_into, gallery):
-        """Opens the outputs; an `ExitStack` closes them."""
-        classifier, file = self.classifier, self.file
         if file is not None:
             self.predictions.earlier = file.count
             file.open(self._settings(features is not None))
@@ -212,6 +191,21 @@ class _Job:
             self.copies = SortedCopies(sort_into, self.names)
         if gallery is not None:
             self.gallery = Gallery(gallery, self.bits)
+
+    def run(self, total: int | None, show_progress: bool) -> Predictions:
+        """Answers all photos; returns `Predictions`."""
+        self._show_earlier()
+        self._answer_all(total, show_progress)
+        if self.features is not None:
+            self.features.finish()
+        if self.gallery is not None:
+            self.gallery.write(self.classifier.name)
+        predictions = self.predictions
+        if not (predictions.answered or predictions.unreadable or total == 0):
+            raise RunError("There is no photo in the list on standard input.")
+        if note := self.photos.note():
+            predictions.notes.append(note)
+        return predictions
 
     def _show_earlier(self):
         """Copies photos that the file has answers for, and adds them to the gallery."""
@@ -255,7 +249,7 @@ class _Job:
         ):
             warnings.filterwarnings("ignore", module=r"PIL\.")
 
-            def unread(photo, reason) -> None:
+            def unread(photo: str, reason: str) -> None:
                 self._count_unreadable(photo, reason)
                 progress.update(1)
 

@@ -8,6 +8,7 @@ import pathlib
 import re
 import shutil
 import stat
+from collections.abc import Iterable
 
 import filelock
 
@@ -67,7 +68,7 @@ class SortedCopies:
         finally:
             lock.release()
 
-    def add(self, photo, name) -> pathlib.Path:
+    def add(self, photo: str, name: str) -> pathlib.Path:
         """Copies a photo, a path, to the folder of a class; returns where it is."""
         folder = self.folder / self._names[name]
         try:
@@ -104,7 +105,7 @@ class SortedCopies:
         )
 
 
-def folder_names(class_names) -> dict:
+def folder_names(class_names: Iterable[str]) -> dict[str, str]:
     """Returns a safe and distinct name of a folder for each name of a class, a dict.
 
     >>> folder_names(["red/green", "Red:Green", "..", "cat"])

@@ -2,14 +2,19 @@
 
 import csv
 import functools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from train.common.files import whole_file
 from train.scoring.ranked import Ranked
 from zoo.common.safe_text import plain_cell
+
+if TYPE_CHECKING:
+    from train.data.sources.splits import Split
 
 # With fewer examples the mean probability of a class is too uncertain.
 LEAST_EXAMPLES = 5
@@ -19,7 +24,7 @@ LEAST_EXAMPLES = 5
 class Answers(Ranked):
     """The answers of a classifier to all images of a `train.data` split."""
 
-    split: Any
+    split: "Split"
     class_names: tuple[str, ...]
 
     @property
@@ -55,7 +60,9 @@ class Answers(Ranked):
         """The part of `order` that has the correct answers."""
         return self.order[np.count_nonzero(self.is_mistake) :]
 
-    def probability_of(self, places, classes) -> np.ndarray:
+    def probability_of(
+        self, places: int | np.ndarray, classes: int | np.ndarray
+    ) -> np.ndarray:
         """Returns the probabilities of some classes of images, 0 if they are not kept.
 
         Both are integers, or integers (n,).
@@ -64,7 +71,7 @@ class Answers(Ranked):
         return (is_it * self.probabilities[places]).sum(axis=-1)
 
 
-def answers_of(split, ranking: Ranked, class_names) -> Answers:
+def answers_of(split: "Split", ranking: Ranked, class_names: Iterable[str]) -> Answers:
     """Returns the `Answers` to a split.
 
     Example:
@@ -94,7 +101,9 @@ class LabelErrors:
     thresholds: np.ndarray
 
 
-def label_errors(answers, is_new=None) -> LabelErrors | None:
+def label_errors(
+    answers: Answers, is_new: np.ndarray | None = None
+) -> LabelErrors | None:
     """Finds `LabelErrors` by confident learning, None where no class can be judged.
 
     A class's threshold is the mean of its probability over the images labelled so. An
@@ -133,7 +142,7 @@ def label_errors(answers, is_new=None) -> LabelErrors | None:
     )
 
 
-def write_mistakes(path, answers, names) -> None:
+def write_mistakes(path: Path, answers: Answers, names: Sequence[str]) -> None:
     """Writes every image with its answer as CSV; `names` are those of its images."""
     numbers = (answers.confidence, answers.of_truth, answers.margin)
     is_mistake = answers.is_mistake
@@ -149,7 +158,9 @@ def write_mistakes(path, answers, names) -> None:
     _write_csv(path, answers, names, header, rows)
 
 
-def write_label_errors(path, answers, errors, names) -> None:
+def write_label_errors(
+    path: Path, answers: Answers, errors: LabelErrors, names: Sequence[str]
+) -> None:
     """Writes `LabelErrors` as CSV; `names` are those of all images of the answers."""
     of_truth = answers.of_truth[errors.places]
     numbers = (errors.probabilities, of_truth, errors.thresholds)

@@ -7,7 +7,7 @@ import keras
 import keras_vit
 
 
-def multiply_adds(model) -> int:
+def multiply_adds(model: keras.Model) -> int:
     """Returns the multiply-adds of one image: those of products and convolutions.
 
     Counted as the papers do: norms, activations, pooling and sums are left out, and

@@ -1,12 +1,13 @@
 """The contents of a report, from which `report.md` and `report.html` are made."""
 
+import pathlib
 import statistics
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from train.common.markdown import TABLE_ROWS, flat, result_text
 from train.reports import gallery
-from train.reports.answers import LEAST_EXAMPLES
+from train.reports.answers import LEAST_EXAMPLES, LabelErrors
 from train.reports.figures import (
     CONFUSION_MATRIX,
     LEARNING_CURVE,
@@ -49,7 +50,15 @@ class Section:
     sheet: str | None = None
 
 
-def contents(folder, *, config, summary, results, split, about_images=()) -> dict:
+def contents(
+    folder: pathlib.Path,
+    *,
+    config: dict,
+    summary: dict,
+    results: dict,
+    split: str,
+    about_images: Iterable[Section] = (),
+) -> dict:
     """Returns the contents of the report in a folder with all its figures.
 
     `about_images` are what `mistakes_section` and `label_errors_section` return, if
@@ -92,7 +101,7 @@ def _about(summary, results, split):
     return f"{text}."
 
 
-def mistakes_section(photos) -> Section:
+def mistakes_section(photos: gallery.Gallery) -> Section:
     """Returns the section of mistakes, with photos of a `train.reports.gallery`."""
     answers = photos.answers
     mistakes, correct = answers.mistakes, answers.correct
@@ -112,7 +121,9 @@ def mistakes_section(photos) -> Section:
     )
 
 
-def label_errors_section(errors, why_not, photos) -> Section:
+def label_errors_section(
+    errors: LabelErrors | None, why_not: str | None, photos: gallery.Gallery
+) -> Section:
     """Returns the section of suspected `LabelErrors`, or of why they are not sought.
 
     `photos` are those of a `train.reports.gallery`.
@@ -144,7 +155,7 @@ def _learning_curve(folder, results):
         yield Section("Learning curve", text, figures=(LEARNING_CURVE,))
 
 
-def about_curve(results) -> str:
+def about_curve(results: dict) -> str:
     """Returns what the curves of training and validation loss show, in two sentences.
 
     The results have those of `train.run.task.about_loss`.
@@ -183,7 +194,7 @@ def _classes(summary):
     )
 
 
-def class_table(classes, counts) -> Table:
+def class_table(classes: Iterable[dict], counts: dict[str, str]) -> Table:
     """Returns the `Table` of some classes; `counts` are the titles of their counts."""
     rows = [
         (
@@ -198,7 +209,7 @@ def class_table(classes, counts) -> Table:
 
 
 def _balance(classes):
-    def examples(row) -> Any:
+    def examples(row: dict) -> int:
         return row["train_examples"]
 
     fewest, most = min(classes, key=examples), max(classes, key=examples)

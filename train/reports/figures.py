@@ -7,15 +7,20 @@ written. Images are floats in [-1, 1] of shape (n, height, width, 3), n at least
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from train.common.files import whole_file
+from train.engine.metric_log import MetricLog
+from train.reports.answers import Answers
 from train.scoring.metrics import confused_pairs
 from zoo.common.safe_text import shorten, width
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 # A report has these files.
@@ -32,7 +37,9 @@ PICTURES = 12
 BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"
 
 
-def draw_learning_curve(path, history, loss_function="") -> None:
+def draw_learning_curve(
+    path: Path, history: MetricLog, loss_function: str = ""
+) -> None:
     """Plots loss, accuracy and learning rate of a `MetricLog`; without any, no file."""
     panels = []
     for name, label in (("loss", "Loss"), ("accuracy", "Accuracy")):
@@ -72,7 +79,9 @@ def draw_learning_curve(path, history, loss_function="") -> None:
     save(figure, path)
 
 
-def draw_range_test(path, rates, losses, suggestion) -> None:
+def draw_range_test(
+    path: Path, rates: Sequence, losses: Sequence, suggestion: dict
+) -> None:
     """Plots losses over rates; `suggestion` is of `train.run.learning_rate`."""
     losses = np.array(losses, "float64")
     finite = np.isfinite(losses)
@@ -100,14 +109,14 @@ def _style(steps):
     return "-" if len(steps) > 30 else ".-"
 
 
-def moving_average(values, window) -> np.ndarray:
+def moving_average(values: np.ndarray, window: int) -> np.ndarray:
     """Returns means of `window` values, of fewer at both ends."""
     kernel = np.ones(window)
     counts = np.convolve(np.ones(len(values)), kernel, mode="same")
     return np.convolve(values, kernel, mode="same") / counts
 
 
-def draw_confusion_matrix(path, summary) -> None:
+def draw_confusion_matrix(path: Path, summary: dict) -> None:
     """Plots the confusion matrix of a `classification_summary`.
 
     Only classes that occur are shown, as a label or as an answer; of many, the most
@@ -150,7 +159,7 @@ def draw_confusion_matrix(path, summary) -> None:
     save(figure, path)
 
 
-def draw_reliability(path, bins) -> None:
+def draw_reliability(path: Path, bins: Sequence[dict]) -> None:
     """Plots the bins of `calibration`: accuracy over confidence, and a histogram."""
     figure = new_figure(5.5, 6.5)
     upper, lower = figure.subplots(2, sharex=True, height_ratios=[3, 1])
@@ -171,7 +180,7 @@ def draw_reliability(path, bins) -> None:
     save(figure, path)
 
 
-def draw_mistakes(path, answers, photos) -> None:
+def draw_mistakes(path: Path, answers: Answers, photos: dict[int, np.ndarray]) -> None:
     """Draws the first twelve photos of `train.reports.answers.Answers`.
 
     `photos` are dicts of a place to uint8 (height, width, 3).
@@ -190,7 +199,9 @@ def draw_mistakes(path, answers, photos) -> None:
     )
 
 
-def draw_batch(path, images, labels, class_names) -> None:
+def draw_batch(
+    path: Path, images: np.ndarray, labels: np.ndarray, class_names: Sequence[str]
+) -> None:
     """Draws the first twelve images of a training batch, after augmentation.
 
     Labels are classes, integers of shape (n,), or mixed, floats of shape (n, classes).
@@ -211,7 +222,12 @@ def _label_text(label, class_names):
 
 
 def write_predictions_picture(
-    path, images, labels, probabilities, class_names, title=""
+    path: Path,
+    images: np.ndarray | list[np.ndarray],
+    labels: np.ndarray,
+    probabilities: np.ndarray,
+    class_names: Sequence[str],
+    title: str = "",
 ) -> None:
     """Draws the first twelve images with their predicted and true classes."""
     titles, colors = [], []
@@ -224,7 +240,7 @@ def write_predictions_picture(
     _draw_grid(path, title, images, titles, colors)
 
 
-def write_image_table(path, columns) -> None:
+def write_image_table(path: Path, columns: dict[str, np.ndarray]) -> None:
     """Draws images in rows; `columns` is a dict of a column's title to its images."""
     rows = len(next(iter(columns.values())))
     figure = new_figure(2.2 * len(columns), 2.2 * rows + 0.4)
@@ -262,14 +278,14 @@ def _displayed(image):
     return (np.clip(image, -1, 1) + 1) / 2
 
 
-def new_figure(width, height) -> Figure:
+def new_figure(width: float, height: float) -> Figure:
     """Returns a `matplotlib.figure.Figure` of a size in inches, without pyplot."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained", facecolor="white")
 
 
-def style_axes(axes, grid=False) -> None:
+def style_axes(axes: Iterable[Axes], grid: bool = False) -> None:
     """Removes the upper and right spines of axes, and may add a grid."""
     for cell in axes:
         cell.spines[["top", "right"]].set_visible(False)
@@ -277,7 +293,7 @@ def style_axes(axes, grid=False) -> None:
             cell.grid(alpha=0.25)
 
 
-def save(figure, path) -> None:
+def save(figure: Figure, path: Path) -> None:
     """Writes a figure as a PNG file."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 

@@ -83,7 +83,13 @@ class Gallery:
         self.folder = _folder_of(names)
         self.pixels, self.missing = _decode(answers.split, np.unique(places))
 
-    def group(self, title, places, most, suggested=None) -> Group:
+    def group(
+        self,
+        title: str,
+        places: np.ndarray,
+        most: int,
+        suggested: np.ndarray | None = None,
+    ) -> Group:
         """Returns a `Group` of the first images at some places, at most `most`.
 
         `suggested` are classes, integers (images,), that are compared with the labels

@@ -3,8 +3,13 @@
 import base64
 import hashlib
 import io
+import pathlib
+from typing import TYPE_CHECKING, Any
 
 from zoo.common.safe_text import printable
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 _SHARED_STYLE = "page.css"
 # The most pixels of a side of a picture.
@@ -13,7 +18,7 @@ _LONGEST_SIDE = 1600
 _DENSITY = 1.25
 
 
-def render(package, name, **values) -> str:
+def render(package: str, name: str, **values: Any) -> str:
     """Renders `name`.html of a package, with its `name`.css, and `name`.js if any.
 
     All are in the folder templates of the package, and extend the page and the style
@@ -31,7 +36,7 @@ def render(package, name, **values) -> str:
         lstrip_blocks=True,
     )
 
-    def source(name) -> str:
+    def source(name: str) -> str:
         return environment.loader.get_source(environment, name)[0]
 
     script = f"{name}.js"
@@ -63,7 +68,7 @@ def _policy(script):
     )
 
 
-def uri(picture) -> str:
+def uri(picture: "Image.Image") -> str:
     """Returns a `PIL.Image.Image` as the data URI of a WebP picture."""
     buffer = io.BytesIO()
     # At this quality text stays sharp.
@@ -71,7 +76,7 @@ def uri(picture) -> str:
     return f"data:image/webp;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
-def embedded(path) -> dict:
+def embedded(path: pathlib.Path) -> dict[str, str | int]:
     """Returns the picture in a file, with its size on the page, or why it is not shown.
 
     It is titled as the file is named.

@@ -6,6 +6,7 @@ keys, but is only in the extra `hub`, and publishing into a folder works without
 
 import contextlib
 import pathlib
+from collections.abc import Sequence
 
 import keras
 import yaml
@@ -27,7 +28,7 @@ _HUB_METRICS = {
 }
 
 
-def model_page(card, report, pictures) -> str:
+def model_page(card: zoo.PublishedModel, report: dict, pictures: Sequence[str]) -> str:
     """Returns the README.md of a `zoo.PublishedModel`, with its run's `report.json`.
 
     `pictures` are file names; https://huggingface.co/docs/hub/model-cards.

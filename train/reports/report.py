@@ -8,9 +8,11 @@ import numpy as np
 
 from train.common import markdown
 from train.common.files import write_json, write_text
+from train.engine.metric_log import MetricLog
 from train.reports import contents, figures, gallery, html
 from train.reports.answers import (
     LEAST_EXAMPLES,
+    Answers,
     label_errors,
     write_label_errors,
     write_mistakes,
@@ -20,15 +22,15 @@ _TEMPLATE = Path(__file__).parent / "templates" / "run.md.jinja"
 
 
 def write_report(
-    run_dir,
+    run_dir: str | os.PathLike,
     *,
-    config,
-    summary,
-    results,
-    history=None,
-    split="test",
-    answers=None,
-    in_training=None,
+    config: dict,
+    summary: dict,
+    results: dict,
+    history: MetricLog | None = None,
+    split: str = "test",
+    answers: Answers | None = None,
+    in_training: np.ndarray | int | str | None = None,
 ) -> dict:
     """Writes the report of a run into its directory, and returns all results.
 

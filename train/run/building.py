@@ -2,20 +2,31 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+
+import keras
+from keras.optimizers.schedules import LearningRateSchedule
 
 import keras_vit
 import zoo
 from keras_vit.structure import architectures
 from keras_vit.weights.loading import read_weights
 from train.common.errors import RunError
+from train.data.sources.splits import Source
 from train.engine.choices import LOSSES, OPTIMIZERS, SCHEDULES
+from train.engine.step import Devices, Trainer
+from train.recipes import Recipe
 from train.recipes.recipe import brings_weights
+from train.run.task import Task
 from zoo.common.safe_text import named
 from zoo.network import NETWORKS
 
 
-def trainer(task, devices, micro_batches, schedule=None) -> Any:
+def trainer(
+    task: Task,
+    devices: Devices,
+    micro_batches: int,
+    schedule: LearningRateSchedule | None = None,
+) -> Trainer:
     """Returns the trainer of a task that is built, in the scope of the devices.
 
     `micro_batches` are those of each device; `schedule` replaces the recipe's.
@@ -33,13 +44,15 @@ def trainer(task, devices, micro_batches, schedule=None) -> Any:
     )
 
 
-def optimizer(recipe, schedule=None) -> Any:
+def optimizer(
+    recipe: Recipe, schedule: LearningRateSchedule | None = None
+) -> keras.optimizers.Optimizer:
     """Returns the recipe's optimizer, with its schedule or another one."""
     schedule = schedule or SCHEDULES[recipe.schedule].of(recipe)()
     return OPTIMIZERS[recipe.optimizer].of(recipe)(schedule)
 
 
-def model(recipe, classes) -> Any:
+def model(recipe: Recipe, classes: int) -> keras.Model:
     """Returns the recipe's model: its weights, and a new head of `classes` outputs."""
     try:
         recipe.check()
@@ -80,28 +93,33 @@ def model(recipe, classes) -> Any:
         raise RunError(str(error)) from error
 
 
-def architecture_of(recipe) -> Any:
+def architecture_of(recipe: Recipe) -> architectures.Architecture:
     """Returns the architecture of the recipe's model."""
     if brings_weights(recipe.model):
         return architectures.of_config(zoo.ViTConfig())
     try:
-        return architectures.of_config(NETWORKS.get(recipe.model, recipe.model))
+        return architectures.of_config(_known(recipe.model))
     except ValueError as error:
         raise RunError(str(error)) from error
 
 
-def config_of(recipe) -> Any:
+def config_of(recipe: Recipe) -> zoo.ViTConfig:
     """Returns the `ViTConfig` of the recipe's model."""
     model = recipe.model
     if brings_weights(model):
         return read_weights(model).config
-    config = NETWORKS.get(model, model)
+    config = _known(model)
     if not isinstance(config, zoo.ViTConfig):
         raise RunError(
             f"{model} is not a Vision Transformer: pass another --model, one of "
             f"{', '.join(keras_vit.VARIANTS)}."
         )
     return config
+
+
+def _known(model):
+    """Returns the config of a model that is a name or a config."""
+    return NETWORKS.get(model, model)
 
 
 def _network(recipe):
@@ -111,7 +129,7 @@ def _network(recipe):
     """
     model, weights = recipe.model, recipe.weights
     if not brings_weights(model):
-        config = NETWORKS.get(model, model)
+        config = _known(model)
         if weights and isinstance(config, zoo.ViTConfig):
             of_kind = (None, model.num_heads) if config is model else (model,)
             weights = read_weights(weights, *of_kind).without_head()
@@ -127,7 +145,7 @@ def _network(recipe):
     return keras_vit.ViTConfig(), checkpoint.without_head(), checkpoint.pooling
 
 
-def loss(recipe, source) -> Callable:
+def loss(recipe: Recipe, source: Source) -> Callable:
     """Returns the recipe's loss, a function of logits and labels."""
     weights = recipe.class_weights
     if weights == "balanced":

@@ -1,17 +1,24 @@
 """Fine-tuning and pre-training: the tasks that end in a classifier."""
 
+import pathlib
+from collections.abc import Callable, Iterable
+
 import keras
 import numpy as np
+from numpy.typing import ArrayLike
 
 import keras_vit
 from keras_vit.structure import architectures, set_bits
 from train.common.errors import RunError
 from train.common.files import whole_file, write_text
 from train.data import pipeline
+from train.data.sources.splits import Source
 from train.engine import loop
 from train.engine.losses import count_correct
 from train.engine.metric_log import MetricLog
+from train.engine.step import Devices, Trainer
 from train.models.keras_files import load_model
+from train.models.run_directory import RunDirectory
 from train.reports.answers import answers_of
 from train.reports.figures import PICTURES, draw_batch, write_predictions_picture
 from train.reports.report import write_report
@@ -36,7 +43,7 @@ class FineTuning(Task):
 
     accuracy = staticmethod(count_correct)
 
-    def check_devices(self, devices) -> None:
+    def check_devices(self, devices: Devices) -> None:
         """Refuses mixed examples on several hosts, and batch norms on devices."""
         recipe = self.recipe
         if recipe.mixes and devices.has_hosts:
@@ -51,14 +58,14 @@ class FineTuning(Task):
                 "needs none."
             )
 
-    def check_data(self, source) -> None:
+    def check_data(self, source: Source) -> None:
         if len(source.class_names) < 2:
             raise RunError(
                 f"{source.name} has only one class, {source.class_names[0]}: add the "
                 "images of at least one other class."
             )
 
-    def build(self, source) -> None:
+    def build(self, source: Source) -> None:
         recipe = self.recipe
         self.source = source
         self.model = self.network = building.model(recipe, len(source.class_names))
@@ -69,18 +76,22 @@ class FineTuning(Task):
         if recipe.layer_decay < 1:
             self.rate_scales = layer_rates(self.model, recipe.layer_decay)
 
-    def evaluate(self, trainer, batches, on_batch=None) -> dict:
+    def evaluate(
+        self, trainer: Trainer, batches: Iterable, on_batch: Callable | None = None
+    ) -> dict:
         """Returns loss, accuracy, and the `Ranked` of the answers."""
         parts, loss = loop.evaluate(trainer, batches, ranked, on_batch)
         answered = joined(parts)
         accuracy = float(np.mean(answered.predicted == answered.labels))
         return {"loss": loss, "accuracy": accuracy, "ranked": answered}
 
-    def draw_batch(self, path, images, labels) -> None:
+    def draw_batch(
+        self, path: pathlib.Path, images: ArrayLike, labels: ArrayLike
+    ) -> None:
         images, labels = np.asarray(images), np.asarray(labels)
         draw_batch(path, images, labels, self.source.class_names)
 
-    def save(self, directory) -> None:
+    def save(self, directory: RunDirectory) -> None:
         """Writes the model, its class names, and a picture of its predictions."""
         source = self.source
         with whole_file(directory.model) as temporary:
@@ -108,7 +119,9 @@ class FineTuning(Task):
             title=f"{source.name}: predictions of {directory.model.name}, loaded again",
         )
 
-    def report(self, directory, measured, command) -> dict:
+    def report(
+        self, directory: RunDirectory, measured: dict[str, dict], command: str
+    ) -> dict:
         source, tested = self.source, measured["test"]
         log = MetricLog(directory.metrics)
         answered = tested["ranked"]
@@ -153,7 +166,7 @@ class FineTuning(Task):
         }
 
     @staticmethod
-    def summary(results) -> str:
+    def summary(results: dict) -> str:
         names = {"report": "page", "model": "model", "weights": "weights"}
         paths = {name: results[key] for name, key in names.items() if results[key]}
         width = max(map(len, paths))
@@ -169,7 +182,7 @@ class FineTuning(Task):
 class PreTraining(FineTuning):
     """Trains a classifier, and writes its weights in the released naming too."""
 
-    def save(self, directory) -> None:
+    def save(self, directory: RunDirectory) -> None:
         """Writes `weights.npz` besides, where the model has a released naming."""
         super().save(directory)
         if architectures.of_model(self.model).files is not None:

@@ -4,12 +4,14 @@ import dataclasses
 import difflib
 import functools
 import json
+import os
 import types
 import typing
 from typing import Any
 
 from train.common import packages, setting
 from train.common.errors import RunError, first_line
+from train.recipes import Recipe
 from zoo import ViTConfig
 from zoo.common import limits
 from zoo.common.regular_files import expand_home, missing_remedy, read_text
@@ -28,7 +30,7 @@ _WORDS = {
 }
 
 
-def read(path) -> dict:
+def read(path: str | os.PathLike) -> dict[str, Any]:
     """Returns the content of a YAML or JSON file of settings, a dict.
 
     Raises a `RunError` where it cannot be read, or is something else.
@@ -63,7 +65,7 @@ def read(path) -> dict:
 
 
 def _json(text, once):
-    def settings(pairs) -> dict:
+    def settings(pairs: list[tuple[str, Any]]) -> dict:
         once(name for name, _ in pairs)
         return dict(pairs)
 
@@ -76,7 +78,7 @@ def _yaml(text, once):
 
     # This loader makes plain values alone, whatever the file says.
     class Loader(yaml.SafeLoader):
-        def compose_node(self, parent, index) -> Any:
+        def compose_node(self, parent: yaml.Node | None, index: Any) -> Any:
             # A few aliases, each of a list of others, would be billions of values.
             if self.check_event(yaml.AliasEvent):
                 raise ValueError(
@@ -85,11 +87,11 @@ def _yaml(text, once):
                 )
             return super().compose_node(parent, index)
 
-        def construct_mapping(self, node, deep=False) -> dict:
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
             once(key.value for key, _ in node.value if key.id == "scalar")
             return super().construct_mapping(node, deep)
 
-        def construct_scalar(self, node) -> str:
+        def construct_scalar(self, node: yaml.ScalarNode) -> str:
             # --print_config shows JSON, which escapes what is beyond 16 bits in two
             # parts.
             text = super().construct_scalar(node)
@@ -114,7 +116,7 @@ def _once(path, names):
         seen.add(name)
 
 
-def text_of(content, name, path) -> str | None:
+def text_of(content: dict[str, Any], name: str, path: str | os.PathLike) -> str | None:
     """Returns a setting that chooses the recipe, a str, or None."""
     value = content.get(name)
     if value is not None and not (isinstance(value, str) and value):
@@ -122,7 +124,9 @@ def text_of(content, name, path) -> str | None:
     return value
 
 
-def values(content, recipe_class, path) -> dict:
+def values(
+    content: dict[str, Any], recipe_class: type[Recipe], path: str | os.PathLike
+) -> dict[str, Any]:
     """Returns the settings in a file's content that a class of recipes has.
 
     Raises a `RunError` that names what no recipe of this class has, and values of

@@ -1,5 +1,6 @@
 """Figures of a model's attention, for TensorBoard while it is trained."""
 
+import keras
 import numpy as np
 
 from keras_vit import AddPositionEmbs, explain
@@ -9,9 +10,11 @@ from keras_vit.structure import layers_of
 from keras_vit.structure.image_sizes import grid_size
 from train.common.errors import RunError
 from train.data import pipeline
+from train.data.sources.splits import Split
+from train.recipes import Recipe
 
 
-def choose(recipe, model, split) -> np.ndarray | None:
+def choose(recipe: Recipe, model: keras.Model, split: Split) -> np.ndarray | None:
     """Returns images of a split to draw, in [-1, 1], or None if the recipe has none."""
     if not recipe.explained_images:
         return None
@@ -28,7 +31,9 @@ def choose(recipe, model, split) -> np.ndarray | None:
     return images
 
 
-def pictures(model, images, step) -> dict:
+def pictures(
+    model: keras.Model, images: np.ndarray, step: int
+) -> dict[str, np.ndarray]:
     """Draws attention rollout, embedding filters and position embeddings.
 
     Returns uint8 arrays (height, width, 3) by their names in TensorBoard.

@@ -7,10 +7,12 @@ Source:
 import contextlib
 import itertools
 import math
+import os
 import pathlib
 import re
 import shlex
 import time
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -23,9 +25,11 @@ from train.engine.devices import alone
 from train.engine.loop import explained_device_errors
 from train.engine.metric_log import MetricLog
 from train.engine.schedules import ExponentialRise
+from train.engine.step import Devices
 from train.models.run_directory import RunDirectory
 from train.reports import figures
 from train.run import plan, training
+from train.run.task import Task
 from zoo.common.regular_files import expand_home
 
 STEPS = 100
@@ -44,7 +48,13 @@ _TEMPLATE = pathlib.Path(__file__).with_name("learning_rate.md.jinja")
 
 
 def find(
-    task, *, run_dir, data_dir=None, skip_corrupt=False, devices=None, command=""
+    task: Task,
+    *,
+    run_dir: str | os.PathLike,
+    data_dir: str | os.PathLike | None = None,
+    skip_corrupt: bool = False,
+    devices: Devices | None = None,
+    command: str = "",
 ) -> dict | None:
     """Trains with a rising learning rate, and suggests one from the losses.
 
@@ -134,7 +144,9 @@ def _range_test(run, devices):
     return rates[: len(losses) - 1], losses[1:], diverged
 
 
-def suggest(rates, losses, diverged=False) -> dict:
+def suggest(
+    rates: Sequence[float], losses: Sequence[float], diverged: bool = False
+) -> dict:
     """Returns what a range test shows, a dict.
 
     `suggested` is the rate by `RULE`, None where the loss did not fall by more than it
@@ -238,7 +250,7 @@ def _command(command, rate):
     return shlex.join([*kept, f"--learning_rate={rate:g}"])
 
 
-def summary(results) -> str:
+def summary(results: dict) -> str:
     """Returns what the command prints at its end."""
     lines = [results["sentence"]]
     if results["command_to_go_on"]:

@@ -19,8 +19,12 @@ from train.common.errors import FullMemoryError, RunError, explaining_full_memor
 from train.common.files import read_json, write_json
 from train.common.setting import AUTO
 from train.data import pipeline
+from train.engine.step import Devices
+from train.models.run_directory import RunDirectory
+from train.recipes import Recipe
 from train.recipes.recipe import divisors
 from train.run import building
+from train.run.task import Task
 from zoo.common import machine
 
 # Use this share of the free memory; reading, validation and checkpoints need the rest.
@@ -31,7 +35,7 @@ _LEAST_GROWTH = 64 * 2**20
 _ALONE = pipeline.Share()
 
 
-def check(recipe, devices) -> None:
+def check(recipe: Recipe, devices: Devices) -> None:
     """Raises a `RunError` where the devices cannot share a batch of the recipe."""
     is_auto = recipe.micro_batches == AUTO
     if is_auto and devices.has_hosts:
@@ -43,7 +47,7 @@ def check(recipe, devices) -> None:
     devices.micro_batches(recipe.batch_size, parts)
 
 
-def number_of(task, devices, directory) -> int:
+def number_of(task: Task, devices: Devices, directory: RunDirectory) -> int:
     """Returns the number of micro-batches of a task that is built, an int.
 
     The choice for `"auto"` is printed and written to `micro_batches.json` of the
@@ -51,7 +55,7 @@ def number_of(task, devices, directory) -> int:
 
     Raises a `RunError` where not even one image per device fits.
     """
-    if task.recipe.micro_batches != AUTO:
+    if isinstance(task.recipe.micro_batches, int):
         return task.recipe.micro_batches
     file = directory.micro_batches
     if directory.is_begun() and file.is_file():
@@ -72,7 +76,7 @@ def _is_no_retracing(record):
     return "triggered tf.function retracing" not in record.getMessage()
 
 
-def sizes(images) -> list:
+def sizes(images: int) -> list[int]:
     """Returns sizes of micro-batches that cut a device's images equally, as ints.
 
     The first has them all, each other one at most half of those before it.
@@ -204,11 +208,11 @@ class _Trials:
             math.prod(tensor.shape) * tensor.dtype.size for tensor in spec
         )
 
-    def step(self, size) -> None:
+    def step(self, size: int) -> None:
         """Takes steps of the whole batch in micro-batches of a size per device."""
         self._take(self.task.recipe.batch_size, size)
 
-    def peak(self, size) -> int:
+    def peak(self, size: int) -> int:
         """Returns the peak memory of this process in a step of two micro-batches.
 
         More of them need no more, but for the images themselves. A single one is the
@@ -243,7 +247,7 @@ class _Trials:
             self.task.source.train, batch_size=rows, share=share, **self.settings
         ).element_spec
 
-        def element(_) -> Any:
+        def element(_: tf.Tensor) -> Any:
             return tf.nest.map_structure(
                 lambda part: tf.zeros(part.shape, part.dtype), spec
             )

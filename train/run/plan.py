@@ -1,11 +1,17 @@
 """The plan of a run, settled before anything is built."""
 
 import dataclasses
+from typing import Any
 
 from train.common.setting import AUTO
+from train.engine.step import Devices
+from train.models.run_directory import RunDirectory
+from train.run.task import Task
 
 
-def settle(task, directory, devices, **changes) -> None:
+def settle(
+    task: Task, directory: RunDirectory, devices: Devices, **changes: Any
+) -> None:
     """Gives a task the recipe of its run, which nothing changes later.
 
     `changes` are other settings. A precision of `"auto"` becomes that with which the

@@ -5,7 +5,7 @@ import functools
 import pkgutil
 import sys
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from absl import app, flags
@@ -32,14 +32,14 @@ INTERRUPTED = "what the run directory holds is whole"
 class _NumberOrAuto(flags.IntegerParser):
     syntactic_help = "an integer, or auto"
 
-    def parse(self, argument) -> Any:
+    def parse(self, argument: str | int) -> str | int:
         return argument if argument == "auto" else super().parse(argument)
 
 
 class _OnOrOff(flags.BooleanParser):
     syntactic_help = "yes or no"
 
-    def parse(self, argument) -> Any:
+    def parse(self, argument: str | bool) -> bool:
         words = {"yes": True, "on": True, "no": False, "off": False}
         return words[argument] if argument in words else super().parse(argument)
 
@@ -61,7 +61,11 @@ _DEFINITIONS = {
 }
 
 
-def define_settings(fields, flag_values=flags.FLAGS, has_defaults=False) -> None:
+def define_settings(
+    fields: Iterable[dataclasses.Field],
+    flag_values: flags.FlagValues = flags.FLAGS,
+    has_defaults: bool = False,
+) -> None:
     """Defines a flag for each field that has a group, by default of None."""
     for field in fields:
         if not field.metadata["group"]:
@@ -80,7 +84,7 @@ def define_settings(fields, flag_values=flags.FLAGS, has_defaults=False) -> None
             _DEFINITIONS[kind](field.name, default, **described)
 
 
-def define(recipes, otherwise, recipe_class=Recipe) -> None:
+def define(recipes: str, otherwise: str, recipe_class: type[Recipe] = Recipe) -> None:
     """Defines the flags; `recipes` and `otherwise` complete the help of `--recipe`."""
     data_flags.define_data("that of --config")
     flags.DEFINE_string(
@@ -137,7 +141,14 @@ def define(recipes, otherwise, recipe_class=Recipe) -> None:
     define_settings(recipe_class.settings())
 
 
-def perform(argv, command, recipes, packages, task, next_steps) -> None:
+def perform(
+    argv: Sequence[str],
+    command: str,
+    recipes: str,
+    packages: Sequence[str],
+    task: str,
+    next_steps: Callable[[Recipe, dict], list],
+) -> None:
     """Runs a task as the command line says, and prints what came out of it.
 
     `argv` are the arguments that are not flags, `recipes` is the package of the recipes
@@ -164,13 +175,13 @@ def perform(argv, command, recipes, packages, task, next_steps) -> None:
             command_line.say_next(*next_steps(recipe, results))
 
 
-def describe(recipes) -> Callable:
+def describe(recipes: str) -> Callable[[Sequence[str]], None]:
     """Returns a function that adds what a recipe of the package sets to `--help`."""
     find_recipe = pkgutil.resolve_name(f"{recipes}:for_dataset")
     return functools.partial(settings.add_to_help, find_recipe=find_recipe)
 
 
-def to_fine_tune(recipe, results) -> list:
+def to_fine_tune(recipe: Recipe, results: dict) -> list[tuple]:
     """Returns the next step after training weights: to fine-tune them."""
     if results["weights"] is None:
         return []
@@ -179,7 +190,7 @@ def to_fine_tune(recipe, results) -> list:
     return [("finetune", "--dataset=photos/", *words)]
 
 
-def check(argv, command, packages) -> None:
+def check(argv: Sequence[str], command: str, packages: Sequence[str]) -> None:
     """Ends the command where packages are missing, or no data set or several."""
     data_flags.take_word(argv[1:])
     if not (flags.FLAGS.dataset or flags.FLAGS.config):
@@ -193,15 +204,19 @@ def check(argv, command, packages) -> None:
     )
 
 
-def refuse(name, reason) -> None:
+def refuse(name: str, reason: str) -> None:
     """Raises a `RunError` if a flag is given that has no effect here."""
     if flags.FLAGS[name].value:
         raise RunError(f"--{name} does nothing here, for {reason}: leave it out.")
 
 
 def read(
-    command, find_recipe, kind="", is_dataset=True, check=lambda recipe: None
-) -> tuple:
+    command: str,
+    find_recipe: Callable[[str, str | None], Recipe],
+    kind: str = "",
+    is_dataset: bool = True,
+    check: Callable[[Recipe], object] = lambda recipe: None,
+) -> tuple[Recipe, dict]:
     """Returns the recipe that the flags ask for, and the keywords of `training.run`.
 
     `find_recipe` takes a data set, and the name of a recipe or None; `kind` is of runs
@@ -252,7 +267,9 @@ def _origin(name):
     return settings.OF_FLAG if flags.FLAGS[name].present else settings.DEFAULT
 
 
-def overrides(flag_values, recipe_class) -> dict:
+def overrides(
+    flag_values: dict[str, Any], recipe_class: type[Recipe]
+) -> dict[str, Any]:
     """Returns the settings of a recipe that the flags give, a dict.
 
     A `ValueError` names a flag whose value is not written as it should be.

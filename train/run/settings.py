@@ -3,12 +3,13 @@
 import dataclasses
 import json
 import sys
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from absl import flags as absl_flags
 
 from keras_vit_start import styled
 from train.common.errors import RunError
+from train.recipes import Recipe
 from train.run import config_file
 from zoo import ViTConfig
 
@@ -27,13 +28,21 @@ class Settings:
     model which is meant, with `--smoke` too.
     """
 
-    recipe: Any
+    recipe: Recipe
     origins: dict[str, str]
     recipe_name: str | None
     run_name: str
 
 
-def settle(find_recipe, *, dataset, recipe, config, smoke, flags) -> Settings:
+def settle(
+    find_recipe: Callable[[str, str | None], Recipe],
+    *,
+    dataset: str | None,
+    recipe: str | None,
+    config: str | None,
+    smoke: bool,
+    flags: Callable[[type[Recipe]], dict],
+) -> Settings:
     """Returns the `Settings` of a command line.
 
     The recipe's values are overridden by those of the file `config`, these by `smoke`,
@@ -92,7 +101,7 @@ def _note(before, after, origin, origins):
             origins[field.name] = origin if origin == OF_SMOKE else f"follows {origin}"
 
 
-def page(settings, others) -> str:
+def page(settings: Settings, others: dict[str, tuple]) -> str:
     """Returns all settings with their origins, YAML that `--config` takes.
 
     `others` are pairs of value and origin by the names of flags that are no settings of
@@ -118,7 +127,9 @@ def page(settings, others) -> str:
     return "\n".join(f"{text:{width}}  # {origin}" for text, origin in rows)
 
 
-def add_to_help(words, find_recipe) -> None:
+def add_to_help(
+    words: Sequence[str], find_recipe: Callable[[str, str | None], Recipe]
+) -> None:
     """Adds what the recipe sets to the help of each setting.
 
     The recipe is that of the flags `--dataset`, `--recipe` and `--config` and of the

@@ -1,10 +1,19 @@
 """The interface of what a run trains: a model, its data, its loss and its report."""
 
+import pathlib
+from collections.abc import Callable, Iterable
 from typing import Any
 
+import keras
+from numpy.typing import ArrayLike
+
+from train.data.sources.splits import Source
 from train.data.transforms import keras_layer
 from train.engine.choices import LOSSES
 from train.engine.metric_log import MetricLog
+from train.engine.step import Devices, Trainer
+from train.models.run_directory import RunDirectory
+from train.recipes import Recipe
 from train.run.trained_parts import count_parameters
 from zoo.common.safe_text import printable
 
@@ -34,15 +43,15 @@ class Task:
 
     evaluated: tuple[str, ...] = ("test",)
     rate_scales: dict | None = None
-    source: Any
-    model: Any
-    network: Any
+    source: Source
+    model: keras.Model
+    network: keras.Model
     loss: Any
     accuracy: Any
-    finish = None
-    micro_batches = None
+    finish: Callable | None = None
+    micro_batches: int | None = None
 
-    def __init__(self, recipe, augmentation_layer=None):
+    def __init__(self, recipe: Recipe, augmentation_layer: keras.Layer | None = None):
         self.recipe = recipe
         self.augmentation_layer = augmentation_layer
 
@@ -67,31 +76,37 @@ class Task:
             "augmentation_layer": self.augmentation_layer,
         }
 
-    def check_devices(self, devices) -> None:
+    def check_devices(self, devices: Devices) -> None:
         """Raises a `RunError` where these devices cannot do the task."""
 
-    def check_data(self, source) -> None:
+    def check_data(self, source: Source) -> None:
         """Raises a `RunError` where the task cannot be learned from the data."""
 
-    def build(self, source) -> None:
+    def build(self, source: Source) -> None:
         """Builds the model for this data, in the scope of the devices."""
         raise NotImplementedError
 
-    def evaluate(self, trainer, batches, on_batch=None) -> dict:
+    def evaluate(
+        self, trainer: Trainer, batches: Iterable, on_batch: Callable | None = None
+    ) -> dict:
         """Returns a dict with floats `loss` and `accuracy`, and what `report` needs.
 
         `on_batch` is called with the number of examples done so far.
         """
         raise NotImplementedError
 
-    def draw_batch(self, path, images, labels) -> None:
+    def draw_batch(
+        self, path: pathlib.Path, images: ArrayLike, labels: ArrayLike
+    ) -> None:
         """Draws the first training batch, if the task has a picture of it."""
 
-    def save(self, directory) -> None:
+    def save(self, directory: RunDirectory) -> None:
         """Writes the model and its pictures into a `RunDirectory`."""
         raise NotImplementedError
 
-    def report(self, directory, measured, command) -> dict:
+    def report(
+        self, directory: RunDirectory, measured: dict[str, dict], command: str
+    ) -> dict:
         """Writes the report into a `train.models.run_directory.RunDirectory`.
 
         `measured` has what `evaluate` returned for each name in `evaluated` that the
@@ -100,11 +115,11 @@ class Task:
         raise NotImplementedError
 
     @staticmethod
-    def summary(results) -> str:
+    def summary(results: dict) -> str:
         """Returns what the command prints at its end."""
         raise NotImplementedError
 
-    def announcement(self, directory) -> str:
+    def announcement(self, directory: RunDirectory) -> str:
         """Returns what a run prints as it begins."""
         source, recipe, network = self.source, self.recipe, self.network
         validation = source.validation.num_examples if source.validation else 0
@@ -119,7 +134,7 @@ class Task:
             lines=True,
         )
 
-    def training_results(self, directory) -> dict:
+    def training_results(self, directory: RunDirectory) -> dict:
         """Returns the results that all tasks have: loss, examples, steps, size."""
         recipe = self.recipe
         steps = recipe.steps
@@ -135,7 +150,7 @@ class Task:
             "parameters": count_parameters(self.network.weights),
         }
 
-    def written_settings(self, directory) -> dict:
+    def written_settings(self, directory: RunDirectory) -> dict:
         """Returns the settings for the report, with what was chosen for those open."""
         recipe = self.recipe
         settings = recipe.as_dict() | recipe.in_use()
@@ -146,7 +161,9 @@ class Task:
         return {name: value for name, value in settings.items() if value != ""}
 
 
-def about_loss(recipe, augmentation_layer=None) -> dict:
+def about_loss(
+    recipe: Recipe, augmentation_layer: keras.Layer | None = None
+) -> dict[str, str]:
     """Returns the loss of training and validation, and what differs in training."""
     loss = [LOSSES[recipe.loss].title]
     if recipe.label_smoothing:
@@ -174,7 +191,7 @@ def about_loss(recipe, augmentation_layer=None) -> dict:
     }
 
 
-def speed(log) -> dict:
+def speed(log: MetricLog) -> dict[str, float]:
     """Returns the wall time of all steps, and the training images per second.
 
     Waiting for images, compiling, validations and checkpoints are in it, what a kill

@@ -2,6 +2,9 @@
 
 import math
 import re
+from collections.abc import Iterable
+
+import keras
 
 from train.common.errors import RunError
 
@@ -11,7 +14,9 @@ _AFTER_BLOCKS = (
 )  # fmt: skip
 
 
-def choose_trainable(model, *, frozen=False, lora_rank=0) -> None:
+def choose_trainable(
+    model: keras.Model, *, frozen: bool = False, lora_rank: int = 0
+) -> None:
     """Freezes what is not to be trained; call it in the scope of the strategy.
 
     `frozen` trains only the head, a linear probe. With `lora_rank` products of that
@@ -42,7 +47,7 @@ def choose_trainable(model, *, frozen=False, lora_rank=0) -> None:
             projection.lora_kernel_b.trainable = True
 
 
-def count_parameters(variables, lora=False) -> int:
+def count_parameters(variables: Iterable[keras.Variable], lora: bool = False) -> int:
     """Counts parameters; LoRA products, which are not saved, only if `lora`."""
     return sum(
         math.prod(variable.shape)
@@ -51,7 +56,7 @@ def count_parameters(variables, lora=False) -> int:
     )
 
 
-def layer_rates(model, layer_decay) -> dict:
+def layer_rates(model: keras.Model, layer_decay: float) -> dict[str, float]:
     """Returns factors of the learning rate, by paths of the trainable variables.
 
     Layers after the blocks have factor 1, the last block `layer_decay`, the one before
@@ -75,7 +80,7 @@ def layer_rates(model, layer_decay) -> dict:
         )
     depth = max(blocks) + 1
 
-    def power(path) -> int:
+    def power(path: str) -> int:
         if match := _BLOCK.match(path):
             return depth - int(match[1])
         return 0 if path.startswith(_AFTER_BLOCKS) else depth + 1

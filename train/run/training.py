@@ -4,8 +4,11 @@ import contextlib
 import functools
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+
+import numpy as np
+from keras.optimizers.schedules import LearningRateSchedule
 
 from train.common.files import checkpoint_steps, write_text
 from train.data import pipeline, run_data, sources
@@ -62,7 +65,8 @@ def run(
     devices = devices or alone()
     with begun(task, run_dir, devices, extend) as directory:
         source = suitable_source(task, devices, data_dir, skip_corrupt)
-        check_source(task.recipe, source, directory, devices, is_decoded=skip_corrupt)
+        if devices.is_chief:
+            check_source(source, directory, is_decoded=skip_corrupt)
         this = built(task, source, directory, devices)
         if devices.is_chief:
             directory.extend(task.deciding)
@@ -93,7 +97,7 @@ class Run:
     def announce(self) -> None:
         print(self.task.announcement(self.directory))
 
-    def batches(self, start_step) -> Iterator:
+    def batches(self, start_step: int) -> Iterator:
         """Yields the training batches after `start_step` steps."""
         recipe = self.recipe
         batches = self._distributed(
@@ -117,14 +121,14 @@ class Run:
         batches = self._tested(self.source.validation)
         return itertools.chain([next(batches)], batches)
 
-    def validate(self, batches) -> dict | None:
+    def validate(self, batches: Iterable | None) -> dict[str, float] | None:
         """Returns `val_loss` and `val_accuracy` of batches, or None."""
         if batches is None:
             return None
         measured = self.task.evaluate(self.trainer, batches)
         return {"val_loss": measured["loss"], "val_accuracy": measured["accuracy"]}
 
-    def pictures(self, step) -> dict:
+    def pictures(self, step: int) -> dict[str, np.ndarray]:
         """Returns what the model attends to, pictures by name."""
         return explained_images.pictures(self.task.network, self.shown, step)
 
@@ -173,7 +177,9 @@ class Run:
         return pipeline.explained(self.devices.batches(make), split)
 
 
-def suitable_source(task, devices, data_dir, skip_corrupt) -> Source:
+def suitable_source(
+    task: Task, devices: Devices, data_dir: str | os.PathLike | None, skip_corrupt: bool
+) -> Source:
     """Returns the data of a task, or raises a `RunError` where they do not suit it."""
     micro_batches.check(task.recipe, devices)
     task.check_devices(devices)
@@ -182,7 +188,13 @@ def suitable_source(task, devices, data_dir, skip_corrupt) -> Source:
     return source
 
 
-def built(task, source, directory, devices, schedule=None) -> Run:
+def built(
+    task: Task,
+    source: Source,
+    directory: RunDirectory,
+    devices: Devices,
+    schedule: LearningRateSchedule | None = None,
+) -> Run:
     """Returns the `Run` of a task, which is built; `schedule` replaces the recipe's."""
     with devices.strategy.scope():
         task.build(source)
@@ -193,7 +205,9 @@ def built(task, source, directory, devices, schedule=None) -> Run:
 
 
 @contextlib.contextmanager
-def begun(task, run_dir, devices, extend=False) -> Iterator:
+def begun(
+    task: Task, run_dir: str | os.PathLike, devices: Devices, extend: bool = False
+) -> Iterator[RunDirectory]:
     """Locks and yields the directory of a run, and sets the run's seed and precision.
 
     The plan of the task is settled before.
@@ -211,7 +225,12 @@ def begun(task, run_dir, devices, extend=False) -> Iterator:
         yield directory
 
 
-def load_source(recipe, data_dir, skip_corrupt, log=print) -> Source:
+def load_source(
+    recipe: Recipe,
+    data_dir: str | os.PathLike | None,
+    skip_corrupt: bool,
+    log: Callable[[str], None] = print,
+) -> Source:
     """Returns the recipe's data, cut down to the examples that it asks for."""
     source = sources.load(
         recipe.dataset,
@@ -224,17 +243,15 @@ def load_source(recipe, data_dir, skip_corrupt, log=print) -> Source:
     return run_data.limit(source, recipe.train_examples, recipe.test_examples)
 
 
-def check_source(recipe, source, directory, devices, *, is_decoded) -> None:
+def check_source(source: Source, directory: RunDirectory, *, is_decoded: bool) -> None:
     """Makes sure that a run has the data it began with, and will be able to test.
 
     A run without checkpoint decodes all images of validation and test first, where
     they are the user's own files and were not decoded before.
     """
-    if not devices.is_chief:
-        return
     directory.claim_data(run_data.facts_of(source))
     if source.skipped:
         write_text(directory.skipped, "\n".join(source.skipped) + "\n")
     is_new = not checkpoint_steps(directory.checkpoints)
-    if is_new and kind_of(recipe.dataset).is_own and not is_decoded:
+    if is_new and kind_of(source.name).is_own and not is_decoded:
         pipeline.check_readable(source.validation, source.test)

@@ -2,7 +2,7 @@
 
 import collections
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -14,7 +14,12 @@ from zoo.common.safe_text import named
 _ID = re.compile(r"n\d{8}")
 
 
-def match_classes(outputs, head_names, data_names, numbers=False) -> tuple:
+def match_classes(
+    outputs: int,
+    head_names: Sequence[str] | str | None,
+    data_names: Sequence[str],
+    numbers: bool = False,
+) -> tuple[tuple[str, ...], np.ndarray, bool]:
     """Returns the names of a head's classes, and the class of each label, int32.
 
     The third result is whether the data set's classes were taken for numbers.

@@ -13,11 +13,20 @@ from train import recipes
 from train.common.errors import RunError
 from train.common.files import make_folder, read_json
 from train.data import registry, sources
+from train.data.sources.splits import Source, Split
+from train.models.loaded_model import LoadedModel
 from zoo.common.regular_files import expand_home
 from zoo.network.head import NUMBERS, ONE_CLASS
 
 
-def load_split(loaded, dataset, data_dir, skip_corrupt, split, bits=None) -> tuple:
+def load_split(
+    loaded: LoadedModel,
+    dataset: str | None,
+    data_dir: str | os.PathLike | None,
+    skip_corrupt: bool,
+    split: str,
+    bits: int | None = None,
+) -> tuple[Source, Split]:
     """Returns a data set and a split of it by name, divided as the model's run did it.
 
     If `dataset` is None, it is the run's. The split "all" is the whole data set, which
@@ -53,13 +62,13 @@ def load_split(loaded, dataset, data_dir, skip_corrupt, split, bits=None) -> tup
     return source, part
 
 
-def is_of_run(loaded, dataset) -> bool:
+def is_of_run(loaded: LoadedModel, dataset: str) -> bool:
     """Returns whether a data set is the one that the model's run was trained on."""
     own = loaded.config.get("dataset")
     return own is not None and registry.is_same(dataset, own)
 
 
-def described(source, part, split) -> str:
+def described(source: Source, part: Split, split: str) -> str:
     """Returns which images of a data set a split has, such as "all 600 images of x"."""
     if split == "all":
         return f"all {part.num_examples:,} images of {source.name}"
@@ -70,7 +79,13 @@ def described(source, part, split) -> str:
     )
 
 
-def report_folder(source, out_dir, name, record, data=None) -> tuple:
+def report_folder(
+    source: str | os.PathLike,
+    out_dir: str | os.PathLike | None,
+    name: str,
+    record: str,
+    data: str | None = None,
+) -> tuple[pathlib.Path, str]:
     """Returns the folder of a report, which is made, and the model's path or name.
 
     By default it is in runs/evaluations, where the report of another model or data set
@@ -100,7 +115,7 @@ def report_folder(source, out_dir, name, record, data=None) -> tuple:
     return folder, source
 
 
-def check_one_class(loaded) -> None:
+def check_one_class(loaded: LoadedModel) -> None:
     """Refuses models whose answers no data set with a class per image can judge."""
     problem_type = problem_type_of(loaded.model)
     if problem_type != ONE_CLASS:
@@ -114,7 +129,7 @@ def check_one_class(loaded) -> None:
         )
 
 
-def num_logits(loaded) -> int:
+def num_logits(loaded: LoadedModel) -> int:
     """Returns the number of classes; refuses models that give no logits."""
     shape = loaded.model.output_shape
     if len(shape) != 2:

@@ -4,15 +4,17 @@ import os
 import pathlib
 from collections.abc import Sequence
 
+import keras
 import numpy as np
 import tensorflow as tf
 
+import keras_vit
 from keras_vit.structure import preparation_of
 from train.common import markdown, predictors
 from train.common.files import write_json, write_text
 from train.data import pipeline, sources
 from train.data.registry import short_name
-from train.data.sources.splits import pick
+from train.data.sources.splits import Split, pick
 from train.models import loaded_model
 from train.models.finding import FoundModel
 from train.scoring import predicting
@@ -123,7 +125,7 @@ def run(
     return {**results, "report": str(page)}
 
 
-def draw(labels, shots, seed) -> np.ndarray:
+def draw(labels: np.ndarray, shots: int, seed: int) -> np.ndarray:
     """Draws indices of training images, by class; all of a class that has fewer.
 
     More shots with the same seed contain the fewer. As in big_vision.
@@ -136,7 +138,9 @@ def draw(labels, shots, seed) -> np.ndarray:
     return np.concatenate(draws)
 
 
-def predictions(features, labels, test_features, classes) -> np.ndarray:
+def predictions(
+    features: np.ndarray, labels: np.ndarray, test_features: np.ndarray, classes: int
+) -> np.ndarray:
     """Fits a linear classifier and returns its predictions for other examples.
 
     Least squares with targets 1 for the class and -1 for the others, on features that
@@ -148,7 +152,7 @@ def predictions(features, labels, test_features, classes) -> np.ndarray:
     mean = features.mean(axis=0)
     deviation = features.std(axis=0) + _EPSILON
 
-    def whitened(rows) -> np.ndarray:
+    def whitened(rows: np.ndarray) -> np.ndarray:
         rows = (np.asarray(rows, np.float64) - mean) / deviation
         return np.pad(rows, ((0, 0), (0, 1)), constant_values=_CONSTANT)
 
@@ -156,7 +160,7 @@ def predictions(features, labels, test_features, classes) -> np.ndarray:
     return (whitened(test_features) @ ridge(whitened(features), targets, L2)).argmax(1)
 
 
-def ridge(inputs, targets, l2) -> np.ndarray:
+def ridge(inputs: np.ndarray, targets: np.ndarray, l2: float) -> np.ndarray:
     """Returns the weights w that minimise |inputs w - targets|^2 + l2 |w|^2.
 
     As in big_vision, by the eigenvectors of the smaller of the two products of the
@@ -171,7 +175,7 @@ def ridge(inputs, targets, l2) -> np.ndarray:
     return inputs.T @ (vectors @ ((vectors.T @ targets) / (values + l2)[:, None]))
 
 
-def preparation_for(model) -> str:
+def preparation_for(model: keras.Model) -> str:
     """Returns how images come to a model's size: as it says, or as big_vision does.
 
     big_vision's way is for models that say no more than the default, `"squash"`.
@@ -180,7 +184,7 @@ def preparation_for(model) -> str:
     return RELEASED if own == "squash" else own
 
 
-def features_of(predictor, split) -> tuple:
+def features_of(predictor: keras_vit.Predictor, split: Split) -> tuple[np.ndarray, ...]:
     """Returns labels and features of a split, prepared as `preparation_for` says."""
     size = predictor.model.input_shape[1:3]
     preparation = preparation_for(predictor.model)
@@ -197,7 +201,7 @@ def features_of(predictor, split) -> tuple:
     return tuple(map(np.concatenate, columns))
 
 
-def table(results) -> str:
+def table(results: dict) -> markdown.Block:
     """Returns the accuracies of `run` as a table in Markdown."""
     return markdown.table(
         ("Images per class", "Training images", "Accuracy", "Deviation", "Each draw"),

@@ -1,13 +1,24 @@
 """Metrics of a classifier: accuracy, F1, confusions, intervals, calibration."""
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import numpy as np
+from numpy.typing import ArrayLike
+
+from train.scoring.ranked import Ranked
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 CONFUSIONS = 10
 CALIBRATION_BINS = 15
 OTHER_CLASSES = "other classes"
 
 
-def classification_summary(ranking, class_names, data_classes=None) -> dict:
+def classification_summary(
+    ranking: Ranked, class_names: Sequence[str], data_classes: ArrayLike | None = None
+) -> dict:
     """Returns the metrics of a classifier, from a `train.scoring.ranked.Ranked`.
 
     `data_classes` are the places of the classes that the data set has, None for all. A
@@ -100,13 +111,13 @@ def _confusion_matrix(labels, predicted, classes):
     return coo_array(counted, (classes, classes)).tocsr()
 
 
-def share(name, hits) -> dict:
+def share(name: str, hits: np.ndarray) -> dict[str, float]:
     """Returns the share of hits, an array of bool, with its 95% interval."""
     low, high = interval(hits.sum(), len(hits))
     return {name: float(hits.mean()), f"{name}_low": low, f"{name}_high": high}
 
 
-def confused_pairs(matrix) -> list:
+def confused_pairs(matrix: "csr_array") -> list[list[int]]:
     """Returns [true, predicted, count] of mistakes in a matrix, by frequency."""
     counts = matrix.tocoo()
     order = np.lexsort((counts.col, counts.row, -counts.data))
@@ -114,7 +125,7 @@ def confused_pairs(matrix) -> list:
     return pairs[pairs[:, 0] != pairs[:, 1]].tolist()
 
 
-def interval(correct, examples) -> tuple:
+def interval(correct: int, examples: int) -> tuple[float, float]:
     """Returns the 95% interval (low, high) of a counted share, Wilson's of 1927."""
     from scipy.stats import binomtest
 
@@ -122,7 +133,7 @@ def interval(correct, examples) -> tuple:
     return float(bounds.low), float(bounds.high)
 
 
-def calibration(ranking) -> dict:
+def calibration(ranking: Ranked) -> dict:
     """Returns the expected calibration error and the reliability diagram's bins.
 
     `ranking` is a `train.scoring.ranked.Ranked`. The confidence is the largest

@@ -5,16 +5,21 @@ import timeit
 from collections.abc import Iterator
 
 import numpy as np
+import tensorflow as tf
 
+import keras_vit
 from train.common.errors import RunError, explaining_full_memory
 from train.data import pipeline
+from train.data.sources.splits import Split
 from zoo.store.progress import progress_bar
 
 # The remedy where the memory is full.
 LESS_MEMORY = "lower --batch_size or --image_size."
 
 
-def predictions(predictor, batches, split) -> Iterator:
+def predictions(
+    predictor: keras_vit.Predictor, batches: tf.data.Dataset, split: Split
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yields labels (batch,) and outputs (batch, ...) of a split, in its order.
 
     `batches` is a `tf.data.Dataset` of the split's (images, labels). Outputs that are
@@ -41,13 +46,15 @@ def predictions(predictor, batches, split) -> Iterator:
         )
 
 
-def random_images(predictor) -> np.ndarray:
+def random_images(predictor: keras_vit.Predictor) -> np.ndarray:
     """Returns a batch of random images in [-1, 1] for a predictor."""
     shape = (predictor.batch_size, *predictor.model.input_shape[1:])
     return np.random.default_rng(0).uniform(-1, 1, shape).astype("float32")
 
 
-def images_per_second(predictors, *, rounds=1, seconds=1.0) -> dict:
+def images_per_second(
+    predictors: dict[str, keras_vit.Predictor], *, rounds: int = 1, seconds: float = 1.0
+) -> dict[str, float]:
     """Returns the images per second of each predictor, by its median batch.
 
     Both are dicts by name. The predictors take turns of at least `seconds`, so

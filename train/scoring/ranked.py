@@ -4,8 +4,10 @@ All outputs of 50,000 images in 21,843 classes would take 4 GB.
 """
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 # Keep this many classes of an image.
 KEPT = 10
@@ -44,7 +46,9 @@ class Ranked:
         return self.probabilities[:, 0]
 
 
-def ranked(labels, probabilities, data_classes=None) -> Ranked:
+def ranked(
+    labels: np.ndarray, probabilities: np.ndarray, data_classes: ArrayLike | None = None
+) -> Ranked:
     """Returns the `Ranked` of labels (n,) and probabilities (n, classes).
 
     `data_classes` are the places of the classes that the data set has, None for all.
@@ -88,7 +92,7 @@ def _most_probable(probabilities):
     return classes
 
 
-def joined(parts) -> Ranked:
+def joined(parts: Sequence[Ranked]) -> Ranked:
     """Returns the `Ranked` of all images of a sequence of `Ranked`."""
     names = [field.name for field in dataclasses.fields(Ranked)]
     return Ranked(

@@ -18,6 +18,7 @@ study.json. A study that was killed goes on when the same command is given again
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 
 from absl import flags
 
@@ -27,7 +28,6 @@ from train.run import recipe_flags, settings
 from train.study import kinds
 from train.study.options import Options
 
-# Packages to check for, by import name, before anything heavy is imported.
 PACKAGES = (*recipe_flags.CLASSIFIER_PACKAGES, "yaml")
 recipe_flags.define(
     "the files in train/recipes and train/recipes/pretraining", "that of the data set"
@@ -43,7 +43,7 @@ flags.DEFINE_list(
 recipe_flags.define_settings(dataclasses.fields(Options), has_defaults=True)
 
 
-def main(argv) -> None:
+def main(argv: Sequence[str]) -> None:
     """Makes the runs of the study that the command line describes."""
     recipe_flags.check(argv, "study", PACKAGES)
     values = flags.FLAGS
@@ -66,13 +66,7 @@ def main(argv) -> None:
             functools.partial(kinds.recipe_for, values.study),
             values.study,
             is_dataset=values.study not in kinds.OF_DATASETS,
-            check=functools.partial(
-                kinds.check,
-                values.study,
-                options=options,
-                models=values.models,
-                smoke=values.smoke,
-            ),
+            check=functools.partial(kinds.check, values.study, options=options),
         )
         from train.study import studies
 

@@ -3,17 +3,24 @@
 An accuracy is a dict of `train.study.runs.spread`, a row one of `rows` in `study.json`.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from train.common import markdown
 from train.reports.figures import BLUE, GREEN, ORANGE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
 
 MEASURES = ("test_accuracy", "few_shot_accuracy")
 COLORS = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9", "black")
 
 
-def table(results, header, cells) -> Any:
+def table(
+    results: dict, header: tuple[str, ...], cells: Callable[[dict], tuple]
+) -> markdown.Block:
     """Returns a table with `cells(row)`, the parameters and the accuracies of rows."""
     names = _measured(results)
     titles = ("Test accuracy", f"{results['shots']}-shot accuracy")[: len(names)]
@@ -35,7 +42,7 @@ def _measured(results):
     return [name for name in MEASURES if results["rows"][0][name]]
 
 
-def as_text(accuracy) -> str:
+def as_text(accuracy: dict) -> str:
     """Returns an accuracy as mean and deviation."""
     text = f"{accuracy['mean']:.2%}"
     if accuracy["deviation"] is not None:
@@ -43,7 +50,7 @@ def as_text(accuracy) -> str:
     return text
 
 
-def panels(figure, results) -> Iterator:
+def panels(figure: "Figure", results: dict) -> Iterator[tuple["Axes", str]]:
     """Yields the axes of one panel per measured accuracy, and the accuracy's name."""
     names = _measured(results)
     axes = figure.subplots(1, len(names), squeeze=False)[0]
@@ -54,7 +61,9 @@ def panels(figure, results) -> Iterator:
         yield cell, name
 
 
-def lines(axes, results, name, across) -> None:
+def lines(
+    axes: "Axes", results: dict, name: str, across: Callable[[dict], float]
+) -> None:
     """Plots an accuracy over `across(row)` on a logarithmic axis, a line per model."""
     for place, model in enumerate(
         dict.fromkeys(row["model"] for row in results["rows"])
@@ -70,7 +79,9 @@ def lines(axes, results, name, across) -> None:
     axes.legend(frameon=False)
 
 
-def points(axes, across, accuracies, fmt="o", **style) -> None:
+def points(
+    axes: "Axes", across: Sequence, accuracies: Sequence, fmt: str = "o", **style: Any
+) -> None:
     """Plots accuracies as means with their deviations."""
     axes.errorbar(
         across,
@@ -82,7 +93,7 @@ def points(axes, across, accuracies, fmt="o", **style) -> None:
     )
 
 
-def in_percent(axis) -> None:
+def in_percent(axis: "Axis") -> None:
     """Labels the ticks of an axis in percent."""
     from matplotlib.ticker import PercentFormatter
 

@@ -1,9 +1,11 @@
 """The runs of a study: one after another, each in a directory of its own."""
 
 import dataclasses
+import os
 import statistics
 import sys
 import typing
+from collections.abc import Sequence
 
 import keras
 
@@ -18,8 +20,7 @@ from train.recipes import Recipe
 from train.run import training
 from train.run.classification import FineTuning
 from train.scoring import linear_probe
-from train.study.kinds import check_known
-from zoo.network import NETWORKS
+from train.study.options import Options
 
 
 class Point(typing.NamedTuple):
@@ -33,9 +34,8 @@ class Point(typing.NamedTuple):
     facts: dict
 
 
-def models_of(recipe, options) -> list:
+def models_of(recipe: Recipe, options: Options) -> list[tuple[str, Recipe]]:
     """Returns pairs of name and recipe, of --models or of the recipe's own model."""
-    check_known("model", "--models", options.models, NETWORKS)
     models = []
     for name in dict.fromkeys(options.models):
         changed = recipe.override(model=name)
@@ -46,7 +46,7 @@ def models_of(recipe, options) -> list:
     return models or [(model_name(recipe), recipe)]
 
 
-def model_name(recipe) -> str:
+def model_name(recipe: Recipe) -> str:
     """Returns the name of a recipe's model, or of its width."""
     model = recipe.model
     return model if isinstance(model, str) else f"width-{model.hidden_size}"
@@ -76,7 +76,7 @@ class Runs:
         self._begun = 0
         self._finished = 0
 
-    def result(self, label, recipe) -> dict | None:
+    def result(self, label: str, recipe: Recipe) -> dict | None:
         """Returns the result of a run, which is made unless it is finished.
 
         The result is that in `report.json`, with the label as `run`, the number of
@@ -140,7 +140,9 @@ class Runs:
         return read_json(written, remedy, lambda one: float(one["rows"][0]["mean"]))
 
 
-def measured_from_scratch(points, recipe, options, settings) -> tuple:
+def measured_from_scratch(
+    points: Sequence[Point], recipe: Recipe, options: Options, settings: dict
+) -> tuple[Runs, dict]:
     """Returns `Runs` and `rows` of a study from scratch, with few-shot probes."""
     seeds = options.seeds or 1
     dataset = options.few_shot_dataset or recipe.dataset
@@ -149,7 +151,7 @@ def measured_from_scratch(points, recipe, options, settings) -> tuple:
     return runs, {"rows": measured(runs, points, seeds)}
 
 
-def measured(runs, points, seeds) -> list:
+def measured(runs: Runs, points: Sequence[Point], seeds: int) -> list[dict]:
     """Makes the runs of all points, with one seed after the other.
 
     Returns a dict for each point that has a finished run.
@@ -176,7 +178,7 @@ def measured(runs, points, seeds) -> list:
     ]
 
 
-def spread(values) -> dict:
+def spread(values: Sequence[float]) -> dict:
     """Returns mean and sample standard deviation, which is None of one value."""
     return {
         "values": list(values),
@@ -185,7 +187,7 @@ def spread(values) -> dict:
     }
 
 
-def last_validation(path, *, best=False) -> dict:
+def last_validation(path: str | os.PathLike, *, best: bool = False) -> dict[str, float]:
     """Returns accuracy and loss of a run's last validation, or of its best one."""
     log = MetricLog(RunDirectory(path).metrics)
     _, accuracies = log.series("val_accuracy")

@@ -1,12 +1,15 @@
 """Studies: several runs of a recipe that differ in one thing, and their comparison."""
 
+import os
 import pathlib
+from typing import Any
 
 from train.common import markdown
 from train.common.errors import RunError
 from train.common.files import read_json, write_json, write_text
 from train.engine import reproducibility
 from train.models.run_directory import RunDirectory
+from train.recipes import Recipe
 from train.reports import figures
 from train.study import kinds
 from train.study.options import Options
@@ -14,7 +17,14 @@ from train.study.options import Options
 _TEMPLATE = pathlib.Path(__file__).with_name("page.md.jinja")
 
 
-def run(study, recipe, options=None, *, run_dir, **settings) -> dict:
+def run(
+    study: str,
+    recipe: Recipe,
+    options: Options | None = None,
+    *,
+    run_dir: str | os.PathLike,
+    **settings: Any,
+) -> dict:
     """Makes the runs of a study that are missing, and writes table and plot.
 
     Keras's precision and the random states of Python and NumPy are restored

@@ -10,13 +10,16 @@ A module has `TITLE`, of the page, and three functions:
 
 import importlib
 import pkgutil
-from typing import Any
+import types
+from collections.abc import Collection, Iterable
 
 from train import recipes
 from train.common.errors import RunError
 from train.common.flag_names import is_count
 from train.data.checking import vtab_rows
 from train.recipes import pretraining
+from train.study.options import Options
+from zoo.network import NETWORKS
 
 # Runs of these kinds start from random weights.
 FROM_SCRATCH = {"compute", "examples", "positions"}
@@ -32,24 +35,23 @@ def names() -> list:
     return sorted(module.name for module in pkgutil.iter_modules(__path__))
 
 
-def named(name) -> Any:
+def named(name: str) -> types.ModuleType:
     """Returns the module of a study."""
     return importlib.import_module(f"{__name__}.{name}")
 
 
-def check(study, recipe, options, models=(), smoke=False) -> None:
+def check(study: str, recipe: recipes.Recipe, options: Options) -> None:
     """Refuses a recipe that a study cannot use, and flags or models that mean nothing.
-
-    `options` has the flags of the study, as `train.study.options.Options` has.
 
     Raises:
         RunError: the study trains all weights from scratch, the recipe does not; or a
             value of its flags means nothing.
         ValueError: what `Recipe.check` refuses in one of the models.
     """
-    for model in models:
+    for model in options.models:
         changed = recipe.override(model=model)
-        (changed.smoke() if smoke else changed).check()
+        (changed.smoke() if options.smoke else changed).check()
+    check_known("model", "--models", options.models, NETWORKS)
     from_scratch = study in FROM_SCRATCH
     if from_scratch and recipe.weights is not None:
         raise RunError(
@@ -72,7 +74,9 @@ def check(study, recipe, options, models=(), smoke=False) -> None:
         check_known("task", "--tasks", options.tasks, tasks)
 
 
-def check_known(kind, flag, names, known) -> None:
+def check_known(
+    kind: str, flag: str, names: Iterable[str], known: Collection[str]
+) -> None:
     """Refuses names of models, position embeddings or tasks that there are not."""
     for name in names:
         if name not in known:
@@ -103,7 +107,9 @@ def _check_step_counts(counts):
             )
 
 
-def recipe_for(study, dataset, name=None) -> recipes.Recipe:
+def recipe_for(
+    study: str | None, dataset: str, name: str | None = None
+) -> recipes.Recipe:
     """Returns the recipe that the runs of a study have in common.
 
     As `train.recipes.for_dataset`, but also the recipes for training from scratch.

@@ -1,13 +1,19 @@
 """Accuracy against the compute of training (the paper's figure 5)."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from train.models.keras_files import load_model
+from train.recipes import Recipe
 from train.reports.compute import multiply_adds
 from train.run.building import config_of
 from train.study import accuracies
-from train.study.runs import Point, measured_from_scratch, model_name, models_of
+from train.study.options import Options
+from train.study.runs import Point, Runs, measured_from_scratch, model_name, models_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TITLE = "accuracy against the compute of training"
 # A step is one pass forward and as much as two backward, to inputs and weights.
@@ -15,7 +21,7 @@ _PASSES = 3
 _PREFIXES = {10**18: "exa", 10**15: "peta", 10**12: "tera", 10**9: "giga"}
 
 
-def measure(recipe, options, settings) -> tuple:
+def measure(recipe: Recipe, options: Options, settings: dict) -> tuple[Runs, dict]:
     """Makes one run per model and number of steps, and counts their operations."""
     points = points_of(recipe, options)
     runs, results = measured_from_scratch(points, recipe, options, settings)
@@ -26,7 +32,7 @@ def measure(recipe, options, settings) -> tuple:
     return runs, results
 
 
-def points_of(recipe, options) -> list:
+def points_of(recipe: Recipe, options: Options) -> list[Point]:
     """Returns the points; without --models those of the recipe's at three widths."""
     counts = sorted({*map(int, options.step_counts)}) or [recipe.steps]
     models = models_of(recipe, options) if options.models else _widths(recipe)
@@ -55,19 +61,19 @@ def _widths(recipe):
     yield model_name(recipe), recipe
 
 
-def training_flops(multiply_adds_of_image, images) -> float:
+def training_flops(multiply_adds_of_image: int, images: int) -> float:
     """Returns the operations of a training; images count each time they are seen."""
     return 2 * _PASSES * multiply_adds_of_image * images
 
 
-def unit_of(flops) -> tuple:
+def unit_of(flops: Sequence[float]) -> tuple[int, str]:
     """Returns the size and the name of the unit for some numbers of operations."""
     most = max(flops)
     unit = next((unit for unit in _PREFIXES if unit <= most), min(_PREFIXES))
     return unit, f"{_PREFIXES[unit]}FLOPs"
 
 
-def tables(results) -> Iterator:
+def tables(results: dict) -> Iterator[str]:
     """Yields the accuracies by model and number of operations."""
     unit, name = unit_of([row["flops"] for row in results["rows"]])
     yield accuracies.table(
@@ -86,7 +92,7 @@ def tables(results) -> Iterator:
     )
 
 
-def draw(figure, results) -> None:
+def draw(figure: "Figure", results: dict) -> None:
     """Plots the accuracies over the number of operations, a line per model."""
     from matplotlib.ticker import LogLocator
 

@@ -1,16 +1,22 @@
 """Accuracy against the number of training images (the paper's figure 4)."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from train.common.errors import RunError
+from train.recipes import Recipe
 from train.run import training
 from train.study import accuracies
-from train.study.runs import Point, measured_from_scratch, models_of
+from train.study.options import Options
+from train.study.runs import Point, Runs, measured_from_scratch, models_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TITLE = "accuracy against the number of training images"
 
 
-def measure(recipe, options, settings) -> tuple:
+def measure(recipe: Recipe, options: Options, settings: dict) -> tuple[Runs, dict]:
     """Makes one run per model and subset."""
     data = settings.get("data_dir"), settings.get("skip_corrupt", False)
     # Every run prints what is logged here.
@@ -19,7 +25,7 @@ def measure(recipe, options, settings) -> tuple:
     return measured_from_scratch(points, recipe, options, settings)
 
 
-def points_of(recipe, options, total) -> list:
+def points_of(recipe: Recipe, options: Options, total: int) -> list[Point]:
     """Returns the points, for a training set of `total` images."""
     counts = sorted({_subset_size(text, total) for text in options.subsets})
     return [
@@ -44,7 +50,7 @@ def _subset_size(text, total):
     return size
 
 
-def tables(results) -> Iterator:
+def tables(results: dict) -> Iterator[str]:
     """Yields the accuracies by model and number of images."""
     yield accuracies.table(
         results,
@@ -53,7 +59,7 @@ def tables(results) -> Iterator:
     )
 
 
-def draw(figure, results) -> None:
+def draw(figure: "Figure", results: dict) -> None:
     """Plots the accuracies over the number of images, a line per model."""
     for axes, name in accuracies.panels(figure, results):
         accuracies.lines(axes, results, name, lambda row: row["examples"])

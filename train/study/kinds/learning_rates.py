@@ -1,17 +1,23 @@
 """Choice of the learning rate by validation accuracy, then tests with several seeds."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from train.common import markdown
 from train.common.errors import RunError
+from train.recipes import Recipe
 from train.reports.figures import BLUE, ORANGE
 from train.study import accuracies
+from train.study.options import Options
 from train.study.runs import Point, Runs, last_validation, measured
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TITLE = "learning rates"
 
 
-def measure(recipe, options, settings) -> tuple:
+def measure(recipe: Recipe, options: Options, settings: dict) -> tuple[Runs, dict]:
     """Makes one run per rate, then several of the best."""
     if not recipe.validation_fraction:
         raise RunError(
@@ -38,7 +44,7 @@ def measure(recipe, options, settings) -> tuple:
     return runs, {"rows": rows, "learning_rate": rate, "chosen": chosen}
 
 
-def best_rate(rows) -> float:
+def best_rate(rows: Sequence[dict]) -> float:
     """Returns the learning rate of the highest validation accuracy.
 
     If accuracies are equal the lower loss decides, and then the order of the rows.
@@ -49,7 +55,7 @@ def best_rate(rows) -> float:
     return best["learning_rate"]
 
 
-def tables(results) -> Iterator:
+def tables(results: dict) -> Iterator[str]:
     """Yields the rates with their validations, and the tests of the chosen one."""
     rows, rate = results["rows"], results["learning_rate"]
     yield markdown.table(
@@ -89,7 +95,7 @@ def tables(results) -> Iterator:
     )
 
 
-def draw(figure, results) -> None:
+def draw(figure: "Figure", results: dict) -> None:
     """Plots the accuracies over the rate."""
     axes = figure.subplots()
     rows = sorted(results["rows"], key=lambda row: row["learning_rate"])

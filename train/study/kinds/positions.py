@@ -2,21 +2,27 @@
 
 import dataclasses
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
+from train.recipes import Recipe
 from train.reports.figures import BLUE
 from train.run.building import config_of
 from train.study import accuracies
-from train.study.runs import Point, measured_from_scratch
+from train.study.options import Options
+from train.study.runs import Point, Runs, measured_from_scratch
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TITLE = "position embeddings"
 
 
-def measure(recipe, options, settings) -> tuple:
+def measure(recipe: Recipe, options: Options, settings: dict) -> tuple[Runs, dict]:
     """Makes one run per position embedding."""
     return measured_from_scratch(points_of(recipe, options), recipe, options, settings)
 
 
-def points_of(recipe, options) -> list:
+def points_of(recipe: Recipe, options: Options) -> list[Point]:
     """Returns the points, one per position embedding."""
     config = config_of(recipe)
     points = []
@@ -32,14 +38,14 @@ def points_of(recipe, options) -> list:
     return points
 
 
-def tables(results) -> Iterator:
+def tables(results: dict) -> Iterator[str]:
     """Yields the accuracies by position embedding."""
     yield accuracies.table(
         results, ("Position embedding",), lambda row: (row["positions"],)
     )
 
 
-def draw(figure, results) -> None:
+def draw(figure: "Figure", results: dict) -> None:
     """Plots the accuracies by position embedding."""
     labels = [row["positions"] for row in results["rows"]]
     for axes, name in accuracies.panels(figure, results):

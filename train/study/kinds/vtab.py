@@ -1,19 +1,25 @@
 """The 19 tasks of VTAB-1k and the means of its groups."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from train.common import markdown
 from train.common.errors import RunError
 from train.data.sources import vtab
+from train.recipes import Recipe
 from train.study import accuracies
+from train.study.options import Options
 from train.study.runs import Point, Runs, measured
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TITLE = "VTAB-1k"
 
 
-def measure(recipe, options, settings) -> tuple:
+def measure(recipe: Recipe, options: Options, settings: dict) -> tuple[Runs, dict]:
     """Makes one run per task."""
     points = points_of(recipe, options)
     seeds = options.seeds or 1
@@ -38,7 +44,7 @@ def measure(recipe, options, settings) -> tuple:
     }
 
 
-def points_of(recipe, options) -> list:
+def points_of(recipe: Recipe, options: Options) -> list[Point]:
     """Returns the points, one per task.
 
     With --smoke the recipe may be for any data, which then replace those of each task.
@@ -59,7 +65,7 @@ def points_of(recipe, options) -> list:
     return points
 
 
-def tables(results) -> Iterator:
+def tables(results: dict) -> Iterator[str]:
     """Yields the accuracies by task and the means by group."""
     yield markdown.table(
         ("Task", "Group", "Test accuracy"),
@@ -86,7 +92,7 @@ def tables(results) -> Iterator:
         )
 
 
-def draw(figure, results) -> None:
+def draw(figure: "Figure", results: dict) -> None:
     """Plots the accuracies by task, with a color per group."""
     rows = results["rows"]
     figure.set_figheight(2 + 0.3 * len(rows))
