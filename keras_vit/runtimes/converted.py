@@ -47,9 +47,9 @@ class Converted:
             count = min(size for size in sizes if size >= len(images))
         if count not in self._runs:
             shape = (count, *self._model.input_shape[1:])
-            runtime, precision = self._runtime, self._precision
             with tempfile.TemporaryDirectory() as folder:
-                converted = runtime.convert(self._model, shape, precision, folder)
-                self._runs[count] = runtime.load(converted, precision)
+                self._runs[count] = self._runtime.converted(
+                    self._model, shape, self._precision, folder
+                )
         given = images if count is None else filled(images, count)
         return self._runs[count](given)[: len(images)]

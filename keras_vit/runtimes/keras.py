@@ -50,8 +50,7 @@ def _forward(model, precision):
 
     The weights are the values of trainable and of other variables.
     """
-    policy = "mixed_bfloat16"
-    copy = recast(model, policy) if precision == "bfloat16" else model
+    copy = recast(model, "mixed_bfloat16") if precision == "bfloat16" else model
 
     def forward(trainable, non_trainable, images) -> Any:
         outputs, _ = copy.stateless_call(

@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import os
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,28 +11,24 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.layers.forward_pass import running
-from keras_vit.runtimes.precision import in_precision
+from keras_vit.runtimes.precision import in_float32
 from zoo.common.machine import threads
 
 
-def convert(
-    model: keras.Model, shape, precision: str, folder: str | os.PathLike
-) -> bytes:
-    """Returns the content of a TFLite file for images of a shape; writes nothing."""
-    model = in_precision(model)
+def converted(
+    model: keras.Model, shape: tuple[int | None, ...], precision: str, folder: str
+) -> Callable[[np.ndarray], np.ndarray]:
+    """Returns a function from images of a shape to a model's outputs."""
+    from ai_edge_litert.interpreter import Interpreter
+
+    model = in_float32(model)
 
     def call(images) -> Any:
         return model(images, training=False)
 
     images = tf.TensorSpec(shape, model.inputs[0].dtype)
     kind = {"float32": "float32", "int8": "dynamic"}[precision]
-    return tflite(model, call, images, kind)
-
-
-def load(content, precision: str) -> Callable:
-    """Returns a function from images to a model's outputs."""
-    from ai_edge_litert.interpreter import Interpreter
-
+    content = tflite(model, call, images, kind)
     interpreter = Interpreter(model_content=content, num_threads=threads())
     interpreter.allocate_tensors()
     [source] = interpreter.get_input_details()
@@ -47,18 +42,18 @@ def load(content, precision: str) -> Callable:
     return run
 
 
-def tflite(model: keras.Model, call, images, precision: str = "float32") -> bytes:
+def tflite(
+    model: keras.Model,
+    call: Callable[[tf.Tensor], Any],
+    images: tf.TensorSpec,
+    precision: str,
+) -> bytes:
     """Returns the bytes of a TFLite file of built-in operations, with one signature.
 
-    Args:
-        model: `keras.Model`, whose variables become constants.
-        call: function from images to what the file returns.
-        images: `tf.TensorSpec` of the images.
-        precision: `"float32"`; `"float16"`, of weights; or `"dynamic"`, matrices in
-            int8, multiplied in int8 with a scale that is computed at run time.
-
-    Raises:
-        ValueError: the model computes what TFLite does not.
+    The model's variables become constants, and the file returns what `call` does.
+    `precision` is `"float32"`; `"float16"`, of weights; or `"dynamic"`, matrices in
+    int8, multiplied in int8 with a scale that is computed at run time. Raises a
+    `ValueError` where the model computes what TFLite does not.
     """
 
     def without_loops(images) -> Any:

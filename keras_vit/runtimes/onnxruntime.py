@@ -1,6 +1,5 @@
 """ONNX Runtime, on the CPU."""
 
-import os
 import pathlib
 from collections.abc import Callable
 
@@ -12,15 +11,11 @@ from zoo.common.machine import threads
 from zoo.runtimes import onnx_session
 
 
-def convert(
-    model: keras.Model, shape, precision: str, folder: str | os.PathLike
-) -> pathlib.Path:
-    """Writes a model into a folder; returns the path of the file."""
-    return write(model, pathlib.Path(folder, "model.onnx"))
-
-
-def load(path: str | os.PathLike, precision: str) -> Callable:
-    """Returns a function from images to a model's outputs."""
+def converted(
+    model: keras.Model, shape: tuple[int | None, ...], precision: str, folder: str
+) -> Callable[[np.ndarray], np.ndarray]:
+    """Returns a function from images to a model's outputs; writes into the folder."""
+    path = write(model, pathlib.Path(folder, "model.onnx"))
     session = onnx_session(str(path), threads())
 
     def run(images) -> np.ndarray:

@@ -1,6 +1,5 @@
 """OpenVINO, on the CPU."""
 
-import os
 import pathlib
 from collections.abc import Callable
 
@@ -13,18 +12,14 @@ from keras_vit.runtimes.onnx import write
 _GROUP = 192
 
 
-def convert(
-    model: keras.Model, shape, precision: str, folder: str | os.PathLike
-) -> pathlib.Path:
-    """Writes a model into a folder; returns the path of the file."""
-    kept = "int8" if precision == "int8" else "float32"
-    return write(model, pathlib.Path(folder, "model.onnx"), precision=kept)
-
-
-def load(path: str | os.PathLike, precision: str) -> Callable:
-    """Returns a function from images to a model's outputs."""
+def converted(
+    model: keras.Model, shape: tuple[int | None, ...], precision: str, folder: str
+) -> Callable[[np.ndarray], np.ndarray]:
+    """Returns a function from images to a model's outputs; writes into the folder."""
     import openvino
 
+    kept = "int8" if precision == "int8" else "float32"
+    path = write(model, pathlib.Path(folder, "model.onnx"), precision=kept)
     settings: dict[str, str | int] = {
         "PERFORMANCE_HINT": "LATENCY",
         # It takes bfloat16 by default where the processor has it.

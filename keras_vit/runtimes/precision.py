@@ -7,18 +7,17 @@ from keras_vit.layers.base import with_parts
 from keras_vit.structure import describe, layers_of
 
 
-def in_precision(model: keras.Model, policy="float32") -> keras.Model:
-    """Returns a model with the same values under a dtype policy, or the model."""
-    if is_of_policy(model, policy):
+def in_float32(model: keras.Model) -> keras.Model:
+    """Returns a model with the same values that computes in float32, or the model."""
+    if is_of_policy(model, "float32"):
         return model
-
-    other = recast(model, policy)
+    other = recast(model, "float32")
     for variable, source in zip(other.variables, model.variables, strict=True):
         variable.assign(source)
     return other
 
 
-def is_of_policy(model: keras.Model, policy) -> bool:
+def is_of_policy(model: keras.Model, policy: str) -> bool:
     """Returns whether all layers of a model compute under a dtype policy."""
     return all(
         layer.dtype_policy.name == policy
@@ -27,11 +26,10 @@ def is_of_policy(model: keras.Model, policy) -> bool:
     )
 
 
-def recast(model: keras.Model, policy) -> keras.Model:
+def recast(model: keras.Model, policy: str) -> keras.Model:
     """Returns a model of the same layers under a dtype policy, without their values.
 
-    Raises:
-        ValueError: layers of the model have LoRA or are quantized by Keras.
+    Raises a `ValueError` where layers have LoRA or are quantized by Keras.
     """
     for layer in layers_of(model, keras.layers.Layer):
         for name, what in (

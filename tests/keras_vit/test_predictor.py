@@ -212,7 +212,7 @@ def test_auto_takes_the_fastest_and_keeps_the_choice(model, timed):
 def test_auto_stays_with_keras_where_others_fail(model, impatient, monkeypatch):
     monkeypatch.setitem(automatic.TOLERANCES, "float32", 0.0)
     monkeypatch.setattr(
-        "keras_vit.runtimes.onnxruntime.convert", lambda *_: 1 / 0, raising=False
+        "keras_vit.runtimes.onnxruntime.converted", lambda *_: 1 / 0, raising=False
     )
     images = IMAGES[:6]
     predictor = Predictor(model, 2)
@@ -316,12 +316,12 @@ def test_nothing_is_made_anew_without_a_change(model, monkeypatch):
     # On a busy machine "auto" would convert the model here.
     monkeypatch.setattr(automatic, "conversion_seconds", lambda *_: float("inf"))
     made = []
-    monkeypatch.setattr(
-        "keras_vit.runtimes.onnxruntime.convert", lambda *_: made.append(1)
-    )
-    monkeypatch.setattr(
-        "keras_vit.runtimes.onnxruntime.load", lambda *_: lambda images: images
-    )
+
+    def converted(*_):
+        made.append(1)
+        return lambda images: images
+
+    monkeypatch.setattr("keras_vit.runtimes.onnxruntime.converted", converted)
     of_any_size = at_image_size(model, (None, None))
     predictors = [Predictor(model, engine="onnxruntime"), Predictor(of_any_size)]
     answers = [predictor._answer for predictor in predictors]

@@ -14,7 +14,7 @@ from harness import randomize
 import keras_vit
 from keras_vit import explain
 from keras_vit.explain import one_pass
-from keras_vit.runtimes.precision import in_precision
+from keras_vit.runtimes.precision import in_float32
 from train import recipes
 from train.data import run_data, sources
 from train.export.onnx import write_onnx
@@ -139,7 +139,7 @@ def all_weights(family, tmp_path):
     again = keras_vit.load_model(folder)
     assert again.get_layer("head").class_names == tuple("0123456789")
     images = images_for(again)
-    np.testing.assert_array_equal(again(images), in_precision(model)(images))
+    np.testing.assert_array_equal(again(images), in_float32(model)(images))
 
 
 def few_shot(family, tmp_path):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 import keras_vit
-from keras_vit.runtimes.precision import in_precision
+from keras_vit.runtimes.precision import in_float32
 from keras_vit.structure import set_bits
 from keras_vit.structure.image_sizes import own_image_size, size_step
 from train.common import packages
@@ -165,7 +165,7 @@ def _load(model, image_size, features):
         evaluation_data.num_logits(loaded)
     return dataclasses.replace(
         loaded,
-        model=in_precision(loaded.model),
+        model=in_float32(loaded.model),
         class_names=loaded.class_names if with_head else None,
     )
 

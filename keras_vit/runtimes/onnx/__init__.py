@@ -9,6 +9,7 @@ import collections
 import contextlib
 import os
 import pathlib
+from collections.abc import Callable
 
 import keras
 import numpy as np
@@ -31,19 +32,11 @@ def write(
     precision: str = "float32",
     metadata: dict[str, str] | None = None,
 ) -> pathlib.Path:
-    """Writes a model as an ONNX file, whose input is called `images`.
+    """Writes a functional model of `keras_vit` as an ONNX file; returns its path.
 
-    Args:
-        model: a functional `keras.Model` of `keras_vit`.
-        path: of the file; larger weights than it can hold are beside it, in a file
-            with `.data` appended to its name.
-        output: name of the output.
-        precision: `"float32"`, `"float16"`, or `"int8"` of matrices with a scale per
-            column.
-        metadata: texts by name, which the file has beside the graph.
-
-    Returns:
-        The path.
+    Its input is called `images`. Larger weights than the file can hold are beside it,
+    in one with `.data` appended to its name. `precision` is `"float32"`, `"float16"`,
+    or `"int8"` of matrices with a scale per column; `metadata` are texts by name.
     """
     import onnx
 
@@ -68,12 +61,12 @@ def write(
     return path
 
 
-def size_of(model, precision="float32") -> int:
+def size_of(model: keras.Model, precision: str = "float32") -> int:
     """Returns the bytes of a model's weights."""
     return model.count_params() * np.dtype(precision).itemsize
 
 
-def steps_of(model) -> dict:
+def steps_of(model: keras.Model) -> dict[tuple[str, int], tuple[Callable, dict, dict]]:
     """Returns the layer calls in order: {(name, index): (function, inputs, options)}.
 
     `inputs` are the calls whose outputs it takes, by the name of the argument, "" for

@@ -1,7 +1,8 @@
 """Builder of ONNX graphs."""
 
 import pathlib
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from typing import IO, Any
 
 import keras
 import numpy as np
@@ -22,7 +23,7 @@ class Graph:
     file for the weights, None to store them in the graph.
     """
 
-    def __init__(self, onnx, proto, precision, data):
+    def __init__(self, onnx: Any, proto: Any, precision: str, data: IO[bytes] | None):
         self.onnx = onnx
         self.proto = proto
         self.is_half, self.is_int8 = precision == "float16", precision == "int8"
@@ -33,7 +34,7 @@ class Graph:
         # Names of values with their channels first.
         self.images = set()
 
-    def node(self, operator, *inputs, **attributes) -> str:
+    def node(self, operator: str, *inputs: str, **attributes: Any) -> str:
         """Adds a node with one output; returns the output's name."""
         name = f"{self.scope}/{operator}_{len(self.proto.node)}"
         self.proto.node.append(
@@ -41,24 +42,31 @@ class Graph:
         )
         return name
 
-    def once(self, key, add) -> Any:
+    def once(self, key: Hashable, add: Callable[[], Any]) -> Any:
         """Returns what `add()` returned when a key was first asked for."""
         if key not in self._once:
             self._once[key] = add()
         return self._once[key]
 
-    def integers(self, values) -> str:
-        """Returns the name of an integer constant, added once."""
-        values = np.asarray(values, "int64")
-        key = (values.shape, values.tobytes())
-        if key not in self._integers:
-            self._integers[key] = name = f"integers_{len(self._integers)}"
+    def integers(self, values: Any) -> str:
+        """Returns the name of a constant of one or more integers, added once."""
+        return self.constant(np.asarray(values, "int64"))
+
+    def constant(self, values: np.ndarray) -> str:
+        """Returns the name of a constant of some NumPy dtype, added once."""
+        kind, known = "constant", self._constants
+        if values.dtype.kind == "i":
+            kind, known = "integers", self._integers
+            values = values.astype("int64")
+        key = (values.dtype, values.shape, values.tobytes())
+        if key not in known:
+            known[key] = name = f"{kind}_{len(known)}"
             self.proto.initializer.append(
                 self.onnx.numpy_helper.from_array(values, name)
             )
-        return self._integers[key]
+        return known[key]
 
-    def weight(self, name, values, half=True) -> str:
+    def weight(self, name: str, values: Any, half: bool = True) -> str:
         """Returns the name of a weight, added once; in float32 unless `half`."""
         if name in self._known:
             return name
@@ -77,7 +85,7 @@ class Graph:
             )
         return self._stored(name, np.asarray(values, "float16" if half else "float32"))
 
-    def matrix(self, name, values) -> str:
+    def matrix(self, name: str, values: Any) -> str:
         """Returns the name of a matrix to multiply by, of int8 where asked for."""
         if not self.is_int8:
             return self.weight(name, values)
@@ -105,34 +113,22 @@ class Graph:
         self.proto.initializer.append(tensor)
         return name
 
-    def constant(self, values) -> str:
-        """Returns the name of a constant of some NumPy dtype, added once."""
-        if values.dtype.kind == "i":
-            return self.integers(values)
-        key = (values.dtype, values.shape, values.tobytes())
-        if key not in self._constants:
-            self._constants[key] = name = f"constant_{len(self._constants)}"
-            self.proto.initializer.append(
-                self.onnx.numpy_helper.from_array(values, name)
-            )
-        return self._constants[key]
-
-    def weights(self, name, layer, *parts) -> list:
+    def weights(self, name: str, layer: keras.layers.Layer, *parts: str) -> list[str]:
         """Returns the names of some weights of a layer of that name."""
         return [self.weight(f"{name}/{part}", getattr(layer, part)) for part in parts]
 
-    def cast(self, value, kind) -> str:
+    def cast(self, value: str, kind: str) -> str:
         """Casts to "FLOAT" or "FLOAT16" in a graph of float16, else does nothing."""
         if not self.is_half:
             return value
         return self.node("Cast", value, to=self.onnx.TensorProto.DataType.Value(kind))
 
-    def wide(self, operator, value, *inputs, **attributes) -> str:
+    def wide(self, operator: str, value: str, *inputs: str, **attributes: Any) -> str:
         """Adds a node that computes in float32."""
         value = self.cast(value, "FLOAT")
         return self.cast(self.node(operator, value, *inputs, **attributes), "FLOAT16")
 
-    def reshape(self, value, *sides) -> str:
+    def reshape(self, value: str, *sides: int | str) -> str:
         """Adds a reshape; a side of 0 is kept, and names are those of integers."""
         if all(isinstance(side, int) for side in sides):
             return self.node("Reshape", value, self.integers(sides))
@@ -141,20 +137,22 @@ class Graph:
         ]
         return self.node("Reshape", value, self.node("Concat", *sides, axis=0))
 
-    def part(self, value, start, end=_END, axis=0) -> str:
+    def part(self, value: str, start: int, end: int = _END, axis: int = 0) -> str:
         """Adds a slice of a value along an axis, by default to its end."""
         ends = (self.integers([number]) for number in (start, end, axis))
         return self.node("Slice", value, *ends)
 
-    def transpose(self, value, axes) -> str:
+    def transpose(self, value: str, axes: Sequence[int]) -> str:
         """Adds a transpose."""
         return self.node("Transpose", value, perm=axes)
 
-    def image(self, value) -> str:
+    def image(self, value: str) -> str:
         """Adds a transpose to channels first, unless they are."""
         return value if value in self.images else self.transpose(value, (0, 3, 1, 2))
 
-    def spatial(self, operator, value, *inputs, **attributes) -> str:
+    def spatial(
+        self, operator: str, value: str, *inputs: str, **attributes: Any
+    ) -> str:
         """Adds a node that takes and returns (batch, channels, height, width)."""
         value = self.node(operator, self.image(value), *inputs, **attributes)
         self.images.add(value)

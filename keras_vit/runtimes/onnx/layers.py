@@ -5,6 +5,7 @@ a prefix of its weights' names; and as options the arguments of the layer's call
 shape of its input. It returns the name of the output value.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -28,7 +29,7 @@ _AUTO_PADS = {"same": "SAME_UPPER", "valid": "VALID"}
 _ACTIVATIONS = ("relu", "sigmoid", "softmax", "tanh")
 
 
-def function_of(layer) -> Any:
+def function_of(layer: keras.Operation) -> Callable[..., Any]:
     """Returns the function that adds a layer; raises a ValueError if there is none."""
     for kind in type(layer).__mro__:
         # Not for a subclass that overrides `call`.
@@ -356,7 +357,7 @@ def _pre_activation_unit(graph, unit, features, name, **_):
     return graph.spatial("Add", value, shortcut)
 
 
-FUNCTIONS = {
+FUNCTIONS: dict[type, Callable[..., Any]] = {
     layers.AddPositionEmbs: add_positions,
     layers.AddPositionEmbs2D: add_positions_2d,
     layers.AttentionPooling: _attention_pooling,

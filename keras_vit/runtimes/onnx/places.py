@@ -1,7 +1,6 @@
 """Functions that add what the places of tokens bring to an ONNX graph.
 
-See `keras_vit.runtimes.onnx.layers`. A grid is an integer value, or two ints where the
-images have one size.
+See `keras_vit.runtimes.onnx.layers`.
 """
 
 from typing import Any
@@ -9,12 +8,24 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_vit import layers
 from keras_vit.layers.rotation import rotated, turns
 from keras_vit.runtimes.onnx.arrays import Array, Arrays
+from keras_vit.runtimes.onnx.graph import Graph
 from zoo.network.position_embedding import axis_weights, offset_places, offset_weights
 
+# A grid is the name of an integer value, or two ints where the images have one size.
+Grid = str | tuple[int, int]
 
-def patch_grid(graph, layer, value, *_, shape=(None,), **__) -> Any:
+
+def patch_grid(
+    graph: Graph,
+    layer: layers.PatchEncoder | layers.PatchGrid,
+    value: str,
+    *_: Any,
+    shape: tuple[int | None, ...] = (None,),
+    **__: Any,
+) -> Grid:
     """Adds the (rows, columns) of patches, an integer value or two ints."""
     if None not in shape[1:]:
         return tuple(np.floor_divide(shape[1:3], layer.patch_size).tolist())
@@ -23,7 +34,15 @@ def patch_grid(graph, layer, value, *_, shape=(None,), **__) -> Any:
     return graph.node("Div", sides, graph.integers(layer.patch_size))
 
 
-def add_positions(graph, layer, value, name, *, grid=None, **_) -> Any:
+def add_positions(
+    graph: Graph,
+    layer: layers.AddPositionEmbs,
+    value: str,
+    name: str,
+    *,
+    grid: Grid | None = None,
+    **_: Any,
+) -> str:
     """Adds what `AddPositionEmbs` computes."""
     if _is_own(layer, grid):
         table, *_ = graph.weights(name, layer, "position_embedding")
@@ -39,7 +58,15 @@ def add_positions(graph, layer, value, name, *, grid=None, **_) -> Any:
     return _added(graph, value, patches, table.shape[-1], prefix)
 
 
-def add_positions_2d(graph, layer, value, name, *, grid=None, **_) -> Any:
+def add_positions_2d(
+    graph: Graph,
+    layer: layers.AddPositionEmbs2D,
+    value: str,
+    name: str,
+    *,
+    grid: Grid | None = None,
+    **_: Any,
+) -> str:
     """Adds what `AddPositionEmbs2D` computes."""
     if _is_own(layer, grid):
         return graph.node("Add", value, graph.weight(f"{name}/table", layer.table()))
@@ -64,7 +91,7 @@ def _is_own(layer, grid):
     return grid is None or grid == layer.grid_size
 
 
-def as_value(graph, grid) -> str:
+def as_value(graph: Graph, grid: Grid) -> str:
     """Returns the name of the integer value of a grid."""
     return graph.integers(grid) if isinstance(grid, tuple) else grid
 
@@ -94,7 +121,14 @@ def _sides(graph, grid, *axes):
     return [Array(graph, graph.node("Cast", side, to=double)) for side in sides]
 
 
-def embeddings_of_offsets(graph, layer, query, name, first_alone, grid) -> Any:
+def embeddings_of_offsets(
+    graph: Graph,
+    layer: layers.RelativePositionEmbedding,
+    query: str,
+    name: str,
+    first_alone: bool,
+    grid: Grid | None,
+) -> str:
     """Adds what a `RelativePositionEmbedding` adds to scores."""
     [table] = graph.weights(name, layer, "offset_embedding")
     rows = graph.integers(layer.rows(first_alone))
@@ -102,7 +136,14 @@ def embeddings_of_offsets(graph, layer, query, name, first_alone, grid) -> Any:
     return graph.node("Einsum", query, keys, equation="bhqd,qkd->bhqk")
 
 
-def biases_of_offsets(graph, layer, query, name, first_alone, grid) -> Any:
+def biases_of_offsets(
+    graph: Graph,
+    layer: layers.RelativePositionBias,
+    query: str,
+    name: str,
+    first_alone: bool,
+    grid: Grid | None,
+) -> str:
     """Adds what a `RelativePositionBias` adds to scores."""
     if _is_own(layer, grid):
         table = graph.weight(f"{name}/table", keras.ops.transpose(layer.table))
@@ -158,7 +199,13 @@ def _weights_of_offsets(graph, layer, grid):
     return matrices
 
 
-def turn_heads(graph, layer, heads, first_alone, grid) -> Any:
+def turn_heads(
+    graph: Graph,
+    layer: layers.RotaryPositions,
+    heads: str,
+    first_alone: bool,
+    grid: Grid | None,
+) -> str:
     """Adds queries or keys as `RotaryPositions` turn them."""
     size = layer.head_size
     # Blocks share the values of positions that are alike.

@@ -16,7 +16,7 @@ from written_exports import check, images_for, write
 
 import keras_vit
 from keras_vit.models.bit import BiTResNet
-from keras_vit.runtimes.precision import in_precision
+from keras_vit.runtimes.precision import in_float32
 from train.common.errors import RunError
 from train.export.formats import FORMATS
 from train.models.exports import exported_model
@@ -158,8 +158,8 @@ def test_models_in_half_precision_are_exported_in_float32(format, options, tmp_p
     with global_policy("mixed_bfloat16"):
         mixed = made(ONE_BLOCK)
     mixed.set_weights(model.get_weights())
-    assert in_precision(model) is model
-    parts = all_layers(in_precision(mixed))
+    assert in_float32(model) is model
+    parts = all_layers(in_float32(mixed))
     assert {part.dtype_policy.name for part in parts} == {"float32"}
     found = check(write(format, mixed, tmp_path, **options), model, 1e-5)
     assert not found.one_by_one

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.runtimes import litert
-from keras_vit.runtimes.precision import in_precision
+from keras_vit.runtimes.precision import in_float32
 from train.common import packages
 from train.common.errors import RunError
 from train.common.files import whole_file
@@ -94,7 +94,7 @@ def write_tflite(
         uint8=uint8,
     )
     packages.need("TFLite", TFLITE.packages, extra="export")
-    model = in_precision(model)
+    model = in_float32(model)
     is_own = precision == "int8" or min_agreement is not None
     content = _converted(model, "float32" if is_own else precision, dynamic_batch)
     if is_own:

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from keras_vit.layers.forward_pass import running
 from keras_vit.runtimes.litert import quiet_tensorflow
-from keras_vit.runtimes.precision import in_precision
+from keras_vit.runtimes.precision import in_float32
 from keras_vit.structure import bits_of, preparation_of, problem_type_of
 from keras_vit.structure.image_sizes import own_image_size
 from train.common.errors import RunError
@@ -120,7 +120,7 @@ def write_saved_model(
         )
     own = ("saved_model.pb", "fingerprint.pb", "variables", "assets", "assets.extra")
     refuse_others(folder, own, "a SavedModel")
-    package, signatures = _package(in_precision(model), class_names)
+    package, signatures = _package(in_float32(model), class_names)
     with (
         whole_folder(folder) as temporary,
         tempfile.TemporaryDirectory() as assets,
