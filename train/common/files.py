@@ -281,10 +281,15 @@ def file_names(folder) -> set:
 def refuse_others(folder, own, content) -> None:
     """Raises a `RunError` if a folder that is replaced has more than the names `own`.
 
-    `content` is what it holds.
+    The first of these makes it `content`.
     """
-    others = set(os.listdir(folder)) - {*own} if folder.is_dir() else ()
-    if others:
+    held = set(os.listdir(folder)) if folder.is_dir() else set()
+    if folder.is_file() or (held and own[0] not in held):
+        raise RunError(
+            f"{folder} exists and is not {content}, so it is not replaced: choose "
+            "another folder, or remove it."
+        )
+    if others := held - {*own}:
         raise RunError(
             f"{folder} holds {content}, and {min(others)} besides, which would be "
             "lost: move it away."

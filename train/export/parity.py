@@ -16,20 +16,21 @@ _TIMED_SECONDS = 1.0
 _LAST_LINES = 5
 
 
-def run(name, path, images, *, threads, count=None) -> tuple:
+def run(
+    name: str,
+    path: str | os.PathLike,
+    images: str | os.PathLike,
+    *,
+    threads: int,
+    count: int | None = None,
+) -> tuple[np.ndarray, dict]:
     """Runs a model in a process of its own, on the CPU, and shows its progress.
 
     `images` is the path of a file as in `train.export.program`. Returns the outputs,
     float32 (images, ...), and the last report of the process, see there.
     """
-    answers = f"{os.fspath(images)}-answers.npy"
-    settings = {
-        "path": os.fspath(path),
-        "threads": threads,
-        "images": os.fspath(images),
-        "answers": answers,
-        "seconds": _TIMED_SECONDS,
-    }
+    answers = f"{images}-answers.npy"
+    settings = (path, images, answers, threads, _TIMED_SECONDS)
     environment = {
         **os.environ,
         "KERAS_BACKEND": "tensorflow",
@@ -37,7 +38,7 @@ def run(name, path, images, *, threads, count=None) -> tuple:
         # Run everything on the CPU, so that times can be compared.
         "CUDA_VISIBLE_DEVICES": "-1",
     }
-    command = keras_vit_start.python("train.export.program", json.dumps(settings))
+    command = keras_vit_start.python("train.export.program", *map(str, settings))
     with (
         tempfile.TemporaryFile("w+", errors="replace") as stderr,
         progress_bar(total=count, unit="image", desc=name) as bar,
@@ -60,7 +61,13 @@ def run(name, path, images, *, threads, count=None) -> tuple:
     return np.load(answers), report
 
 
-def compare(outputs, expected, *, top_1, labels=None) -> dict:
+def compare(
+    outputs: np.ndarray,
+    expected: np.ndarray,
+    *,
+    top_1: bool,
+    labels: np.ndarray | None = None,
+) -> dict:
     """Compares the outputs of an export with those of the model.
 
     Logits agree where their largest is of the same class. Features have no classes, and

@@ -1,14 +1,11 @@
 """The program that runs a model in the runtime of its format, one process per model.
 
-`train.export.parity` starts it with one JSON object:
-
-    {"path": ..., "threads": ..., "images": ..., "answers": ..., "seconds": ...}
-
-"images" is a file of arrays, one batch each, read one at a time: the peak memory is
-that of the model, not of the data. The outputs
-go to the file "answers". Lines of JSON go to stdout: {"done": images} after each batch,
-and at the end {"error"}, or the runtime's "version", "one_by_one", "latency", the
-median seconds of a batch of "1" and of "8", and "peak_bytes", the largest memory of the
+`train.export.parity` starts it with the model's path, a file of images, another for the
+outputs, the number of threads, and for how many seconds a batch is timed. The images
+are arrays, one batch each, read one at a time: the peak memory is that of the model,
+not of the data. Lines of JSON go to stdout: {"done": images} after each batch, and at
+the end {"error"}, or the runtime's "version", "one_by_one", "latency", the median
+seconds of a batch of "1" and of "8", and "peak_bytes", the largest memory of the
 process.
 """
 
@@ -18,7 +15,7 @@ import pathlib
 import statistics
 import sys
 import timeit
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
@@ -42,29 +39,28 @@ def main() -> None:
         stdout.flush()
 
     try:
-        report(**_measured(json.loads(sys.argv[1]), report))
+        report(**_measured(report, *sys.argv[1:]))
     except Exception as error:
         report(error=f"{type(error).__name__}: {first_line(error)}")
         sys.exit(1)
 
 
-def _measured(settings, report):
-    run, facts = load(settings["path"], settings["threads"])
+def _measured(report, path, images_file, answers_file, threads, seconds):
+    run, facts = load(path, int(threads))
     answers, timed = [], None
-    for images in read_images(settings["images"]):
+    for images in read_images(images_file):
         if timed is None:
             timed = np.resize(images, (BATCH, *images.shape[1:]))
         answers.append(run(images))
         report(done=len(images))
     latency = {
-        str(batch): _seconds(run, timed[:batch], settings["seconds"])
-        for batch in (1, BATCH)
+        str(batch): _seconds(run, timed[:batch], float(seconds)) for batch in (1, BATCH)
     }
-    np.save(settings["answers"], np.concatenate(answers))
+    np.save(answers_file, np.concatenate(answers))
     return {"latency": latency, "peak_bytes": peak_bytes(), **facts}
 
 
-def write_images(path, batches) -> int:
+def write_images(path: str | os.PathLike, batches: Iterable[np.ndarray]) -> int:
     """Writes arrays (images, height, width, channels) to a file; returns the images."""
     count = 0
     with open(path, "wb") as file:
@@ -74,22 +70,18 @@ def write_images(path, batches) -> int:
     return count
 
 
-def read_images(path) -> Iterator:
+def read_images(path: str | os.PathLike) -> Iterator[np.ndarray]:
     """Yields the arrays of a file by `write_images`."""
     with open(path, "rb") as file:
         while file.peek(1):
             yield np.load(file)
 
 
-def load(path, threads) -> tuple:
-    """Loads a `.keras` or an exported file.
+def load(path: str | os.PathLike, threads: int) -> tuple[Callable, dict]:
+    """Returns the function of a `.keras` or an exported file, and facts on its runtime.
 
-    No runtime but its own is imported: others would count in its memory.
-
-    Returns:
-        A function from float32 images (batch, height, width, channels) to float32
-        outputs, and a dict of `version` and `one_by_one`, whether the model takes no
-        batches, so that 8 images are 8 calls.
+    These are `version` and `one_by_one` as of an `ExportedModel`. No runtime but its
+    own is imported: others would count in its memory.
     """
     path = pathlib.Path(path)
     if path.suffix == ".keras":

@@ -17,11 +17,8 @@ from zoo.network.preparation import ModelBits, check_bits
 class FoundModel(NamedTuple):
     """What a command line calls a model, and which file it is.
 
-    Args:
-        source: str, how the model is called.
-        keras_file: path of a `.keras` file, None of others.
-        run: `RunDirectory` of the run that it belongs to, None without one.
-        export: path of an exported file, None of others.
+    `keras_file` and `export` are None of models in other files, `run` of those that
+    belong to none.
     """
 
     source: str
@@ -33,16 +30,11 @@ class FoundModel(NamedTuple):
 def find(source: str | FoundModel, exports: bool = False) -> FoundModel:
     """Returns the `FoundModel` that `train.models.loaded_model.load` then loads.
 
-    Args:
-        source: str, what `load` takes; one that was found is returned as it is.
-        exports: bool, whether exported files are taken as well, which `load` does not.
+    With `exports` exported files are taken as well, which `load` does not. Raises a
+    `RunError` where there is no such model.
 
-    Raises:
-        RunError: there is no such model.
-
-    Example:
-        >>> find("vit-b16/imagenet21k").keras_file is None
-        True
+    >>> find("vit-b16/imagenet21k").keras_file is None
+    True
     """
     if isinstance(source, FoundModel):
         return source
@@ -91,21 +83,16 @@ def _found(source, exports):
     return FoundModel(source)
 
 
-def bits_of(source, own, requested=None) -> tuple:
+def bits_of(
+    source: str, own: int | None, requested: int | None = None
+) -> tuple[int | None, list[str]]:
     """Returns how many bits the values of photos of 16 bits have, None for 16.
 
-    Args:
-        source: str, the model.
-        own: int or None, those that the model says.
-        requested: int or None, those that count instead; a ValueError refuses others.
+    These are `ModelBits` where the model `source` decides, by its `own`, and the list
+    is what to print then; the `requested` count instead.
 
-    Returns:
-        int or None, `zoo.network.preparation.ModelBits` where the model decides, and a
-        list of str: what to print then.
-
-    Example:
-        >>> bits_of("vit-b16/imagenet21k", None, requested=12)
-        (12, [])
+    >>> bits_of("vit-b16/imagenet21k", None, requested=12)
+    (12, [])
     """
     if requested is not None or own is None:
         return check_bits(requested), []

@@ -20,7 +20,7 @@ from train.models.keras_files import load_model
 from train.models.run_directory import RunDirectory
 from train.reports.model_page import PICTURES, model_page
 from zoo.catalog import registry
-from zoo.common.regular_files import file_lock, missing_remedy
+from zoo.common.regular_files import file_lock
 from zoo.common.safe_text import brief, is_safe
 from zoo.containers.opening import EXTENSIONS
 from zoo.network import FAMILIES, RELEASED, SIZES
@@ -34,7 +34,12 @@ _COUNTS = ("test_examples", "test_suspected_label_errors")
 
 
 def publish(
-    run_dir, to, *, name=None, licence="apache-2.0", replace=False
+    run_dir: str | os.PathLike,
+    to: str | os.PathLike,
+    *,
+    name: str | None = None,
+    licence: str = "apache-2.0",
+    replace: bool = False,
 ) -> pathlib.Path:
     """Writes the model of a finished run into a registry.
 
@@ -56,10 +61,6 @@ def publish(
             f"Cannot publish to {to}: pass a folder, which a server can then serve."
         )
     run = RunDirectory(run_dir)
-    if not run.path.is_dir():
-        raise RunError(
-            f"There is no run directory {run.path}: {missing_remedy(run.path)}"
-        )
     name = run.path.resolve().name if name is None else name
     if not registry.is_name(name):
         raise RunError(
@@ -82,8 +83,6 @@ def publish(
                 f"{to} holds a model called {name!r} already: pass another --name, or "
                 "--replace."
             )
-        if folder.exists() and not (folder / registry.CARD).is_file():
-            raise RunError(f"{folder} is in the way: it is not a published model.")
         own = [registry.CARD, *registry.WEIGHTS, "README.md", "saved_model", *PICTURES]
         own += [run.model.name, run.class_names.name, run.results.name]
         refuse_others(folder, own, "a published model")
@@ -101,8 +100,8 @@ def publish(
     return folder
 
 
-def push(folder, repository, *, private=False) -> str:
-    """Uploads a published model to the Hugging Face hub; returns its URL, a str.
+def push(folder: str | os.PathLike, repository: str, *, private: bool = False) -> str:
+    """Uploads a published model to the Hugging Face hub; returns its URL.
 
     `folder` is the model's, `repository` an `"org/name"`, which is private if it is new
     and `private`. Raises a `RunError` where there is no token or no network, or the hub

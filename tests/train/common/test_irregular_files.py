@@ -179,7 +179,10 @@ def test_a_scratch_folder_of_a_killed_process_goes_at_the_next_start(
 
 def test_a_folder_with_files_of_others_is_not_replaced(empty):
     (empty / "model.json").touch()
-    for folder, names in ((empty, ["model.json"]), (empty / "none", [])):
-        files.refuse_others(folder, names, "a published model")
-    with pytest.raises(RunError, match=r"model\.json besides, which would be lost"):
-        files.refuse_others(empty, [], "a published model")
+    for folder in (empty, empty / "none"):
+        files.refuse_others(folder, ["model.json"], "a published model")
+    with pytest.raises(RunError, match="is not a published model, so it is not repl"):
+        files.refuse_others(empty, ["model.npz"], "a published model")
+    (empty / "mine.txt").touch()
+    with pytest.raises(RunError, match=r"mine\.txt besides, which would be lost"):
+        files.refuse_others(empty, ["model.json"], "a published model")

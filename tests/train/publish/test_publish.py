@@ -157,7 +157,7 @@ def test_a_name_is_taken_once(no_saved_model, registry, short_run, tmp_path):
     assert [model["name"] for model in index["models"]] == ["digits", "other"]
     assert zoo.get(str(copy / "digits")).licence == "mit"
     (copy / "digits" / "mine.txt").write_text("kept")
-    for told in ("and mine.txt besides", "in the way"):
+    for told in ("and mine.txt besides", "is not a published model"):
         with pytest.raises(RunError, match=told):
             publishing.publish(short_run, copy, replace=True)
         assert (copy / "digits" / "mine.txt").read_text() == "kept"

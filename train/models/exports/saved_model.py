@@ -112,12 +112,6 @@ def write_saved_model(
     writing.check(model, class_names)
     _check_model(model)
     folder = pathlib.Path(folder)
-    is_other = folder.is_file() or (folder.is_dir() and any(folder.iterdir()))
-    if is_other and not (folder / "saved_model.pb").exists():
-        raise RunError(
-            f"{folder} exists and is not a SavedModel, so it is not replaced: choose "
-            "another folder, or remove it."
-        )
     own = ("saved_model.pb", "fingerprint.pb", "variables", "assets", "assets.extra")
     refuse_others(folder, own, "a SavedModel")
     package, signatures = _package(in_float32(model), class_names)
