@@ -1,7 +1,7 @@
 """Attention weights by layer, as matrices, distances and pictures."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import keras
 import numpy as np
@@ -19,7 +19,12 @@ from keras_vit.structure import (
 from keras_vit.structure.image_sizes import grid_size, patch_stride
 
 
-def attention_maps(model: keras.Model, images, layers=None, heads=None) -> np.ndarray:
+def attention_maps(
+    model: keras.Model,
+    images: np.ndarray,
+    layers: int | Sequence[int] | None = None,
+    heads: int | Sequence[int] | None = None,
+) -> np.ndarray:
     """Returns the attention weights between all tokens, by layer and head.
 
     Layers are computed one at a time, and only the chosen weights are kept.
@@ -56,7 +61,7 @@ def attention_maps(model: keras.Model, images, layers=None, heads=None) -> np.nd
     return by_layer(model, images, lambda weights: weights[:, heads], layers)
 
 
-def mean_attention_maps(model: keras.Model, images) -> np.ndarray:
+def mean_attention_maps(model: keras.Model, images: np.ndarray) -> np.ndarray:
     """Returns the attention weights between all tokens, by layer, mean over heads.
 
     Args:
@@ -81,7 +86,7 @@ def mean_attention_maps(model: keras.Model, images) -> np.ndarray:
     return by_layer(model, images, lambda weights: weights.mean(axis=1))
 
 
-def attention_rollout(model: keras.Model, images) -> np.ndarray:
+def attention_rollout(model: keras.Model, images: np.ndarray) -> np.ndarray:
     """Returns how much of each patch reaches each token through all layers.
 
     In every layer the heads are averaged, the identity is added for the residual
@@ -115,7 +120,7 @@ def attention_rollout(model: keras.Model, images) -> np.ndarray:
     return rollout.matrices
 
 
-def pooling_attention(model: keras.Model, images) -> np.ndarray:
+def pooling_attention(model: keras.Model, images: np.ndarray) -> np.ndarray:
     """Returns what the query of a model's attention pooling attends to, by head.
 
     Args:
@@ -153,7 +158,7 @@ def pooling_attention(model: keras.Model, images) -> np.ndarray:
     return pooled.weights
 
 
-def attention_distance(model: keras.Model, images) -> np.ndarray:
+def attention_distance(model: keras.Model, images: np.ndarray) -> np.ndarray:
     """Returns the mean distance over which each head attends, in pixels.
 
     The distance between the centres of two patches, averaged over the keys, weighted
@@ -183,7 +188,9 @@ def attention_distance(model: keras.Model, images) -> np.ndarray:
     return by_layer(model, images, distance_of(model, np.shape(images)[1:3]))
 
 
-def distance_of(model: keras.Model, image_size: int | tuple[int, int]) -> Callable:
+def distance_of(
+    model: keras.Model, image_size: int | tuple[int, int]
+) -> Callable[[np.ndarray], np.ndarray]:
     """Returns the function from a layer's weights to distances (images, heads)."""
     rows, columns = grid_size(model, image_size)
     down, across = patch_stride(model, image_size)
@@ -193,7 +200,7 @@ def distance_of(model: keras.Model, image_size: int | tuple[int, int]) -> Callab
         down * (y[:, None] - y), across * (x[:, None] - x), dtype="float32"
     )
 
-    def mean_distance(weights) -> np.ndarray:
+    def mean_distance(weights: np.ndarray) -> np.ndarray:
         first = prefix_tokens_of(weights, (rows, columns), num_registers=registers)
         weights = weights[:, :, first:, first:]
         total = weights.sum(axis=-1)
@@ -207,7 +214,10 @@ def distance_of(model: keras.Model, image_size: int | tuple[int, int]) -> Callab
 
 
 def patch_map(
-    matrix, grid_size, pooling: str | np.ndarray | None = None, num_registers: int = 0
+    matrix: np.ndarray,
+    grid_size: tuple[int, int],
+    pooling: str | np.ndarray | None = None,
+    num_registers: int = 0,
 ) -> np.ndarray:
     """Returns the attention of the model's output to each patch, as a picture.
 
@@ -264,13 +274,18 @@ def patch_map(
     return row.reshape(*row.shape[:-1], *grid_size)
 
 
-def by_layer(model: keras.Model, images, function, layers=None) -> np.ndarray:
+def by_layer(
+    model: keras.Model,
+    images: np.ndarray,
+    function: Callable[[np.ndarray], np.ndarray],
+    layers: Sequence[int] | None = None,
+) -> np.ndarray:
     """Returns a function of each layer's weights, float32 (layers, images, ...).
 
     The weights are a float32 array (images, heads, tokens, tokens), which is not kept.
     """
     images = check_images(model, images)
-    layers = list(range(num_layers(model))) if layers is None else layers
+    layers = range(num_layers(model)) if layers is None else layers
     collected = ByLayer(function, layers, len(images))
     run(model, images, collected)
     return collected.values
@@ -282,7 +297,12 @@ class ByLayer:
     `values` is float32 (layers, images, ...).
     """
 
-    def __init__(self, function, layers, num_images: int):
+    def __init__(
+        self,
+        function: Callable[[np.ndarray], np.ndarray],
+        layers: Sequence[int],
+        num_images: int,
+    ):
         self.values, self._num_images = None, num_images
         self._function, self._layers = function, layers
 
@@ -321,7 +341,7 @@ class Pooled:
     `weights` is float32 (images, heads, tokens), None of a model without one.
     """
 
-    def __init__(self, model: keras.Model, images):
+    def __init__(self, model: keras.Model, images: np.ndarray):
         self.weights, self._num_images = None, len(images)
         patches = math.prod(grid_size(model, images.shape[1:3]))
         self._num_tokens = patches + num_prefix_tokens(model)

@@ -39,7 +39,7 @@ class Filters:
     layer: str
 
 
-def embedding_filters(model: keras.Model, components=28) -> Filters:
+def embedding_filters(model: keras.Model, components: int = 28) -> Filters:
     """Returns the filters that read the image, and their principal components.
 
     They are those of the patch embedding, or of a hybrid's root convolution, because
@@ -88,7 +88,7 @@ def embedding_filters(model: keras.Model, components=28) -> Filters:
     )
 
 
-def principal_components(rows, count: int) -> tuple:
+def principal_components(rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Returns the directions in which rows differ most, and their shares of variance.
 
     They are float64 (count, columns), orthonormal, the largest entry of each positive;

@@ -1,7 +1,7 @@
 """Attention weighted by the gradient of a class's output."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -19,7 +19,7 @@ _SCALE = 1024.0
 
 def gradient_attention(
     model: keras.Model,
-    images,
+    images: np.ndarray,
     classes: int | Sequence[int] | None = None,
     return_pooling: bool = False,
 ) -> np.ndarray | tuple[np.ndarray, np.ndarray | None]:
@@ -106,14 +106,14 @@ def _output(model, image, number, places):
     """
     places = iter(places)
 
-    def block(encode, tokens) -> Any:
-        def at_place(tokens, place) -> Any:
+    def block(encode: Callable, tokens: Any) -> Any:
+        def at_place(tokens: Any, place: Any) -> Any:
             with running(watcher=Watcher(lambda weights: _weighting(weights, place))):
                 return encode(tokens)
 
         return keras.remat(at_place)(tokens, next(places))
 
-    def pooling(weights) -> Any:
+    def pooling(weights: Any) -> Any:
         return _weighting(weights, next(places))
 
     with running(watcher=Watcher(block=block, pooling=pooling)):
@@ -126,7 +126,7 @@ def _output(model, image, number, places):
 
 @ops.custom_gradient
 def _weighting(weights, place):
-    def gradient(*upstreams, upstream=None) -> tuple:
+    def gradient(*upstreams: Any, upstream: Any = None) -> tuple[Any, Any]:
         # JAX and TensorFlow pass it by place, PyTorch by name.
         upstream = upstreams[0] if upstream is None else upstream
         weighted = ops.relu(upstream * weights) / _SCALE

@@ -3,6 +3,8 @@
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
+from typing import Any
 
 import keras
 import numpy as np
@@ -50,7 +52,7 @@ class Inspection:
         )
 
 
-def inspect(model: keras.Model, images) -> Inspection:
+def inspect(model: keras.Model, images: np.ndarray) -> Inspection:
     """Returns the `Inspection` of float images (images, height, width, channels).
 
     The numbers are those of `attention_rollout` and of all maps by `patch_map`, of
@@ -67,20 +69,20 @@ def inspect(model: keras.Model, images) -> Inspection:
         num_registers=registers,
     )
 
-    def collected(function) -> ByLayer:
-        return ByLayer(function, list(range(last + 1)), len(images))
+    def collected(function: Callable[[np.ndarray], np.ndarray]) -> ByLayer:
+        return ByLayer(function, range(last + 1), len(images))
 
     rollout, pooled, tokens = Rollout(len(images)), Pooled(model, images), []
     maps = collected(to_map)
     distance = collected(distance_of(model, images.shape[1:3]))
     received = collected(lambda weights: received_attention(weights, grid, registers))
 
-    def see_weights(layer, part, weights) -> None:
+    def see_weights(layer: int, part: slice, weights: Any) -> None:
         weights = ops.convert_to_numpy(weights)
         for collector in (rollout, maps, distance, received):
             collector(layer, part, weights)
 
-    def see_tokens(layer, part, values) -> None:
+    def see_tokens(layer: int, part: slice, values: Any) -> None:
         if layer == last:
             tokens.append(values)
 

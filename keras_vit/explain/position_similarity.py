@@ -26,7 +26,7 @@ _OTHERS = {
 }
 
 
-def position_embedding_similarity(model: keras.Model, layer=0) -> np.ndarray:
+def position_embedding_similarity(model: keras.Model, layer: int = 0) -> np.ndarray:
     """Returns the cosine similarity of the position embeddings of all pairs of patches.
 
     Args:

@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -19,7 +19,7 @@ from keras_vit.structure.numbers import OF_PHOTOS, check_numbers
 _NUMBERS_AT_ONCE = 2**24
 
 
-def check_images(model: keras.Model, images) -> np.ndarray:
+def check_images(model: keras.Model, images: Any) -> np.ndarray:
     """Returns images as a float array; a ValueError where a model cannot take them."""
     structure.check_graph(model)
     images = check_numbers(images, "images", OF_PHOTOS)
@@ -34,7 +34,9 @@ def check_images(model: keras.Model, images) -> np.ndarray:
     return images
 
 
-def indices_of(numbers, count: int, what: str, model: keras.Model) -> list:
+def indices_of(
+    numbers: int | Sequence[int] | None, count: int, what: str, model: keras.Model
+) -> list[int]:
     """Returns the numbers of some of `count` layers or heads, None for all, as ints."""
     numbers = np.arange(count) if numbers is None else np.atleast_1d(numbers)
     for number in numbers:
@@ -51,11 +53,11 @@ def indices_of(numbers, count: int, what: str, model: keras.Model) -> list:
 
 def run(
     model: keras.Model,
-    images,
+    images: np.ndarray,
     attention: Callable | None = None,
     tokens: Callable | None = None,
     pooling: Callable | None = None,
-) -> Any:
+) -> list:
     """Runs a model without gradients, and calls functions with what its layers compute.
 
     `attention` is called with the index of each layer, the slice of the images and the
@@ -76,10 +78,10 @@ def run(
     num_tokens = math.prod(grid) + structure.num_prefix_tokens(model)
     at_once = max(1, _NUMBERS_AT_ONCE // (heads * num_tokens**2))
 
-    def numbered(function, part) -> Callable:
+    def numbered(function: Callable | None, part: slice) -> Callable:
         layers = iter(range(count))
 
-        def of_next_layer(values) -> Any:
+        def of_next_layer(values: Any) -> Any:
             layer = next(layers, None)
             if layer is None:
                 raise ValueError(
@@ -93,8 +95,8 @@ def run(
 
         return of_next_layer
 
-    def of_pooling(part) -> Callable:
-        def see(weights) -> Any:
+    def of_pooling(part: slice) -> Callable:
+        def see(weights: Any) -> Any:
             if pooling is not None:
                 pooling(part, weights)
             return weights
@@ -114,9 +116,11 @@ def run(
     return outputs
 
 
-def gradients(function, tensors) -> list:
-    """Returns the gradients, arrays, of a scalar function of a list of tensors."""
-    tensors = [ops.convert_to_tensor(tensor) for tensor in tensors]
+def gradients(
+    function: Callable[[list], Any], arrays: Sequence[np.ndarray]
+) -> list[np.ndarray]:
+    """Returns the gradients of a scalar function of a list of tensors."""
+    tensors = [ops.convert_to_tensor(array) for array in arrays]
     backend = keras.backend.backend()
     if backend == "tensorflow":
         import tensorflow as tf

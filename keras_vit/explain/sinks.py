@@ -10,7 +10,9 @@ from keras_vit.structure import prefix_tokens_of
 SINK_FACTOR = 10
 
 
-def received_attention(weights, grid_size, num_registers: int = 0) -> np.ndarray:
+def received_attention(
+    weights: np.ndarray, grid_size: tuple[int, int], num_registers: int = 0
+) -> np.ndarray:
     """Returns the share of the attention that each patch receives.
 
     That is the mean over all heads and all queries.
@@ -37,7 +39,7 @@ def received_attention(weights, grid_size, num_registers: int = 0) -> np.ndarray
     return received.reshape(-1, *grid_size)
 
 
-def attention_sinks(received) -> np.ndarray:
+def attention_sinks(received: np.ndarray) -> np.ndarray:
     """Returns which patches are attention sinks.
 
     A sink lies in the first or last row or column, and receives at least ten times

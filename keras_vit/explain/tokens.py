@@ -1,6 +1,8 @@
 """Tokens after a layer: features of the whole image and of each patch."""
 
 import dataclasses
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -34,7 +36,9 @@ class Features:
     patches: np.ndarray
 
 
-def token_features(model: keras.Model, images, layer=None) -> Features:
+def token_features(
+    model: keras.Model, images: np.ndarray, layer: int | None = None
+) -> Features:
     """Returns the class token and the patches after a layer.
 
     Args:
@@ -64,7 +68,7 @@ def token_features(model: keras.Model, images, layer=None) -> Features:
     [last] = indices_of(last, num_layers(model), "layer", model)
     parts = []
 
-    def keep(layer, part, tokens) -> None:
+    def keep(layer: int, part: slice, tokens: Any) -> None:
         if layer == last:
             parts.append(tokens)
 
@@ -73,7 +77,10 @@ def token_features(model: keras.Model, images, layer=None) -> Features:
 
 
 def features_of(
-    model: keras.Model, parts, image_size: int | tuple[int, int], normed=True
+    model: keras.Model,
+    parts: Sequence,
+    image_size: int | tuple[int, int],
+    normed: bool = True,
 ) -> Features:
     """Returns `Features` of parts (images, tokens, hidden_size) of a block's output.
 
@@ -95,7 +102,7 @@ def features_of(
     return Features(tokens[:, 0] if first > registers else None, patches)
 
 
-def principal_colors(patches) -> np.ndarray:
+def principal_colors(patches: np.ndarray) -> np.ndarray:
     """Returns colours of patches: similar colours for similar features.
 
     The first three principal components of all patches of all images are red, green

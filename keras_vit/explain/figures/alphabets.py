@@ -3,8 +3,12 @@
 import functools
 import re
 import unicodedata
+from typing import TYPE_CHECKING
 
 from zoo.common.safe_text import shorten, width
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 NOTE = (
     "Some names are spelled in Latin letters: theirs cannot be drawn with the fonts "
@@ -19,7 +23,7 @@ _UNFIT = ("Last Resort", "Color Emoji")
 _FONT_FILES = (".ttf", ".otf", ".ttc")
 
 
-def fit_alphabets(figure) -> dict:
+def fit_alphabets(figure: "Figure") -> dict[str, str]:
     """Gives each text of a figure fonts that have all its characters.
 
     Of the fonts that the machine or an installed Python package has, those are added

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import textwrap
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sized
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, FigureBase
+    from matplotlib.image import AxesImage
 
 # Sizes of text: of ticks and tiles' titles, and where there are many.
 SMALL, TINY = 8, 6
@@ -19,7 +22,12 @@ NARROWEST = 4.5
 _LETTER = 0.6
 
 
-def new_figure(width, height, title: str, layout="compressed") -> Figure:
+def new_figure(
+    width: float,
+    height: float,
+    title: str,
+    layout: Literal["compressed", "constrained"] = "compressed",
+) -> Figure:
     """Returns an empty Figure of width x height inches under `title`.
 
     `layout` is matplotlib's: "compressed" for pictures of one size, "constrained" for
@@ -55,13 +63,13 @@ def wrap(text: str, inches: float, points: float) -> str:
     return "\n".join(lines)
 
 
-def grid_shape(count: int) -> tuple:
+def grid_shape(count: int) -> tuple[int, int]:
     """Returns (rows, columns) for `count` tiles, in the paper's proportion of 4 x 7."""
     rows = max(1, round(math.sqrt(count * 4 / 7)))
     return rows, math.ceil(count / rows)
 
 
-def tile_axes(figure, count: int, rows, columns) -> list:
+def tile_axes(figure: FigureBase, count: int, rows: int, columns: int) -> np.ndarray:
     """Returns axes without frame for `count` tiles, left to right, row by row."""
     cells = figure.subplots(rows, columns, squeeze=False).ravel()
     for cell in cells:
@@ -69,7 +77,7 @@ def tile_axes(figure, count: int, rows, columns) -> list:
     return cells[:count]
 
 
-def check_array(array, name: str, dimensions) -> np.ndarray:
+def check_array(array: Any, name: str, dimensions: str) -> np.ndarray:
     """Returns `array`, of dimensions such as "rows, columns", as finite float32."""
     array = np.asarray(array, "float32")
     if array.ndim != dimensions.count(",") + 1 or not array.size:
@@ -84,7 +92,7 @@ def check_array(array, name: str, dimensions) -> np.ndarray:
     return array
 
 
-def check_count(count: int, things, name: str, counted) -> None:
+def check_count(count: int, things: Sized, name: str, counted: str) -> None:
     """Raises ValueError unless `things` are as many as what is `counted`."""
     if len(things) != count:
         raise ValueError(
@@ -92,7 +100,7 @@ def check_count(count: int, things, name: str, counted) -> None:
         )
 
 
-def show_mosaic(axes, tiles, **style) -> Any:
+def show_mosaic(axes: Axes, tiles: np.ndarray, **style: Any) -> AxesImage:
     """Shows tiles (tile rows, tile columns, rows, columns) as one image, numbered.
 
     One image is drawn in a moment where an axes for each of 576 tiles takes minutes.
@@ -112,14 +120,16 @@ def show_mosaic(axes, tiles, **style) -> Any:
         # The middles of the tiles and their numbers, of many every second or so.
         numbers = range(1, count + 1, math.ceil(count / 24))
         middles = [(n - 1) * (side + gap) + (side - 1) / 2 for n in numbers]
-        set_ticks(middles, numbers)
+        set_ticks(middles, [str(number) for number in numbers])
     crowded = max(tile_rows, tile_columns) > 16
     axes.tick_params(length=0, labelsize=TINY if crowded else SMALL)
     axes.spines[:].set_visible(False)
     return image
 
 
-def add_color_bar(figure, axes, image, label: str) -> None:
+def add_color_bar(
+    figure: FigureBase, axes: Axes | Iterable[Axes], image: AxesImage, label: str
+) -> None:
     """Adds the colour bar of an image beside one or more axes, over mid-grey."""
     bar = figure.colorbar(image, ax=axes, aspect=25, pad=0.02)
     bar.set_label(label, fontsize=SMALL + 1, parse_math=False)

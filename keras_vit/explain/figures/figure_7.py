@@ -11,7 +11,9 @@ from keras_vit.explain.figures import canvas
 from zoo.network import pair
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure, FigureBase
+
+    from keras_vit.explain.filters import Filters
 
 # The palette of Okabe and Ito, distinct with every kind of colour vision; heads
 # beyond it take the next marker.
@@ -22,7 +24,7 @@ HEAD_MARKERS = "os^Dv"
 HEADS_NAMED = 3
 
 
-def draw_filters(filters, title: str) -> Figure:
+def draw_filters(filters: Filters, title: str) -> Figure:
     """Draws the principal components of the patch embedding's filters.
 
     Each is scaled by its largest absolute weight, so that mid-grey is zero, and has
@@ -68,13 +70,13 @@ def _filters(filters):
     tiles = 0.5 + components / np.where(largest > 0, 2 * largest, 1)
     rows, columns = canvas.grid_shape(count)
 
-    def show(figure) -> None:
+    def show(figure: FigureBase) -> None:
         cells = canvas.tile_axes(figure, count, rows, columns)
         for number, (cell, tile, share) in enumerate(
             zip(cells, tiles, shares, strict=True), start=1
         ):
             cell.imshow(tile, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-            cell.set_title(number, loc="left", fontsize=canvas.SMALL, pad=2)
+            cell.set_title(str(number), loc="left", fontsize=canvas.SMALL, pad=2)
             share = f"{share:.1%}"
             cell.set_title(share, loc="right", fontsize=canvas.TINY, color="0.4", pad=2)
 
@@ -83,7 +85,7 @@ def _filters(filters):
     return show, (0.9 * columns + 0.4, 1.05 * rows + 0.6), heading
 
 
-def draw_position_similarity(similarity, title: str) -> Figure:
+def draw_position_similarity(similarity: np.ndarray, title: str) -> Figure:
     """Draws how similar each position embedding is to all others.
 
     The tile in row i and column j is a map of the image: the cosine similarity of the
@@ -122,7 +124,7 @@ def _similarity(similarity):
             f"{similarity.shape}: pass what position_embedding_similarity returns."
         )
 
-    def show(figure) -> None:
+    def show(figure: FigureBase) -> None:
         axes = figure.subplots()
         image = canvas.show_mosaic(axes, similarity, cmap="viridis", vmin=-1, vmax=1)
         axes.set(xlabel="Input patch column", ylabel="Input patch row")
@@ -136,7 +138,7 @@ def _similarity(similarity):
 
 
 def draw_attention_distance(
-    distance, title: str, image_size: int | tuple[int, int] | None = None
+    distance: np.ndarray, title: str, image_size: int | tuple[int, int] | None = None
 ) -> Figure:
     """Draws over how many pixels each head attends, by depth.
 
@@ -193,7 +195,7 @@ def _distance(distance):
     layers, images, heads = distance.shape
     means, spread = distance.mean(axis=1), distance.std(axis=1)
 
-    def show(figure) -> None:
+    def show(figure: FigureBase) -> None:
         axes = figure.subplots()
         styles = itertools.cycle(itertools.product(HEAD_MARKERS, HEAD_COLORS))
         dots = [
@@ -233,7 +235,7 @@ def _distance(distance):
             xlim=(0.5, layers + 0.5),
             ylim=(0, 1.1 * max((means + spread).max(), 1)),
         )
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.locator_params("x", integer=True)
         axes.tick_params(labelsize=canvas.SMALL)
         axes.spines[["top", "right"]].set_visible(False)
 
@@ -248,7 +250,12 @@ def _uniform_distance(height, width):
     return float(chance @ distances @ chance)
 
 
-def draw_figure_7(filters, similarity, distance, title: str) -> Figure:
+def draw_figure_7(
+    filters: Filters | None,
+    similarity: np.ndarray | None,
+    distance: np.ndarray | None,
+    title: str,
+) -> Figure:
     """Draws the paper's Figure 7: filters, similarity and distance side by side.
 
     Args:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 from keras_vit.explain.figures import canvas
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.colors import ListedColormap
+    from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
 
 PAIRS_A_ROW = 3
 # The width of a pair, and of the photo beside the heads, in inches.
@@ -27,7 +28,12 @@ OPACITY = 0.8
 BAR = 1.0
 
 
-def draw_attention(images, maps, titles, title: str) -> Figure:
+def draw_attention(
+    images: Sequence[np.ndarray],
+    maps: Sequence[np.ndarray],
+    titles: Sequence[str],
+    title: str,
+) -> Figure:
     """Draws photos beside what the model attends to in them, as the paper's Figure 6.
 
     The second photo is the first under its map, which is divided by its maximum and
@@ -61,7 +67,7 @@ def draw_attention(images, maps, titles, title: str) -> Figure:
     photos = [as_photo(image) for image in images]
     maps = [relative(_check_maps(grid, "A map", "rows, columns")) for grid in maps]
 
-    def show(cell, photo, heat, extent) -> Any:
+    def show(cell: Axes, photo: Any, heat: Any, extent: tuple) -> AxesImage:
         return _show_heat(cell, photo, heat, 1, extent)
 
     headings = ("Input", "Attention")
@@ -70,7 +76,12 @@ def draw_attention(images, maps, titles, title: str) -> Figure:
     return figure
 
 
-def draw_features(images, colors, titles, title: str) -> Figure:
+def draw_features(
+    images: Sequence[np.ndarray],
+    colors: np.ndarray,
+    titles: Sequence[str],
+    title: str,
+) -> Figure:
     """Draws photos beside the colours of their patches.
 
     Args:
@@ -105,7 +116,7 @@ def draw_features(images, colors, titles, title: str) -> Figure:
     canvas.check_count(len(images), colors, "Colours", "images")
     photos = [as_photo(image) for image in images]
 
-    def show(cell, photo, picture, extent) -> Any:
+    def show(cell: Axes, photo: Any, picture: Any, extent: tuple) -> AxesImage:
         return cell.imshow(picture, extent=extent, interpolation="nearest")
 
     headings = ("Input", "Patch features")
@@ -144,7 +155,7 @@ def _draw_pairs(photos, pictures, headings, titles, title, show, room=0):
     return figure, shown
 
 
-def draw_overlay(image, map, title: str, label: str) -> Figure:
+def draw_overlay(image: np.ndarray, map: np.ndarray, title: str, label: str) -> Figure:
     """Draws a photo, and a heat map over it.
 
     The map's colours are those of plasma, which is perceptually uniform and as clear
@@ -183,7 +194,7 @@ def draw_overlay(image, map, title: str, label: str) -> Figure:
     return figure
 
 
-def draw_layers(image, maps, title: str) -> Figure:
+def draw_layers(image: np.ndarray, maps: np.ndarray, title: str) -> Figure:
     """Draws a photo, and the heat map of every layer over it.
 
     Each map is divided by its own maximum, so that early layers, whose attention is
@@ -243,7 +254,7 @@ def heat_colors() -> ListedColormap:
     return ListedColormap(colors)
 
 
-def draw_heads(image, maps, title: str) -> Figure:
+def draw_heads(image: np.ndarray, maps: np.ndarray, title: str) -> Figure:
     """Draws the map of every head of every layer, layers in rows, heads in columns.
 
     Patches are drawn as they are. Each map is divided by its own maximum: compare
@@ -292,7 +303,7 @@ def draw_heads(image, maps, title: str) -> Figure:
     return figure
 
 
-def as_photo(image) -> np.ndarray:
+def as_photo(image: np.ndarray) -> np.ndarray:
     """Returns an image (height, width, 1 or 3) as float32 RGB in [0, 1]."""
     image = np.asarray(image)
     if image.ndim != 3 or image.shape[2] not in (1, 3) or not image.size:
@@ -328,13 +339,13 @@ def _check_maps(maps, name, dimensions):
     return maps
 
 
-def relative(maps) -> np.ndarray:
+def relative(maps: np.ndarray) -> np.ndarray:
     """Returns maps (..., rows, columns) divided by the maximum of each, if not 0."""
     largest = maps.max(axis=(-2, -1), keepdims=True)
     return maps / np.where(largest > 0, largest, 1)
 
 
-def stretch(grid, height: int, width: int) -> np.ndarray:
+def stretch(grid: np.ndarray, height: int, width: int) -> np.ndarray:
     """Returns a grid (rows, columns) for every pixel, bilinear between the patches."""
     # matplotlib, which draws the result, needs Pillow.
     from PIL import Image

@@ -20,7 +20,7 @@ from zoo.common.limits import check_image_size
 from zoo.common.regular_files import expand_home, missing_remedy
 from zoo.common.safe_text import named
 from zoo.containers.opening import EXPORTS, SAVED_MODEL, two_kinds
-from zoo.network.head import PROBLEM_TYPES
+from zoo.network.head import PROBABILITIES, PROBLEM_TYPES
 from zoo.network.preparation import is_preparation
 from zoo.store import digest
 
@@ -32,7 +32,6 @@ RUNTIMES = {
     "": ("tensorflow", "tensorflow"),
 }
 _OUTPUTS = ("logits", "probabilities", "features")
-_ACTIVATIONS = ("linear", "softmax", "sigmoid")
 
 
 def find(source: str | os.PathLike) -> pathlib.Path | None:
@@ -184,7 +183,7 @@ def _check(model, path):
         and len(shape) == 3
         and all(isinstance(side, int) for side in (*shape, model.size))
         and shape[2] in (1, 3)
-        and model.activation in _ACTIVATIONS
+        and model.activation in ("linear", *PROBABILITIES)
         and model.problem_type in PROBLEM_TYPES
         and is_preparation(model.preparation)
     )
