@@ -1,5 +1,6 @@
 """Preprocessing of images, and decoding of predictions to names of classes."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from zoo.network import positive_int
 from zoo.network.head import checked_names, likeliest, list_of
 
 
-def preprocess_input(images) -> Any:
+def preprocess_input(images: Any) -> Any:
     """Scales images from [0, 255] to [-1, 1], as every released model expects.
 
     Args:
@@ -40,7 +41,9 @@ def preprocess_input(images) -> Any:
     return (numbers - 127.5) / 127.5
 
 
-def decode_predictions(predictions, top: int = 5, class_names=None) -> list:
+def decode_predictions(
+    predictions: Any, top: int = 5, class_names: Sequence[str] | str | None = None
+) -> list[list[tuple]]:
     """Returns the names and scores of the most likely classes.
 
     Args:
@@ -80,7 +83,7 @@ def decode_predictions(predictions, top: int = 5, class_names=None) -> list:
     return named(likeliest(predictions, top), names)
 
 
-def check_scores(scores) -> None:
+def check_scores(scores: np.ndarray) -> None:
     """Refuses scores (images, classes) of a head that knows nothing yet."""
     if scores.shape[1] > 1 and (np.ptp(scores, axis=1) == 0).any():
         raise ValueError(
@@ -90,12 +93,16 @@ def check_scores(scores) -> None:
         )
 
 
-def named(best, names) -> list:
+def named(
+    best: list[list[tuple[int, float]]], names: Sequence[tuple]
+) -> list[list[tuple]]:
     """Returns (class id, class name, score) for each (class, score) of each image."""
     return [[(*names[place], score) for place, score in row] for row in best]
 
 
-def names_of_classes(classes: int, class_names=None) -> list:
+def names_of_classes(
+    classes: int, class_names: Sequence[str] | str | None = None
+) -> Sequence[tuple]:
     """Returns a (class id, class name) per class; see `decode_predictions`."""
     if class_names is None:
         known = list_of(classes)

@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -36,14 +38,14 @@ from zoo.photos import batches, prepare
 
 def classify(
     model: keras.Model,
-    photos,
+    photos: Any,
     top: int = 5,
     *,
-    class_names=None,
+    class_names: Sequence[str] | str | None = None,
     batch_size: int = 32,
     image_size: int | tuple[int, int] | None = None,
     bits: int | None = None,
-) -> list:
+) -> list[list[tuple]]:
     """Returns the most likely classes of photos, with their probabilities.
 
     Of a model for numbers, whose head has the `problem_type` `"regression"`, these are
@@ -118,7 +120,7 @@ def classify(
 
 def embed(
     model: keras.Model,
-    photos,
+    photos: Any,
     *,
     batch_size: int = 32,
     image_size: int | tuple[int, int] | None = None,
@@ -216,7 +218,7 @@ def _outputs(model, predictor, photos, image_size, bits):
     preparation = preparation_of(model)
     bits = bits_of(model) if bits is None else check_bits(bits)
 
-    def prepared(numbered) -> np.ndarray:
+    def prepared(numbered: tuple[int, Any]) -> np.ndarray:
         number, photo = numbered
         try:
             image = prepare(photo, size, preparation, channels, bits)

@@ -41,7 +41,7 @@ class Automatic:
         batch_size: int,
         precision: str,
         announce: Callable[[str], None] | None = None,
-        clock=time.perf_counter,
+        clock: Callable[[], float] = time.perf_counter,
     ):
         self._announce, self._clock = announce, clock
         self._model, self._batch_size = model, batch_size

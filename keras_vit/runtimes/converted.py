@@ -35,7 +35,7 @@ class Converted:
             self._runs, self._values = {}, Values(self._model)
         return self.computed(images)
 
-    def computed(self, images) -> np.ndarray:
+    def computed(self, images: np.ndarray) -> np.ndarray:
         """Returns the outputs by the weights that the model was converted with."""
         return in_batches(self._answer, images, self._batch_size)
 

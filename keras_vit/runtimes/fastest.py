@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import secrets
+from collections.abc import Collection, Sequence
 
 import keras
 
@@ -17,7 +18,12 @@ from zoo.runtimes import RUNTIMES
 from zoo.store import cache_dir
 
 
-def path_of(model: keras.Model, images_shape, precision: str, engines) -> pathlib.Path:
+def path_of(
+    model: keras.Model,
+    images_shape: tuple[int, ...],
+    precision: str,
+    engines: Sequence[str],
+) -> pathlib.Path:
     """Returns the path of the choice among engines.
 
     It is another one for a model of other layers or shapes, another processor, and
@@ -46,7 +52,7 @@ def _version(package):
     return None
 
 
-def read(path: pathlib.Path, engines) -> str | None:
+def read(path: pathlib.Path, engines: Collection[str]) -> str | None:
     """Returns the engine in a file, None without a file that names one of `engines`."""
     # Brackets in brackets are a RecursionError.
     kinds = (OSError, ValueError, LookupError, TypeError, RecursionError)
@@ -56,7 +62,7 @@ def read(path: pathlib.Path, engines) -> str | None:
     return None
 
 
-def write(path: pathlib.Path, engine: str, trials) -> None:
+def write(path: pathlib.Path, engine: str, trials: dict) -> None:
     """Writes a choice, whole or not at all; nothing where the cache is read-only."""
     temporary = path.with_name(f".{path.stem}-{secrets.token_hex(4)}.tmp")
     with contextlib.suppress(OSError):

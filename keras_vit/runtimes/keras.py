@@ -52,7 +52,7 @@ def _forward(model, precision):
     """
     copy = recast(model, "mixed_bfloat16") if precision == "bfloat16" else model
 
-    def forward(trainable, non_trainable, images) -> Any:
+    def forward(trainable: list, non_trainable: list, images: Any) -> Any:
         outputs, _ = copy.stateless_call(
             trainable, non_trainable, images, training=False
         )
@@ -74,7 +74,7 @@ def _tensorflow(model, forward, jit_compile):
     @tf.function(
         input_signature=[images_spec], jit_compile=jit_compile or None, autograph=False
     )
-    def of_images(images) -> Any:
+    def of_images(images: Any) -> Any:
         return forward(*_values(model), images)
 
     return of_images
@@ -98,7 +98,7 @@ def _torch(model, forward, jit_compile):
         )
 
     @torch.inference_mode()
-    def of_images(images) -> Any:
+    def of_images(images: Any) -> Any:
         return forward(*_values(model), keras.ops.convert_to_tensor(images))
 
     return of_images

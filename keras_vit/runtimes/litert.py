@@ -23,7 +23,7 @@ def converted(
 
     model = in_float32(model)
 
-    def call(images) -> Any:
+    def call(images: tf.Tensor) -> Any:
         return model(images, training=False)
 
     images = tf.TensorSpec(shape, model.inputs[0].dtype)
@@ -34,7 +34,7 @@ def converted(
     [source] = interpreter.get_input_details()
     [target] = interpreter.get_output_details()
 
-    def run(images) -> np.ndarray:
+    def run(images: np.ndarray) -> np.ndarray:
         interpreter.set_tensor(source["index"], images)
         interpreter.invoke()
         return interpreter.get_tensor(target["index"])
@@ -56,7 +56,7 @@ def tflite(
     `ValueError` where the model computes what TFLite does not.
     """
 
-    def without_loops(images) -> Any:
+    def without_loops(images: tf.Tensor) -> Any:
         with running(whole_scores=True):
             return call(images)
 

@@ -18,7 +18,7 @@ def converted(
     path = write(model, pathlib.Path(folder, "model.onnx"))
     session = onnx_session(str(path), threads())
 
-    def run(images) -> np.ndarray:
+    def run(images: np.ndarray) -> np.ndarray:
         [outputs] = session.run(None, {"images": images})
         return outputs
 

@@ -31,7 +31,7 @@ def converted(
     compiled = openvino.Core().compile_model(graph, "CPU", settings)
     request = compiled.create_infer_request()
 
-    def run(images) -> np.ndarray:
+    def run(images: np.ndarray) -> np.ndarray:
         [outputs] = request.infer({"images": images}, share_inputs=True).values()
         return outputs
 

@@ -43,7 +43,7 @@ def recast(model: keras.Model, policy: str) -> keras.Model:
                     "engine out."
                 )
 
-    def copy(layer) -> keras.layers.Layer:
+    def copy(layer: keras.layers.Layer) -> keras.layers.Layer:
         if isinstance(layer, keras.Model):
             return recast(layer, policy)
         return type(layer).from_config({**layer.get_config(), "dtype": policy})

@@ -103,7 +103,7 @@ flags.DEFINE_integer(
 )
 
 
-def main(argv) -> None:
+def main(argv: list[str]) -> None:
     """Reads the flags, exports, and prints the comparison."""
     values = flags.FLAGS.flag_values_dict()
     models = argv[1:] + [values["model"]] * (values["model"] is not None)

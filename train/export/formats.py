@@ -6,6 +6,7 @@ that writes its files, a module in `train.models.exports` that loads them, and
 """
 
 import dataclasses
+from collections.abc import Sequence
 
 ALL = "all"
 
@@ -88,7 +89,7 @@ class Format:
         return self.runtime.file.format(self._suffix)
 
     @property
-    def takes(self) -> tuple:
+    def takes(self) -> tuple[str, ...]:
         """The options: arguments of the writer, and the model's `any_size`."""
         return (*self.runtime.options, *self.options)
 
@@ -127,7 +128,7 @@ _ROWS = (
 FORMATS = {row.name: row for row in _ROWS}
 
 
-def select(names, **options) -> list:
+def select(names: Sequence[str], **options: bool) -> list[Format]:
     """Returns the formats of some names, each once and in the order of `FORMATS`.
 
     A ValueError says that there is no name, that one is unknown, or that none of the

@@ -16,6 +16,7 @@ import statistics
 import sys
 import timeit
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +35,7 @@ def main() -> None:
     stdout = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 
-    def report(**message) -> None:
+    def report(**message: Any) -> None:
         stdout.write(json.dumps(message) + "\n")
         stdout.flush()
 

@@ -5,6 +5,7 @@
 
 import collections
 import pathlib
+from collections.abc import Sequence
 
 from train.common import markdown
 from train.data.transforms import served_files
@@ -14,7 +15,7 @@ from train.export.program import BATCH
 _TEMPLATE = pathlib.Path(__file__).parent / "templates" / "export.md.jinja"
 
 
-def table(results) -> str:
+def table(results: dict) -> str:
     """Returns the exports as a Markdown table: the model first, refused ones last."""
     is_top_1 = results["agreement_of"] == "top-1"
     refused = [row for row in results["refused"] if "agreement" in row]
@@ -41,14 +42,14 @@ def table(results) -> str:
     )
 
 
-def agreement(results, value, row=None) -> str:
+def agreement(results: dict, value: float, row: dict | None = None) -> str:
     """Returns an agreement as text, with the 95% interval of an export's row."""
     if results["agreement_of"] != "top-1":
         return f"{value:.6f}"
     return f"{value:.2%}" if row is None else _share(row, "agreement")
 
 
-def matrices(row) -> str:
+def matrices(row: dict) -> str:
     """Returns a sentence on the precision of the matrices of a TFLite export's row."""
     kinds = row["matrices"]
     text = ", ".join(f"{number} {kind}" for kind, number in kinds.items())
@@ -59,7 +60,7 @@ def matrices(row) -> str:
     return f"{text}."
 
 
-def page(results, class_names) -> str:
+def page(results: dict, class_names: Sequence[str] | None) -> str:
     """Returns the report as Markdown."""
     exports = results["exports"][1:]
     paths_by_runtime = collections.defaultdict(list)

@@ -24,7 +24,7 @@ from train.common.files import (
     write_text,
 )
 from train.export import parity, report, sample_images
-from train.export.formats import select
+from train.export.formats import Format, select
 from train.models import loaded_model
 from train.models.exports.writing import has_head
 from train.models.finding import FoundModel
@@ -199,7 +199,7 @@ class Reference:
         self.row = {"name": "keras", **facts, **self._compare(self.outputs)}
         self.row |= {"bytes": file.stat().st_size, "files": []}
 
-    def compared(self, row, path) -> tuple:
+    def compared(self, row: Format, path: pathlib.Path) -> tuple[dict, dict]:
         """Returns facts on a run of an export, and how its outputs compare."""
         outputs, facts = self._run(row.name, path)
         return facts, self._compare(outputs)
@@ -240,7 +240,7 @@ class _Exports:
             "refused": [],
         }
 
-    def allow_any_size(self, scratch) -> None:
+    def allow_any_size(self, scratch: pathlib.Path) -> None:
         """Exports for images of any size where a format can, compared at another one.
 
         They are compared on synthetic images, with a Keras model for that size alone.
@@ -259,7 +259,7 @@ class _Exports:
         file, threads = scratch / "other.keras", self.reference.threads
         self.other_size = size, Reference(other, samples, file, threads)
 
-    def add(self, row, folder) -> None:
+    def add(self, row: Format, folder: pathlib.Path) -> None:
         """Writes and runs one format; a failure leaves the others as they are."""
         before, entry = set(folder.iterdir()), {"name": row.name}
         exact = self.min_agreement is not None
@@ -296,7 +296,7 @@ class _Exports:
             entry["other_size"] = count | comparison
         return entry
 
-    def write_report(self, out, folder) -> None:
+    def write_report(self, out: pathlib.Path, folder: pathlib.Path) -> None:
         """Writes results, page and names of the classes, unless nothing is written."""
         if len(self.results["exports"]) == 1:
             raise ExportError(f"Nothing was written to {out}", self.results)

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -10,12 +11,13 @@ from keras_vit.structure import preparation_of
 from train.common.errors import RunError
 from train.data import pipeline
 from train.data.registry import kind_of
-from train.data.sources.splits import pick
+from train.data.sources.splits import Split, pick
 from train.data.sources.subset import spread
 from train.export.program import BATCH, write_images
 from train.models import loaded_model
 from train.models.classes import names_of
 from train.models.exports.writing import has_head
+from train.models.loaded_model import LoadedModel
 from train.scoring import evaluation_data
 from train.scoring.class_matching import match_classes
 from zoo.network.preparation import asked_for
@@ -43,7 +45,7 @@ class SampleImages:
     calibration: np.ndarray | None = None
 
 
-def generate(loaded, path, count) -> SampleImages:
+def generate(loaded: LoadedModel, path: str, count: int | None) -> SampleImages:
     """Returns synthetic `SampleImages`, in a file at `path`."""
     shape = loaded.model.input_shape[1:]
     if None in shape:
@@ -60,7 +62,15 @@ def generate(loaded, path, count) -> SampleImages:
     return SampleImages(path, about, names_of(loaded))
 
 
-def read(loaded, path, count, *, calibration, central_crop, **data) -> SampleImages:
+def read(
+    loaded: LoadedModel,
+    path: str,
+    count: int | None,
+    *,
+    calibration: int | None,
+    central_crop: bool | None,
+    **data: Any,
+) -> SampleImages:
     """Returns `SampleImages` of a data set, spread evenly over the split.
 
     `calibration` is the number of images to read from the training split, or None;
@@ -88,7 +98,7 @@ def read(loaded, path, count, *, calibration, central_crop, **data) -> SampleIma
             about["no_accuracy"] = str(error)
             print(f"The accuracy is not measured: {error}")
 
-    def prepared(split, places, task) -> Iterator:
+    def prepared(split: Split, places: np.ndarray, task: str) -> Iterator:
         """Yields batches of images and labels, prepared as for evaluation."""
         split = pick(split, places)
         batches = pipeline.evaluation_batches(
@@ -127,7 +137,7 @@ def read(loaded, path, count, *, calibration, central_crop, **data) -> SampleIma
     return SampleImages(path, about, class_names, places, calibration_images)
 
 
-def synthetic(number, shape, seed=0) -> np.ndarray:
+def synthetic(number: int, shape: tuple[int, int, int], seed: int = 0) -> np.ndarray:
     """Returns float32 images of random waves, equally strong at all scales.
 
     >>> images = synthetic(2, (32, 48, 3))

@@ -4,7 +4,7 @@ import dataclasses
 import difflib
 import re
 import unicodedata
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,6 +12,7 @@ import keras_vit
 import zoo
 from keras_vit.structure import head_activation, problem_type_of
 from train.common.errors import RunError
+from train.models.loaded_model import LoadedModel
 from train.models.run_directory import how_to_name
 from zoo.common.safe_text import named
 from zoo.network.head import NUMBERS, PROBABILITIES, Answers, numbered_names
@@ -29,7 +30,7 @@ class Classes(Answers):
     why_no_names: str | None = None
     why_none: str | None = None
 
-    def find(self, wanted, remedy="") -> tuple:
+    def find(self, wanted: str, remedy: str = "") -> tuple[int, str]:
         """Returns number and name of the class that has a name, or a number as str.
 
         `remedy` is what to do where the model has no classes, a sentence.
@@ -57,7 +58,7 @@ class Classes(Answers):
         near = [known[names.index(name)] for name in near] or known
         raise RunError(f"{refusal}: give one such as {named(near)}, or {numbers}.")
 
-    def predict(self, outputs) -> tuple:
+    def predict(self, outputs: np.ndarray) -> tuple[np.ndarray, list[list[tuple]]]:
         """Returns probabilities and the five most likely classes of each image.
 
         These are lists of (number, name, probability). Raises a ValueError where there
@@ -76,7 +77,7 @@ class Classes(Answers):
         )
 
 
-def classes_of(loaded) -> Classes:
+def classes_of(loaded: LoadedModel) -> Classes:
     """Returns the `Classes` of a `LoadedModel`."""
     model, shape, why_none = loaded.model, loaded.model.output_shape[1:], None
     activation = head_activation(model)
@@ -116,15 +117,15 @@ def classes_of(loaded) -> Classes:
     )
 
 
-def names_of(loaded) -> tuple | None:
-    """Returns the names of a `LoadedModel`'s classes, a tuple, None where unknown."""
+def names_of(loaded: LoadedModel) -> tuple[str, ...] | None:
+    """Returns the names of a `LoadedModel`'s classes, None where unknown."""
     names = loaded.class_names
     if isinstance(names, str):
         return tuple(name for _, name in listed(names))
     return names
 
 
-def listed(name) -> Any:
+def listed(name: str) -> Sequence[tuple[str, str]]:
     """Returns the (WordNet id, name) of each class in a list of `zoo.class_names`."""
     try:
         return zoo.class_names(name)
@@ -134,7 +135,7 @@ def listed(name) -> Any:
         ) from error
 
 
-def plain(name) -> str:
+def plain(name: str) -> str:
     """Returns a name to match by: without case, and with one kind of space."""
     # In names of folders macOS has accents as characters of their own.
     name = unicodedata.normalize("NFC", name)

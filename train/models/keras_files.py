@@ -5,6 +5,7 @@ import functools
 import io
 import json
 import math
+import os
 import pathlib
 import threading
 import zipfile
@@ -25,7 +26,7 @@ _H5 = "model.weights.h5"
 _WEIGHTS = {_H5, "model.weights.npz"}
 
 
-def load_model(path) -> Any:
+def load_model(path: str | os.PathLike) -> keras.Model:
     """Returns the `keras.Model` in a `.keras` file, without its optimizer.
 
     Refuses files that are damaged, of another kind, or could run code.
@@ -155,7 +156,7 @@ def _bounded_weights(path):
     make, here = keras.Layer.add_weight, threading.get_ident()
 
     @functools.wraps(make)
-    def counted(layer, shape=None, *arguments, **options) -> Any:
+    def counted(layer: Any, shape: Any = None, *arguments: Any, **options: Any) -> Any:
         if threading.get_ident() == here:
             sides = (shape,) if isinstance(shape, int) else (shape or ())
             left[0] -= 4 * math.prod(sides)

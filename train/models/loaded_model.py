@@ -50,7 +50,7 @@ class LoadedModel:
     config: dict = dataclasses.field(default_factory=dict)
     source: str = ""
 
-    def bits(self, requested: int | None = None) -> tuple:
+    def bits(self, requested: int | None = None) -> tuple[int | None, list[str]]:
         """Returns the bits of photos and what to print, see `finding.bits_of`."""
         return finding.bits_of(self.source, bits_of(self.model), requested)
 
@@ -93,7 +93,9 @@ def load(
         raise RunError(f"The model {place.source} cannot be used: {error}") from error
 
 
-def image_shape_of(loaded, channels=(3,)) -> tuple:
+def image_shape_of(
+    loaded: LoadedModel, channels: tuple[int, ...] = (3,)
+) -> tuple[int, int, int]:
     """Returns (height, width, channels); refuses models of other channels or ranges.
 
     Models that begin with a layer for pixels up to 255, as Keras's own do, are refused:

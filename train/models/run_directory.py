@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import pathlib
 import re
 import socket
 from collections.abc import Iterator
@@ -35,7 +36,7 @@ from zoo.network.preparation import check_bits
 class RunDirectory:
     """The paths of a run's files, in the directory `path`."""
 
-    def __init__(self, path):
+    def __init__(self, path: str | os.PathLike):
         self.path = expand_home(path)
         self.config = self.path / "config.json"
         self.data = self.path / "data.json"
@@ -89,7 +90,7 @@ class RunDirectory:
         known = re.fullmatch(r"process \d{1,20} on [\w.-]{1,99}", text, re.ASCII)
         return f" ({text})" if known else ""
 
-    def claim(self, settings, *, extend=False) -> "RunDirectory":
+    def claim(self, settings: dict, *, extend: bool = False) -> "RunDirectory":
         """Writes the settings of a run, or checks that a begun run has the same.
 
         With `extend` a finished run may have had fewer steps; `extend` then writes.
@@ -116,7 +117,7 @@ class RunDirectory:
             )
         return self
 
-    def extend(self, settings) -> None:
+    def extend(self, settings: dict) -> None:
         """Writes the settings of a finished run that is to have more steps, if any."""
         if (steps := self._extensible(settings)) is not None:
             after = sorted({*self.extensions(steps), steps})
@@ -124,8 +125,8 @@ class RunDirectory:
             write_json(self.extended, {"after": after})
             write_json(self.config, _as_read(settings))
 
-    def extensions(self, steps) -> list:
-        """Returns after which steps a run of `steps` was extended, a list of int."""
+    def extensions(self, steps: int) -> list[int]:
+        """Returns after which steps a run of `steps` was extended."""
         if not self.extended.exists():
             return []
         earlier = read_json(
@@ -149,12 +150,12 @@ class RunDirectory:
     def _last_step(self):
         return max(checkpoint_steps(self.checkpoints), default=0)
 
-    def claim_data(self, facts) -> None:
+    def claim_data(self, facts: dict) -> None:
         """Writes the facts of a run's data, or checks that they have not changed."""
         self._claim(self.data, facts, "data")
 
-    def changed_data(self, facts) -> list:
-        """Returns how the data differ from those that the run began with, list of str.
+    def changed_data(self, facts: dict) -> list[str]:
+        """Returns how the data differ from those that the run began with.
 
         The facts are those of `claim_data`. A run without the file has none.
         """
@@ -187,7 +188,7 @@ class RunDirectory:
         except CheckpointError as error:
             raise RunError(str(error)) from error
 
-    def require(self, *files) -> None:
+    def require(self, *files: pathlib.Path) -> None:
         """Refuses a directory without these files of a finished run, or with others."""
         self.models()
         for file in files:
@@ -198,14 +199,14 @@ class RunDirectory:
                     f"{missing_remedy(self.path)}"
                 )
 
-    def read_results(self, *more) -> dict:
-        """Returns the `report.json` of a finished run, a dict.
+    def read_results(self, *more: str) -> dict:
+        """Returns the `report.json` of a finished run.
 
         The report has what all commands need, and the entries `more`.
         """
         self.require(self.results, self.model)
 
-        def checked(report) -> dict:
+        def checked(report: dict) -> dict:
             if missing := [name for name in more if name not in report]:
                 raise RunError(
                     f"{self.results} has no {', '.join(missing)}, so it was changed: "
@@ -222,7 +223,7 @@ class RunDirectory:
         return read_json(self.results, remedy, checked)
 
     def read_config(self) -> dict:
-        """Returns the settings of the run, a dict, empty without their file."""
+        """Returns the settings of the run, empty without their file."""
         if not self.config.exists():
             return {}
         remedy = f"pass {self.model}, which needs no settings, and --dataset"
@@ -249,8 +250,8 @@ class RunDirectory:
             return {"dataset": path}
         return {}
 
-    def read_class_names(self) -> tuple:
-        """Returns the names of the classes, a tuple of str in the head's order."""
+    def read_class_names(self) -> tuple[str, ...]:
+        """Returns the names of the classes in the head's order."""
         return read_names(self.class_names)
 
     def is_begun(self) -> bool:
@@ -262,12 +263,10 @@ class RunDirectory:
         return self.model.exists() or bool(checkpoint_steps(self.checkpoints))
 
 
-def read_names(file) -> tuple:
-    """Returns the names of classes in a file of one per line, a tuple of str.
+def read_names(file: pathlib.Path) -> tuple[str, ...]:
+    """Returns the names of classes in a file of one per line.
 
     A single line may be the name of a list of `zoo.class_names`, "imagenet2012".
-
-    Raises a `RunError` where it cannot be read.
     """
     try:
         text = read_text(file, TEXT_BYTES, "utf-8-sig")
@@ -289,7 +288,7 @@ def read_names(file) -> tuple:
         ) from error
 
 
-def how_to_name(classes) -> str:
+def how_to_name(classes: int) -> str:
     """Returns how to name the classes of a model that has `classes`, for messages."""
     known = list_of(classes)
     hint = f", or {known} alone if they are ImageNet's" if known else ""

@@ -37,7 +37,7 @@ flags.DEFINE_string(
 flags.DEFINE_bool("private", False, "Make a new repository on the hub a private one.")
 
 
-def main(argv) -> None:
+def main(argv: list[str]) -> None:
     """Reads the flags, publishes, and says where the model is."""
     if len(argv) != 2:
         typed = command_line.typed("publish")

@@ -29,8 +29,8 @@ BAR = 1.0
 
 
 def draw_attention(
-    images: Sequence[np.ndarray],
-    maps: Sequence[np.ndarray],
+    images: Sequence[np.ndarray] | np.ndarray,
+    maps: Sequence[np.ndarray] | np.ndarray,
     titles: Sequence[str],
     title: str,
 ) -> Figure:
@@ -77,7 +77,7 @@ def draw_attention(
 
 
 def draw_features(
-    images: Sequence[np.ndarray],
+    images: Sequence[np.ndarray] | np.ndarray,
     colors: np.ndarray,
     titles: Sequence[str],
     title: str,

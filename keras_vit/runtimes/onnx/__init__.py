@@ -90,7 +90,7 @@ def steps_of(model: keras.Model) -> dict[tuple[str, int], tuple[Callable, dict, 
     operations = {one.name: one for one in model.operations}
     steps = {}
 
-    def add(name, index, _) -> tuple:
+    def add(name: str, index: int, _: int) -> tuple[str, int]:
         """Adds the call that an output comes from, behind those that it needs."""
         if (name, index) in steps or not calls[name]:
             return (name, index)

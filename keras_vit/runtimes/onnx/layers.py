@@ -105,7 +105,7 @@ def _layer_norm(graph, layer, value, name, **_):
 def _block(graph, block, tokens, name, *, class_token_only=False, grid=None, **_):
     norms_after = isinstance(block, layers.PostNormBlock)
 
-    def normed(value, part, is_there) -> str:
+    def normed(value: str, part: str, is_there: bool) -> str:
         norm = getattr(block, part)
         return _layer_norm(graph, norm, value, f"{name}/{part}") if is_there else value
 
@@ -164,7 +164,7 @@ def _attention(graph, layer, tokens, name, *, class_token_only, grid):
         )
     turned, added = _POSITIONS[type(layer.positions)]
 
-    def heads(part, value, *axes) -> str:
+    def heads(part: str, value: str, *axes: int) -> str:
         value = _dense(graph, getattr(layer, part), value, f"{name}/{part}")
         value = graph.reshape(value, 0, 0, layer.num_heads, head_size)
         if part != "value" and turned:
@@ -212,7 +212,7 @@ def _attention_pooling(graph, layer, value, name, **_):
     units = layer.query.units
     head_size = units // layer.num_heads
 
-    def heads(part, *axes) -> str:
+    def heads(part: str, *axes: int) -> str:
         value = _dense(graph, getattr(layer, part), tokens, f"{name}/{part}")
         value = graph.reshape(value, 0, 0, layer.num_heads, head_size)
         return graph.transpose(value, axes)

@@ -180,7 +180,7 @@ def _converted(model, precision, dynamic_batch):
         )
     body, head = body_and_head(model)
 
-    def call(images) -> dict:
+    def call(images: tf.Tensor) -> dict[str, tf.Tensor]:
         features = body(images, training=False)
         if head is None:
             return {"features": features}

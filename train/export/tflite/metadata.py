@@ -5,9 +5,13 @@ schema's field numbers here, and integers have the type of their field.
 """
 
 import json
+import os
 import zipfile
+from collections.abc import Sequence
+from typing import Any
 
 import flatbuffers
+import keras
 import numpy as np
 
 from train.models.exports.description import FACTS, LABELS
@@ -20,7 +24,14 @@ _NORMALIZATION_OPTIONS = np.uint8(1)
 _TENSOR_AXIS_LABELS = np.uint8(2)
 
 
-def add_metadata(content, model, precision, kinds, output, labels) -> bytearray:
+def add_metadata(
+    content: bytes,
+    model: keras.Model,
+    precision: str,
+    kinds: dict[str, int],
+    output: str,
+    labels: bool,
+) -> bytearray:
     """Returns the bytes of a TFLite file with metadata, earlier ones replaced.
 
     `kinds` has the number of products of each kind; `labels` says whether
@@ -46,7 +57,7 @@ def add_metadata(content, model, precision, kinds, output, labels) -> bytearray:
         4: [{0: _NORMALIZATION_OPTIONS, 1: {0: scale, 1: scale}}],
         5: {0: np.ones(1, "float32"), 1: -np.ones(1, "float32")},  # stats: max, min
     }
-    outputs = {
+    outputs: dict[int, Any] = {
         0: output,
         1: "The score of each class before the softmax."
         if output == "logits"
@@ -80,7 +91,9 @@ def add_metadata(content, model, precision, kinds, output, labels) -> bytearray:
     return flatbuffer_utils.convert_object_to_bytearray(contents)
 
 
-def append_files(path, facts, class_names=None) -> None:
+def append_files(
+    path: str | os.PathLike, facts: dict[str, str], class_names: Sequence[str] | None
+) -> None:
     """Packs facts and class names into a TFLite file, then a zip archive as well.
 
     `facts` are those of `train.models.exports.writing.facts_of`.

@@ -62,7 +62,7 @@ class Product(NamedTuple):
     tensors: dict[str, int]
 
 
-def products(content) -> list:
+def products(content: bytes) -> list[Product]:
     """Returns the `Product`s of a TFLite file (bytes), in order of computation."""
     from ai_edge_litert.tools import flatbuffer_utils
 
@@ -90,7 +90,14 @@ def products(content) -> list:
     return listed
 
 
-def quantize(content, images, *, static, min_agreement=None, uint8=False) -> bytes:
+def quantize(
+    content: bytes,
+    images: np.ndarray,
+    *,
+    static: bool,
+    min_agreement: float | None = None,
+    uint8: bool = False,
+) -> bytes:
     """Returns a float32 TFLite file with its matrices in int8.
 
     `images` are float32 (images, height, width, channels). With `static`, products have

@@ -5,6 +5,7 @@ These are the class names, how photos come to its size, and what its head ends i
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 from zoo.common.limits import check_image_size
 from zoo.network.head import ONE_CLASS
@@ -37,7 +38,7 @@ class Facts:
     image_size: tuple[int, int] | None = None
     size_step: tuple[int, int] | None = None
 
-    def texts(self) -> dict:
+    def texts(self) -> dict[str, str]:
         """Returns a dict of str: `activation`, `preparation`, and what is unusual."""
         kept = {"activation", "preparation"}
         return {
@@ -47,7 +48,7 @@ class Facts:
         }
 
     @classmethod
-    def of_texts(cls, texts) -> "Facts":
+    def of_texts(cls, texts: Any) -> "Facts":
         """Returns the facts that `texts` gave; refuses others."""
         names = vars(cls())
         if not isinstance(texts, dict) or not all(
@@ -97,8 +98,8 @@ class ExportedModel(Facts):
         return self.output_shape[-1]
 
 
-def texts(names) -> tuple:
-    """Returns names of classes in metadata as a tuple of str."""
+def texts(names: Any) -> tuple[str, ...]:
+    """Returns names of classes in metadata; refuses what is not a list of texts."""
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError("its class_names are not a list of texts")
     return tuple(names)

@@ -135,7 +135,7 @@ def in_its_runtime(path: pathlib.Path, threads: int | None = None) -> ExportedMo
 def _explained(run, path):
     """Returns a function to outputs whose errors name the file."""
 
-    def explained(images) -> np.ndarray:
+    def explained(images: np.ndarray) -> np.ndarray:
         try:
             return run(images)
         except (RunError, MemoryError):

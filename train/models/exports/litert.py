@@ -41,7 +41,7 @@ def load(path: str, threads: int | None = None) -> ExportedModel:
     [target] = interpreter.get_output_details()
     one_by_one = int(source["shape_signature"][0]) != -1
 
-    def of_batch(images) -> np.ndarray:
+    def of_batch(images: np.ndarray) -> np.ndarray:
         if tuple(interpreter.get_input_details()[0]["shape"]) != images.shape:
             interpreter.resize_tensor_input(source["index"], images.shape)
             interpreter.allocate_tensors()
@@ -56,7 +56,7 @@ def load(path: str, threads: int | None = None) -> ExportedModel:
             answers = (answers.astype("float32") - zero) * scale
         return answers
 
-    def run(images) -> np.ndarray:
+    def run(images: np.ndarray) -> np.ndarray:
         if not one_by_one:
             return of_batch(images)
         return np.concatenate([of_batch(image[None]) for image in images])

@@ -61,7 +61,7 @@ def load(path: str, threads: int | None = None) -> ExportedModel:
     [source], [target] = session.get_inputs(), session.get_outputs()
     metadata = session.get_modelmeta().custom_metadata_map
 
-    def run(images) -> np.ndarray:
+    def run(images: np.ndarray) -> np.ndarray:
         [answers] = session.run(None, {source.name: images})
         return answers
 

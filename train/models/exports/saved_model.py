@@ -6,7 +6,6 @@ import os
 import pathlib
 import tempfile
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 import tensorflow as tf
@@ -204,14 +203,14 @@ def _package(model, class_names):
     body, head = body_and_head(model)
 
     @tf.function(autograph=False)
-    def features(inputs, training=False) -> Any:
+    def features(inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
         # A rotated image would pass otherwise: it has the same number of patches.
         inputs = tf.ensure_shape(inputs, of_model_size.shape)
         with running(whole_scores=True):
             return tf.cast(body(inputs, training=training), tf.float32)
 
     @tf.function(autograph=False)
-    def logits(inputs, training=False) -> Any:
+    def logits(inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
         return tf.matmul(features(inputs, training), head.kernel) + head.bias
 
     problem_type = problem_type_of(model)
@@ -223,19 +222,19 @@ def _package(model, class_names):
 
     preparation, bits = preparation_of(model), bits_of(model)
 
-    def resized(images) -> Any:
+    def resized(images: tf.Tensor) -> tf.Tensor:
         pixels = fitted_in_graph(255.0 * images, image_size, preparation)
         return to_model_range(pixels)
 
     @tf.function(autograph=False)
-    def call(images, training=False) -> Any:
+    def call(images: tf.Tensor, training: bool = False) -> tf.Tensor:
         return answer(resized(images), training)
 
-    def read(file) -> Any:
+    def read(file: tf.Tensor) -> tf.Tensor:
         pixels = decode_in_graph(file, channels, bits)
         return to_model_range(fitted_in_graph(pixels, image_size, preparation))
 
-    def of_files(image_bytes) -> Any:
+    def of_files(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
         image = tf.TensorSpec(of_model_size.shape[1:])
         inputs = tf.map_fn(read, image_bytes, fn_output_signature=image)
         answers = {kind: answer(inputs)}

@@ -37,11 +37,11 @@ def load(path: str, threads: int | None = None) -> ExportedModel:
     tensorflow = tensorflow_on(threads)
     loaded = tensorflow.saved_model.load(path)
 
-    def function(name) -> Callable:
+    def function(name: str) -> Callable[[np.ndarray], np.ndarray]:
         signature = loaded.signatures[name]
         [argument] = signature.structured_input_signature[1]
 
-        def run(images) -> np.ndarray:
+        def run(images: np.ndarray) -> np.ndarray:
             inputs = {argument: tensorflow.constant(images)}
             [answers] = signature(**inputs).values()
             return answers.numpy()
