@@ -153,9 +153,9 @@ def pooling_attention(model: keras.Model, images: np.ndarray) -> np.ndarray:
             f"The model {model.name} has {count or 'no'} layers of class "
             "AttentionPooling: patch_map without pooling= shows the others."
         )
-    pooled = Pooled(model, images)
+    pooled = pooled_weights(model, images)
     run(model, images, pooling=pooled)
-    return pooled.weights
+    return pooled.values[0]
 
 
 def attention_distance(model: keras.Model, images: np.ndarray) -> np.ndarray:
@@ -297,13 +297,9 @@ class ByLayer:
     `values` is float32 (layers, images, ...).
     """
 
-    def __init__(
-        self,
-        function: Callable[[np.ndarray], np.ndarray],
-        layers: Sequence[int],
-        num_images: int,
-    ):
-        self.values, self._num_images = None, num_images
+    def __init__(self, function: Callable, layers: Sequence[int], num_images: int):
+        self.values: np.ndarray | None = None
+        self._num_images = num_images
         self._function, self._layers = function, layers
 
     def __call__(self, layer, part, weights):
@@ -335,21 +331,17 @@ class Rollout:
         self.matrices[part] = self._product
 
 
-class Pooled:
-    """Collects the weights of a model's attention pooling over all tokens, for `run`.
+def pooled_weights(model: keras.Model, images: np.ndarray) -> ByLayer:
+    """Returns what collects an attention pooling's weights over all tokens, for `run`.
 
-    `weights` is float32 (images, heads, tokens), None of a model without one.
+    Its `values` are float32 (1, images, heads, tokens), None of a model without one.
     """
+    num_tokens = math.prod(grid_size(model, images.shape[1:3]))
+    num_tokens += num_prefix_tokens(model)
 
-    def __init__(self, model: keras.Model, images: np.ndarray):
-        self.weights, self._num_images = None, len(images)
-        patches = math.prod(grid_size(model, images.shape[1:3]))
-        self._num_tokens = patches + num_prefix_tokens(model)
-
-    def __call__(self, part, weights):
-        weights = ops.convert_to_numpy(weights)[:, :, 0]
-        if self.weights is None:
-            shape = self._num_images, weights.shape[1], self._num_tokens
-            self.weights = np.zeros(shape, "float32")
+    def padded(weights: np.ndarray) -> np.ndarray:
         # A pooling leaves out the first tokens.
-        self.weights[part, :, self._num_tokens - weights.shape[-1] :] = weights
+        left_out = num_tokens - weights.shape[-1]
+        return np.pad(weights[:, :, 0], [(0, 0), (0, 0), (left_out, 0)])
+
+    return ByLayer(padded, [0], len(images))

@@ -67,12 +67,11 @@ def gradient_attention(
     _check_head(model)
     classes = _one_per_image(classes, len(images), model)
     shapes = []
-    run(
-        model,
-        images[:1],
-        lambda layer, part, weights: shapes.append(weights.shape),
-        pooling=lambda part, weights: shapes.append(weights.shape),
-    )
+
+    def see(layer: int, part: slice, weights: Any) -> None:
+        shapes.append(weights.shape)
+
+    run(model, images[:1], see, pooling=see)
     num_tokens = shapes[0][-1]
     relevances = np.empty((len(images), num_tokens, num_tokens), "float32")
     places = [np.zeros((1, *shape[2:]), "float32") for shape in shapes]

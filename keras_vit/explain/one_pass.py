@@ -10,7 +10,13 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.explain.attention import ByLayer, Pooled, Rollout, distance_of, patch_map
+from keras_vit.explain.attention import (
+    ByLayer,
+    Rollout,
+    distance_of,
+    patch_map,
+    pooled_weights,
+)
 from keras_vit.explain.running import check_images, run
 from keras_vit.explain.sinks import received_attention
 from keras_vit.explain.tokens import Features, features_of
@@ -69,10 +75,10 @@ def inspect(model: keras.Model, images: np.ndarray) -> Inspection:
         num_registers=registers,
     )
 
-    def collected(function: Callable[[np.ndarray], np.ndarray]) -> ByLayer:
+    def collected(function: Callable) -> ByLayer:
         return ByLayer(function, range(last + 1), len(images))
 
-    rollout, pooled, tokens = Rollout(len(images)), Pooled(model, images), []
+    rollout, pooled, tokens = Rollout(len(images)), pooled_weights(model, images), []
     maps = collected(to_map)
     distance = collected(distance_of(model, images.shape[1:3]))
     received = collected(lambda weights: received_attention(weights, grid, registers))
@@ -88,11 +94,11 @@ def inspect(model: keras.Model, images: np.ndarray) -> Inspection:
 
     outputs = run(model, images, see_weights, see_tokens, pooled)
     of_pooling, weights = None, to_map.keywords["pooling"]
-    if pooled.weights is not None:
-        of_pooling = pooled.weights[..., -math.prod(grid) :].reshape(
-            *pooled.weights.shape[:2], *grid
-        )
-        weights = pooled.weights.mean(axis=1)
+    if pooled.values is not None:
+        [weights] = pooled.values
+        of_pooling = weights[..., -math.prod(grid) :]
+        of_pooling = of_pooling.reshape(*weights.shape[:2], *grid)
+        weights = weights.mean(axis=1)
     return Inspection(
         outputs=np.concatenate([ops.convert_to_numpy(part) for part in outputs]),
         rollout=to_map(rollout.matrices, pooling=weights),

@@ -1,8 +1,9 @@
 """Running a model while its layers are watched, and gradients, on every backend."""
 
 import contextlib
+import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -62,9 +63,10 @@ def run(
 
     `attention` is called with the index of each layer, the slice of the images and the
     float32 attention weights (images, num_heads, queries, tokens), `tokens` likewise
-    with each block's output (images, tokens, hidden_size), `pooling` with the slice and
-    the weights of an attention pooling (images, num_heads, 1, tokens). The images are
-    divided so that the attention weights of a layer are at most 64 MB, or one image's.
+    with each block's output (images, tokens, hidden_size), `pooling` with 0, the slice
+    and the weights of an attention pooling (images, num_heads, 1, tokens). The images
+    are divided so that the attention weights of a layer are at most 64 MB, or one
+    image's.
     Returns the model's outputs, one per part of the images.
     """
     without_gradients = contextlib.nullcontext
@@ -78,10 +80,8 @@ def run(
     num_tokens = math.prod(grid) + structure.num_prefix_tokens(model)
     at_once = max(1, _NUMBERS_AT_ONCE // (heads * num_tokens**2))
 
-    def numbered(function: Callable | None, part: slice) -> Callable:
-        layers = iter(range(count))
-
-        def of_next_layer(values: Any) -> Any:
+    def watched(function: Callable | None, part: slice, layers: Iterator) -> Callable:
+        def see(values: Any) -> Any:
             layer = next(layers, None)
             if layer is None:
                 raise ValueError(
@@ -93,23 +93,15 @@ def run(
                 function(layer, part, values)
             return values
 
-        return of_next_layer
-
-    def of_pooling(part: slice) -> Callable:
-        def see(weights: Any) -> Any:
-            if pooling is not None:
-                pooling(part, weights)
-            return weights
-
         return see
 
     outputs = []
     for start in range(0, len(images), at_once):
         part = slice(start, min(start + at_once, len(images)))
         watcher = Watcher(
-            numbered(attention, part),
-            numbered(tokens, part),
-            pooling=of_pooling(part),
+            watched(attention, part, iter(range(count))),
+            watched(tokens, part, iter(range(count))),
+            pooling=watched(pooling, part, itertools.repeat(0)),
         )
         with running(watcher=watcher), without_gradients():
             outputs.append(model(images[part], training=False))

@@ -75,6 +75,7 @@ def write_onnx(
     path = expand_home(path)
     metadata = {"opset": str(OPSET), "precision": precision, "input_range": "[-1, 1]"}
     metadata |= facts_of(model)
+    output = "logits" if metadata["activation"] == "linear" else "probabilities"
     if class_names is not None:
         metadata["class_names"] = json.dumps(list(class_names), ensure_ascii=False)
     # Beside the file: there is room, and what is whole need not be copied.
@@ -85,7 +86,7 @@ def write_onnx(
         written = write(
             model,
             pathlib.Path(folder, path.name),
-            output=_output_of(model),
+            output=output if has_head(model) else "features",
             precision=precision,
             metadata=metadata,
         )
@@ -95,10 +96,3 @@ def write_onnx(
             if (file := written.with_name(name)).exists():
                 with whole_file(path.with_name(name), "--out") as temporary:
                     file.replace(temporary)
-
-
-def _output_of(model):
-    if not has_head(model):
-        return "features"
-    is_linear = model.layers[-1].activation is keras.activations.linear
-    return "logits" if is_linear else "probabilities"

@@ -66,12 +66,10 @@ def draw_attention(
     canvas.check_count(len(images), maps, "maps", "images")
     photos = [as_photo(image) for image in images]
     maps = [relative(_check_maps(grid, "A map", "rows, columns")) for grid in maps]
-
-    def show(cell: Axes, photo: Any, heat: Any, extent: tuple) -> AxesImage:
-        return _show_heat(cell, photo, heat, 1, extent)
-
     headings = ("Input", "Attention")
-    figure, shown = _draw_pairs(photos, maps, headings, titles, title, show, room=BAR)
+    figure, shown = _draw_pairs(
+        photos, maps, headings, titles, title, _show_heat, room=BAR
+    )
     canvas.add_color_bar(figure, figure.axes, shown, "Share of the\nmap's maximum")
     return figure
 
@@ -189,7 +187,7 @@ def draw_overlay(image: np.ndarray, map: np.ndarray, title: str, label: str) -> 
     figure = canvas.new_figure(8.4, height + 0.7, title)
     left, right = canvas.tile_axes(figure, 2, 1, 2)
     left.imshow(photo)
-    shown = _show_heat(right, photo, heat, heat.max())
+    shown = _show_heat(right, photo, heat, largest=heat.max())
     canvas.add_color_bar(figure, right, shown, label)
     return figure
 
@@ -229,13 +227,13 @@ def draw_layers(image: np.ndarray, maps: np.ndarray, title: str) -> Figure:
     first.imshow(photo)
     first.set_title("Input", fontsize=canvas.SMALL + 1)
     for number, (cell, heat) in enumerate(zip(cells, maps, strict=True), start=1):
-        shown = _show_heat(cell, photo, heat, 1)
+        shown = _show_heat(cell, photo, heat)
         cell.set_title(f"Layer {number}", fontsize=canvas.SMALL + 1)
     canvas.add_color_bar(figure, axes, shown, "Share of the\nlayer's maximum")
     return figure
 
 
-def _show_heat(axes, photo, heat, largest, extent=None):
+def _show_heat(axes, photo, heat, extent=None, largest=1):
     """Shows a map over its photo, transparent at zero; returns its AxesImage."""
     axes.imshow(photo, extent=extent)
     stretched = stretch(heat, *photo.shape[:2])

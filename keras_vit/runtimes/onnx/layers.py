@@ -5,22 +5,13 @@ a prefix of its weights' names; and as options the arguments of the layer's call
 shape of its input. It returns the name of the output value.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import keras
 import numpy as np
 
 from keras_vit import layers
-from keras_vit.runtimes.onnx.places import (
-    add_positions,
-    add_positions_2d,
-    as_value,
-    biases_of_offsets,
-    embeddings_of_offsets,
-    patch_grid,
-    turn_heads,
-)
+from keras_vit.runtimes.onnx import places
 
 _GELUS = {"gelu_tanh": "tanh", "gelu": "none"}
 _QUICK = 1.702
@@ -29,7 +20,7 @@ _AUTO_PADS = {"same": "SAME_UPPER", "valid": "VALID"}
 _ACTIVATIONS = ("relu", "sigmoid", "softmax", "tanh")
 
 
-def function_of(layer: keras.Operation) -> Callable[..., Any]:
+def function_of(layer: keras.Operation) -> Any:
     """Returns the function that adds a layer; raises a ValueError if there is none."""
     for kind in type(layer).__mro__:
         # Not for a subclass that overrides `call`.
@@ -60,30 +51,6 @@ def _dense(graph, layer, value, name, **_):
             f"not know: use one of linear, {', '.join(_ACTIVATIONS)}."
         )
     return graph.wide(activation.capitalize(), value)
-
-
-def _patches(graph, layer, value, name, *, shape, **_):
-    _, height, width, channels = shape
-    patch_height, patch_width = layer.patch_size
-    size = patch_height * patch_width * channels
-    if height is None or width is None:
-        grid = patch_grid(graph, layer, value, shape=shape)
-        rows, columns = (graph.part(grid, start, start + 1) for start in (0, 1))
-        number = -1
-    else:
-        rows, columns = height // patch_height, width // patch_width
-        number = rows * columns
-    sides = (rows, patch_height, columns, patch_width)
-    if value in graph.images:
-        value = graph.reshape(value, 0, channels, *sides)
-        value = graph.transpose(value, (0, 2, 4, 3, 5, 1))
-    else:
-        value = graph.reshape(value, 0, *sides, channels)
-        value = graph.transpose(value, (0, 1, 3, 2, 4, 5))
-    value = graph.reshape(value, 0, number, size)
-    kernel = keras.ops.reshape(layer.kernel, (size, layer.hidden_size))
-    value = graph.node("MatMul", value, graph.matrix(f"{name}/kernel", kernel))
-    return graph.node("Add", value, *graph.weights(name, layer, "bias"))
 
 
 def _class_token(graph, layer, value, name, **_):
@@ -157,12 +124,12 @@ def _mlp(graph, layer, value, name, **_):
 def _attention(graph, layer, tokens, name, *, class_token_only, grid):
     queries = graph.part(tokens, 0, 1, axis=1) if class_token_only else tokens
     head_size = layer.query.units // layer.num_heads
-    if type(layer.positions) not in _POSITIONS:
+    if type(layer.positions) not in places.POSITIONS:
         raise ValueError(
             f"{name} has positions that are a {type(layer.positions).__name__}, which "
             "the ONNX exporter does not know: use positions of keras_vit.layers."
         )
-    turned, added = _POSITIONS[type(layer.positions)]
+    turned, added = places.POSITIONS[type(layer.positions)]
 
     def heads(part: str, value: str, *axes: int) -> str:
         value = _dense(graph, getattr(layer, part), value, f"{name}/{part}")
@@ -197,16 +164,6 @@ def _attention(graph, layer, tokens, name, *, class_token_only, grid):
     return _dense(graph, layer.out, mixed, f"{name}/out")
 
 
-# The class of an attention's positions -> what turns queries and keys, and what is
-# added to scores.
-_POSITIONS = {
-    type(None): (None, None),
-    layers.RelativePositionEmbedding: (None, embeddings_of_offsets),
-    layers.RelativePositionBias: (None, biases_of_offsets),
-    layers.RotaryPositions: (turn_heads, None),
-}
-
-
 def _attention_pooling(graph, layer, value, name, **_):
     tokens = graph.part(value, layer.num_prefix_tokens, axis=1)
     units = layer.query.units
@@ -227,11 +184,6 @@ def _attention_pooling(graph, layer, value, name, **_):
     pooled = _dense(graph, layer.out, pooled, f"{name}/out")
     branch = _layer_norm(graph, layer.norm, pooled, f"{name}/norm")
     return graph.node("Add", pooled, _mlp(graph, layer.mlp, branch, f"{name}/mlp"))
-
-
-def _patch_map(graph, layer, tokens, name, *, grid, shape, **_):
-    tokens = graph.part(tokens, layer.num_prefix_tokens, axis=1)
-    return graph.reshape(tokens, 0, as_value(graph, grid), shape[-1])
 
 
 def _registers(graph, layer, value, name, **_):
@@ -357,9 +309,8 @@ def _pre_activation_unit(graph, unit, features, name, **_):
     return graph.spatial("Add", value, shortcut)
 
 
-FUNCTIONS: dict[type, Callable[..., Any]] = {
-    layers.AddPositionEmbs: add_positions,
-    layers.AddPositionEmbs2D: add_positions_2d,
+FUNCTIONS = {
+    **places.FUNCTIONS,
     layers.AttentionPooling: _attention_pooling,
     layers.ClassToken: _class_token,
     layers.ClassTokenAndPatchPooling: _class_token_and_patch_pooling,
@@ -367,9 +318,6 @@ FUNCTIONS: dict[type, Callable[..., Any]] = {
     layers.DistillationPooling: _distillation_pooling,
     layers.GroupNorm: _group_norm,
     layers.LayerNorm: _layer_norm,
-    layers.PatchEncoder: _patches,
-    layers.PatchGrid: patch_grid,
-    layers.PatchMap: _patch_map,
     layers.PatchPooling: _mean,
     layers.PreActivationUnit: _pre_activation_unit,
     layers.RegisterTokens: _registers,

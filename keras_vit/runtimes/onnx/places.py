@@ -1,9 +1,8 @@
-"""Functions that add what the places of tokens bring to an ONNX graph.
+"""Functions that add patches, and what the places of tokens bring, to an ONNX graph.
 
-See `keras_vit.runtimes.onnx.layers`.
+See `keras_vit.runtimes.onnx.layers`. A grid is an integer value, or two ints where the
+images have one size.
 """
-
-from typing import Any
 
 import keras
 import numpy as np
@@ -11,21 +10,10 @@ import numpy as np
 from keras_vit import layers
 from keras_vit.layers.rotation import rotated, turns
 from keras_vit.runtimes.onnx.arrays import Array, Arrays
-from keras_vit.runtimes.onnx.graph import Graph
 from zoo.network.position_embedding import axis_weights, offset_places, offset_weights
 
-# A grid is the name of an integer value, or two ints where the images have one size.
-Grid = str | tuple[int, int]
 
-
-def patch_grid(
-    graph: Graph,
-    layer: layers.PatchEncoder | layers.PatchGrid,
-    value: str,
-    *_: Any,
-    shape: tuple[int | None, ...] = (None,),
-    **__: Any,
-) -> Grid:
+def _patch_grid(graph, layer, value, name, *, shape, **_):
     """Adds the (rows, columns) of patches, an integer value or two ints."""
     if None not in shape[1:]:
         return tuple(np.floor_divide(shape[1:3], layer.patch_size).tolist())
@@ -34,16 +22,36 @@ def patch_grid(
     return graph.node("Div", sides, graph.integers(layer.patch_size))
 
 
-def add_positions(
-    graph: Graph,
-    layer: layers.AddPositionEmbs,
-    value: str,
-    name: str,
-    *,
-    grid: Grid | None = None,
-    **_: Any,
-) -> str:
-    """Adds what `AddPositionEmbs` computes."""
+def _patches(graph, layer, value, name, *, shape, **_):
+    _, height, width, channels = shape
+    patch_height, patch_width = layer.patch_size
+    size = patch_height * patch_width * channels
+    if height is None or width is None:
+        grid = _patch_grid(graph, layer, value, name, shape=shape)
+        rows, columns = (graph.part(grid, start, start + 1) for start in (0, 1))
+        number = -1
+    else:
+        rows, columns = height // patch_height, width // patch_width
+        number = rows * columns
+    sides = (rows, patch_height, columns, patch_width)
+    if value in graph.images:
+        value = graph.reshape(value, 0, channels, *sides)
+        value = graph.transpose(value, (0, 2, 4, 3, 5, 1))
+    else:
+        value = graph.reshape(value, 0, *sides, channels)
+        value = graph.transpose(value, (0, 1, 3, 2, 4, 5))
+    value = graph.reshape(value, 0, number, size)
+    kernel = keras.ops.reshape(layer.kernel, (size, layer.hidden_size))
+    value = graph.node("MatMul", value, graph.matrix(f"{name}/kernel", kernel))
+    return graph.node("Add", value, *graph.weights(name, layer, "bias"))
+
+
+def _patch_map(graph, layer, tokens, name, *, grid, shape, **_):
+    tokens = graph.part(tokens, layer.num_prefix_tokens, axis=1)
+    return graph.reshape(tokens, 0, _as_value(graph, grid), shape[-1])
+
+
+def _positions(graph, layer, value, name, *, grid=None, **_):
     if _is_own(layer, grid):
         table, *_ = graph.weights(name, layer, "position_embedding")
         return graph.node("Add", value, table)
@@ -58,20 +66,11 @@ def add_positions(
     return _added(graph, value, patches, table.shape[-1], prefix)
 
 
-def add_positions_2d(
-    graph: Graph,
-    layer: layers.AddPositionEmbs2D,
-    value: str,
-    name: str,
-    *,
-    grid: Grid | None = None,
-    **_: Any,
-) -> str:
-    """Adds what `AddPositionEmbs2D` computes."""
+def _positions_2d(graph, layer, value, name, *, grid=None, **_):
     if _is_own(layer, grid):
         return graph.node("Add", value, graph.weight(f"{name}/table", layer.table()))
     half = layer.row_embedding.shape[-1]
-    shape = graph.node("Concat", as_value(graph, grid), graph.integers([half]), axis=0)
+    shape = graph.node("Concat", _as_value(graph, grid), graph.integers([half]), axis=0)
     halves = []
     for part, axis in (("column_embedding", 1), ("row_embedding", 0)):
         values = keras.ops.squeeze(getattr(layer, part), 1 - axis)
@@ -91,7 +90,7 @@ def _is_own(layer, grid):
     return grid is None or grid == layer.grid_size
 
 
-def as_value(graph: Graph, grid: Grid) -> str:
+def _as_value(graph, grid):
     """Returns the name of the integer value of a grid."""
     return graph.integers(grid) if isinstance(grid, tuple) else grid
 
@@ -116,19 +115,12 @@ def _added(graph, tokens, patches, size, prefix):
 def _sides(graph, grid, *axes):
     """Adds the lengths of a grid's axes, as float64 `Array`s."""
     double = graph.onnx.TensorProto.DOUBLE
-    grid = as_value(graph, grid)
+    grid = _as_value(graph, grid)
     sides = [graph.node("Gather", grid, graph.integers(axis)) for axis in axes]
     return [Array(graph, graph.node("Cast", side, to=double)) for side in sides]
 
 
-def embeddings_of_offsets(
-    graph: Graph,
-    layer: layers.RelativePositionEmbedding,
-    query: str,
-    name: str,
-    first_alone: bool,
-    grid: Grid | None,
-) -> str:
+def _embeddings_of_offsets(graph, layer, query, name, first_alone, grid):
     """Adds what a `RelativePositionEmbedding` adds to scores."""
     [table] = graph.weights(name, layer, "offset_embedding")
     rows = graph.integers(layer.rows(first_alone))
@@ -136,14 +128,7 @@ def embeddings_of_offsets(
     return graph.node("Einsum", query, keys, equation="bhqd,qkd->bhqk")
 
 
-def biases_of_offsets(
-    graph: Graph,
-    layer: layers.RelativePositionBias,
-    query: str,
-    name: str,
-    first_alone: bool,
-    grid: Grid | None,
-) -> str:
+def _biases_of_offsets(graph, layer, query, name, first_alone, grid):
     """Adds what a `RelativePositionBias` adds to scores."""
     if _is_own(layer, grid):
         table = graph.weight(f"{name}/table", keras.ops.transpose(layer.table))
@@ -199,13 +184,7 @@ def _weights_of_offsets(graph, layer, grid):
     return matrices
 
 
-def turn_heads(
-    graph: Graph,
-    layer: layers.RotaryPositions,
-    heads: str,
-    first_alone: bool,
-    grid: Grid | None,
-) -> str:
+def _turn_heads(graph, layer, heads, first_alone, grid):
     """Adds queries or keys as `RotaryPositions` turn them."""
     size = layer.head_size
     # Blocks share the values of positions that are alike.
@@ -240,3 +219,20 @@ def _turns(graph, layer, grid):
     float32 = graph.onnx.TensorProto.FLOAT
     both = [graph.node("Cast", one[:, None].name, to=float32) for one in both]
     return [graph.cast(one, "FLOAT16") for one in both]
+
+
+FUNCTIONS = {
+    layers.AddPositionEmbs: _positions,
+    layers.AddPositionEmbs2D: _positions_2d,
+    layers.PatchEncoder: _patches,
+    layers.PatchGrid: _patch_grid,
+    layers.PatchMap: _patch_map,
+}
+# The class of an attention's positions -> what turns queries and keys, and what is
+# added to scores.
+POSITIONS = {
+    type(None): (None, None),
+    layers.RelativePositionEmbedding: (None, _embeddings_of_offsets),
+    layers.RelativePositionBias: (None, _biases_of_offsets),
+    layers.RotaryPositions: (_turn_heads, None),
+}
