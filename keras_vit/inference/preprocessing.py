@@ -93,9 +93,7 @@ def check_scores(scores: np.ndarray) -> None:
         )
 
 
-def named(
-    best: list[list[tuple[int, float]]], names: Sequence[tuple]
-) -> list[list[tuple]]:
+def named(best: list[list[tuple]], names: Sequence[tuple]) -> list[list[tuple]]:
     """Returns (class id, class name, score) for each (class, score) of each image."""
     return [[(*names[place], score) for place, score in row] for row in best]
 

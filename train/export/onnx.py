@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import keras
 
-from keras_vit.runtimes.onnx import OPSET, steps_of, write
+from keras_vit.runtimes.onnx import OPSET, config_of, write
 from train.common import packages
 from train.common.files import MEND, explained, scratch_folder, whole_file
 from train.models.exports.writing import check, facts_of, has_head
@@ -68,7 +68,7 @@ def write_onnx(
             f"precision must be one of {', '.join(_PRECISIONS)}, got {precision!r}."
         )
     check(model, class_names)
-    steps_of(model)  # Refuses models that are not functional.
+    config_of(model)  # Refuses models that are not functional.
     packages.need("Writing ONNX", ("onnx",), extra="export")
     import onnx
 

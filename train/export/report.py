@@ -24,7 +24,7 @@ def table(results: dict) -> str:
         "Export": lambda row: f"{row['name']}{' (refused)' * ('why' in row)}",
         "MB": lambda row: _short(row["bytes"] / 1e6),
         "Largest error": _error,
-        "At another size": _error_at_another_size,
+        "At another size": lambda row: _error(row.get("other_size")),
         "Accuracy (95% interval)": lambda row: _share(row, "accuracy"),
         "Top-1 agreement (95% interval)" if is_top_1 else "Mean cosine": lambda row: (
             agreement(results, row["agreement"], row if row is not rows[0] else None)
@@ -93,13 +93,11 @@ def _share(row, name):
 
 
 def _error(row):
+    if row is None:
+        return ""
     if row["largest_error"] is None:
         return f"{row['not_finite']:,} not finite"
     return f"{row['largest_error']:.2g}"
-
-
-def _error_at_another_size(row):
-    return _error(row["other_size"]) if "other_size" in row else ""
 
 
 def _milliseconds(row, batch):

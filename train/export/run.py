@@ -116,7 +116,9 @@ def export(
     with scratch_folder("export") as scratch:
         scratch = pathlib.Path(scratch)
         if dataset is None and "dataset" not in loaded.config:
-            samples = _generated(loaded, rows, str(scratch / "images"), compared)
+            if names := [row.name for row in rows if row.needs_calibration]:
+                raise RunError(f"{names[0]} needs calibration images: pass --dataset.")
+            samples = sample_images.generate(loaded, str(scratch / "images"), compared)
         else:
             for note in notes:
                 print(note)
@@ -168,13 +170,6 @@ def _load(model, image_size, features):
         model=in_float32(loaded.model),
         class_names=loaded.class_names if with_head else None,
     )
-
-
-def _generated(loaded, rows, path, count):
-    """Returns synthetic sample images, which no format can be calibrated with."""
-    if names := [row.name for row in rows if row.needs_calibration]:
-        raise RunError(f"{names[0]} needs calibration images: pass --dataset.")
-    return sample_images.generate(loaded, path, count)
 
 
 class Reference:

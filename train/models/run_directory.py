@@ -143,7 +143,7 @@ class RunDirectory:
             return None
         earlier, now = _read(self.config), _as_read(settings)
         steps = earlier.get("steps")
-        others = {*_differing(earlier, settings)} - {"warmup_steps"}
+        others = {*_differing(earlier, now)} - {"warmup_steps"}
         is_more = isinstance(steps, int) and steps < now.get("steps", 0)
         return steps if others == {"steps"} and is_more else None
 
@@ -161,7 +161,7 @@ class RunDirectory:
         """
         if not self.data.exists():
             return []
-        return _differences(_read(self.data, "remove it"), facts)
+        return _differences(_read(self.data, "remove it"), _as_read(facts))
 
     def _claim(self, file, settings, kind, remedy=""):
         if not self.is_begun():
@@ -174,7 +174,7 @@ class RunDirectory:
                 "--run_dir."
             )
         earlier = _read(file)
-        if differences := _differences(earlier, settings):
+        if differences := _differences(earlier, _as_read(settings)):
             raise RunError(
                 f"{self.path} holds a run with other {kind}: "
                 f"{', '.join(differences)}. Pass the same to continue it, "
@@ -308,19 +308,17 @@ def _as_read(settings):
     return json.loads(json.dumps(settings))
 
 
-def _differences(earlier, settings):
-    now = _as_read(settings)
+def _differences(earlier, now):
     return [
         f"{name} {earlier.get(name)!r} (now {now.get(name)!r})"
-        for name in _differing(earlier, settings)
+        for name in _differing(earlier, now)
     ]
 
 
-def _differing(earlier, settings):
-    now = _as_read(settings)
+def _differing(earlier, now):
     return [
         name
-        for name in sorted(settings.keys() | earlier.keys())
+        for name in sorted(now.keys() | earlier.keys())
         if not _agree(name, earlier.get(name), now.get(name))
     ]
 

@@ -64,11 +64,9 @@ def draw_attention(
         >>> figure = draw_attention(images, maps, ["cat", "dog"], "ViT-B/16, rollout")
     """
     canvas.check_count(len(images), maps, "maps", "images")
-    photos = [as_photo(image) for image in images]
     maps = [relative(_check_maps(grid, "A map", "rows, columns")) for grid in maps]
-    headings = ("Input", "Attention")
     figure, shown = _draw_pairs(
-        photos, maps, headings, titles, title, _show_heat, room=BAR
+        images, maps, "Attention", titles, title, _show_heat, room=BAR
     )
     canvas.add_color_bar(figure, figure.axes, shown, "Share of the\nmap's maximum")
     return figure
@@ -112,17 +110,16 @@ def draw_features(
             "pass what principal_colors returns."
         )
     canvas.check_count(len(images), colors, "Colours", "images")
-    photos = [as_photo(image) for image in images]
 
     def show(cell: Axes, photo: Any, picture: Any, extent: tuple) -> AxesImage:
         return cell.imshow(picture, extent=extent, interpolation="nearest")
 
-    headings = ("Input", "Patch features")
-    return _draw_pairs(photos, colors, headings, titles, title, show)[0]
+    return _draw_pairs(images, colors, "Patch features", titles, title, show)[0]
 
 
-def _draw_pairs(photos, pictures, headings, titles, title, show, room=0):
+def _draw_pairs(images, pictures, heading, titles, title, show, room=0):
     """Returns a figure of photos, each beside its picture, and the last AxesImage."""
+    photos = [as_photo(image) for image in images]
     canvas.check_count(len(photos), titles, "titles", "images")
     if not photos:
         raise ValueError("There is no image to draw: pass one or more.")
@@ -146,7 +143,8 @@ def _draw_pairs(photos, pictures, headings, titles, title, show, room=0):
         cell.set_anchor("N")
         cell.set_yticks([])
         middles = [width / 2, right + width / 2] if place < columns else []
-        cell.set_xticks(middles, headings[: len(middles)], fontsize=10)
+        headings = ("Input", heading)[: len(middles)]
+        cell.set_xticks(middles, headings, fontsize=10)
         cell.tick_params(length=0, labeltop=True, labelbottom=False)
         caption = canvas.wrap(name, PAIR - 0.4, canvas.SMALL + 1)
         cell.set_xlabel(caption, fontsize=canvas.SMALL + 1, parse_math=False)

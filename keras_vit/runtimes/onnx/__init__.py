@@ -5,11 +5,10 @@ a second on any backend of Keras, keeps layer norms and GELUs as the single oper
 that runtimes optimize, and restricts half precision to where it is harmless.
 """
 
-import collections
 import contextlib
 import os
 import pathlib
-from collections.abc import Callable
+from typing import Any
 
 import keras
 import numpy as np
@@ -49,14 +48,13 @@ def write(
         producer_version=__version__,
     )
     onnx.helper.set_model_props(proto, metadata or {})
-    steps = steps_of(model)
     with contextlib.ExitStack() as stack:
         data = None
         kept = "float16" if precision == "float16" else "float32"
         if size_of(model, kept) > LARGEST_FILE:
             beside = path.with_name(f"{path.name}.data")
             data = stack.enter_context(beside.open("wb"))
-        _fill(Graph(onnx, proto.graph, precision, data), model, steps, output)
+        _fill(Graph(onnx, proto.graph, precision, data), model, output)
     path.write_bytes(proto.SerializeToString())
     return path
 
@@ -66,12 +64,8 @@ def size_of(model: keras.Model, precision: str = "float32") -> int:
     return model.count_params() * np.dtype(precision).itemsize
 
 
-def steps_of(model: keras.Model) -> dict[tuple[str, int], tuple[Callable, dict, dict]]:
-    """Returns the layer calls in order: {(name, index): (function, inputs, options)}.
-
-    `inputs` are the calls whose outputs it takes, by the name of the argument, "" for
-    the first one; that of the input layer is not among the calls.
-    """
+def config_of(model: keras.Model) -> dict:
+    """Returns the config of a functional model; raises a `ValueError` for others."""
     try:
         config = model.get_config()
     except NotImplementedError:
@@ -84,16 +78,30 @@ def steps_of(model: keras.Model) -> dict[tuple[str, int], tuple[Callable, dict, 
             f"{model.name} is not a functional model of one input and one output: pass "
             "a model of keras_vit."
         )
+    return config
+
+
+def _fill(graph, model, output):
+    config, graph.proto.name = config_of(model), model.name
+    # Names of sides that the file leaves open.
+    sides = {"images": ["batch", "height", "width"], output: ["batch"]}
+    shapes = {"images": model.input_shape, output: model.output_shape}
+    for known, name in ((graph.proto.input, "images"), (graph.proto.output, output)):
+        kind, names = graph.onnx.TensorProto.FLOAT, iter(sides[name])
+        shape = [next(names, None) if side is None else side for side in shapes[name]]
+        known.append(graph.onnx.helper.make_tensor_value_info(name, kind, shape))
     calls = {entry["name"]: entry["inbound_nodes"] for entry in config["layers"]}
     class_token_block = getattr(model, "class_token_block", None)
     # With those that are no layers, such as `tokens[:, 0]`.
     operations = {one.name: one for one in model.operations}
-    steps = {}
+    images, values = graph.cast("images", "FLOAT16"), {}
 
-    def add(name: str, index: int, _: int) -> tuple[str, int]:
-        """Adds the call that an output comes from, behind those that it needs."""
-        if (name, index) in steps or not calls[name]:
-            return (name, index)
+    def value_of(name: str, index: int, _: int) -> Any:
+        """Returns the value of a layer's call, added behind those that it needs."""
+        if not calls[name]:
+            return images
+        if (name, index) in values:
+            return values[name, index]
         layer, call = operations[name], calls[name][index]
         function = function_of(layer)
         [argument], others = call["args"], call["kwargs"]
@@ -103,42 +111,23 @@ def steps_of(model: keras.Model) -> dict[tuple[str, int], tuple[Callable, dict, 
             for key, one in {"": argument, **others}.items()
         }
         inputs = {
-            key: add(*first["config"]["keras_history"])
+            key: value_of(*first["config"]["keras_history"])
             for key, first in firsts.items()
             if _is_tensor(first)
         }
         options = {**others, **argument["config"]}
         if layer is class_token_block:
             options["class_token_only"] = True
-        steps[name, index] = function, inputs, options
-        return (name, index)
+        graph.scope, value = name, inputs.pop("")
+        values[name, index] = function(graph, layer, value, name, **options | inputs)
+        return values[name, index]
 
-    output = config["output_layers"]
-    add(*(output if isinstance(output[0], str) else output[0]))
-    return steps
+    last = config["output_layers"]
+    value = value_of(*(last if isinstance(last[0], str) else last[0]))
+    graph.scope = "output"
+    graph.cast(value, "FLOAT")
+    graph.proto.node[-1].output[0] = output
 
 
 def _is_tensor(value):
     return isinstance(value, dict) and value.get("class_name") == "__keras_tensor__"
-
-
-def _fill(graph, model, steps, output):
-    graph.proto.name = model.name
-    # Names of sides that the file leaves open.
-    sides = {"images": ["batch", "height", "width"], output: ["batch"]}
-    shapes = {"images": model.input_shape, output: model.output_shape}
-    for known, name in ((graph.proto.input, "images"), (graph.proto.output, output)):
-        kind, names = graph.onnx.TensorProto.FLOAT, iter(sides[name])
-        shape = [next(names, None) if side is None else side for side in shapes[name]]
-        known.append(graph.onnx.helper.make_tensor_value_info(name, kind, shape))
-    images = graph.cast("images", "FLOAT16")
-    values = collections.defaultdict(lambda: images)
-    for (name, index), (function, inputs, options) in steps.items():
-        graph.scope = name
-        tensors = {key: values[source] for key, source in inputs.items()}
-        value = tensors.pop("")
-        value = function(graph, model.get_layer(name), value, name, **options | tensors)
-        values[name, index] = value
-    graph.scope = "output"
-    graph.cast(value, "FLOAT")
-    graph.proto.node[-1].output[0] = output

@@ -79,6 +79,18 @@ class Arrays:
         return rows + 0.0 * columns, columns + 0.0 * rows
 
 
+def _operator(operator, is_reflected=False):
+    """Returns a method of `Array` for one of Python's operators."""
+
+    def method(one, other):
+        if not isinstance(other, Array):
+            values = np.asarray(other, "float64")
+            other = Array(one._graph, one._graph.constant(values))
+        return other.node(operator, one) if is_reflected else one.node(operator, other)
+
+    return method
+
+
 class Array:
     """A value of a graph, with NumPy's operators."""
 
@@ -94,45 +106,12 @@ class Array:
         name = self._graph.node(operator, self.name, *names, **attributes)
         return Array(self._graph, name)
 
-    def _with(self, operator, other):
-        return self.node(operator, self._like(other))
-
-    def _like(self, other):
-        if isinstance(other, Array):
-            return other
-        return Array(self._graph, self._graph.constant(np.asarray(other, "float64")))
-
-    def __add__(self, other):
-        return self._with("Add", other)
-
-    def __sub__(self, other):
-        return self._with("Sub", other)
-
-    def __rsub__(self, other):
-        return self._like(other) - self
-
-    def __mul__(self, other):
-        return self._with("Mul", other)
-
-    def __truediv__(self, other):
-        return self._with("Div", other)
-
-    def __rtruediv__(self, other):
-        return self._like(other) / self
-
-    def __pow__(self, power):
-        return self._with("Pow", power)
-
-    def __lt__(self, other):
-        return self._with("Less", other)
-
-    def __le__(self, other):
-        return self._with("LessOrEqual", other)
-
-    def __eq__(self, other):
-        return self._with("Equal", other)
-
-    __radd__, __rmul__, __hash__ = __add__, __mul__, None
+    __add__ = __radd__ = _operator("Add")
+    __sub__, __rsub__ = _operator("Sub"), _operator("Sub", is_reflected=True)
+    __mul__ = __rmul__ = _operator("Mul")
+    __truediv__, __rtruediv__ = _operator("Div"), _operator("Div", is_reflected=True)
+    __pow__, __hash__ = _operator("Pow"), None
+    __lt__, __le__, __eq__ = map(_operator, ("Less", "LessOrEqual", "Equal"))
     # NumPy's arrays leave operators with an `Array` to it.
     __array_ufunc__ = None
 

@@ -77,19 +77,6 @@ def load(path: str, threads: int | None = None) -> ExportedModel:
     )
 
 
-def locations(path: str | os.PathLike) -> set[str]:
-    """Returns the places of a file's external weights, relative to its folder.
-
-    Raises a `ValueError` where it is no ONNX file.
-    """
-    places = set()
-    for kind, fields in _messages(path):
-        texts = {number: value for number, value in fields if _is_bytes(value)}
-        if kind == "entry" and texts.get(_KEY) == b"location":
-            places.add(bytes(texts.get(_VALUE, b"")).decode("utf-8"))
-    return places - {""}
-
-
 def check_sizes(path: str | os.PathLike) -> None:
     """Raises a `ValueError` for tensors of far more numbers than any model has.
 
@@ -199,8 +186,12 @@ def files(path: str | os.PathLike) -> list[pathlib.Path]:
     Raises a `RunError` where it names files outside of its folder, by their path or by
     a link, and a `ValueError` where it is no ONNX file.
     """
-    folder, paths = pathlib.Path(path).parent, []
-    for location in sorted(locations(path)):
+    folder, paths, locations = pathlib.Path(path).parent, [], set()
+    for kind, fields in _messages(path):
+        texts = {number: value for number, value in fields if _is_bytes(value)}
+        if kind == "entry" and texts.get(_KEY) == b"location":
+            locations.add(bytes(texts.get(_VALUE, b"")).decode("utf-8"))
+    for location in sorted(locations - {""}):
         named, place = pathlib.PurePath(location), folder / location
         # By this name ONNX Runtime reads the memory of the process.
         is_memory = "_ORT_MEM_ADDR_" in location

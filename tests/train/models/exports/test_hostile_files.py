@@ -284,12 +284,12 @@ def test_fields_of_an_onnx_file_are_counted_before_they_are_kept(tmp_path, monke
     assert peak < 2e6
 
 
-def test_damaged_onnx_files_have_no_locations(tmp_path):
+def test_damaged_onnx_files_have_no_known_weights(tmp_path):
     file = tmp_path / "model.onnx"
     for content in (b"\x3a\xff\x01a", b"\x3a" + b"\xff" * 12, b"\x3b"):
         file.write_bytes(content)
         with pytest.raises(ValueError, match="ends too early|does not end|of type"):
-            onnxruntime.locations(file)
+            onnxruntime.files(file)
 
 
 @pytest.mark.parametrize("ending", [".tflite", ".onnx"])
