@@ -188,9 +188,7 @@ def attention_distance(model: keras.Model, images: np.ndarray) -> np.ndarray:
     return by_layer(model, images, distance_of(model, np.shape(images)[1:3]))
 
 
-def distance_of(
-    model: keras.Model, image_size: int | tuple[int, int]
-) -> Callable[[np.ndarray], np.ndarray]:
+def distance_of(model: keras.Model, image_size: int | tuple[int, int]) -> Callable:
     """Returns the function from a layer's weights to distances (images, heads)."""
     rows, columns = grid_size(model, image_size)
     down, across = patch_stride(model, image_size)

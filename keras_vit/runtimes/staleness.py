@@ -4,6 +4,7 @@ import concurrent.futures
 import ctypes
 import functools
 import inspect
+import operator
 import os
 
 import keras
@@ -35,7 +36,9 @@ class Settings:
                 (held, name, value)
                 for name, value in held.items()
                 if isinstance(value, keras.layers.Layer)
-                or (name in arguments and _is_setting(value))
+                or (
+                    name in arguments and (isinstance(value, _PLAIN) or callable(value))
+                )
             ]
 
     def hold(self) -> bool:
@@ -44,7 +47,7 @@ class Settings:
         weights = self._model.weights
         return (
             len(weights) == len(self._weights)
-            and all(map(_is, weights, self._weights))
+            and all(map(operator.is_, weights, self._weights))
             and all(
                 (now := held.get(name)) is value
                 or (isinstance(value, _PLAIN) and now == value)
@@ -87,10 +90,6 @@ class Values:
             return all(pool.map(_are_equal, shares))
 
 
-def _is(one, other):
-    return one is other
-
-
 def _with_inner(layer, layers):
     """Returns {id: layer} of a layer and all layers in it."""
     if id(layer) not in layers:
@@ -118,10 +117,6 @@ def _parameters(function):
         return inspect.signature(function).parameters
     except ValueError:  # of a class written in C
         return ()
-
-
-def _is_setting(value):
-    return isinstance(value, _PLAIN) or callable(value)
 
 
 def _are_equal(chunks):

@@ -97,9 +97,10 @@ def _output_values(operation, inputs, attributes):
 
 
 def _range(shape, values):
-    if not all(map(_is_one, values[:3])):
+    ends = [part or () for part in values[:3]]
+    if any(len(part) != 1 for part in ends):
         return None
-    [start], [stop], [step] = values[:3]
+    [start], [stop], [step] = ends
     return [(stop - start) / step] if step else None
 
 
@@ -122,10 +123,6 @@ def _multiplied(shape, factors):
     if shape is None or len(shape) != len(factors):
         return factors
     return [side * factor for side, factor in zip(shape, factors, strict=True)]
-
-
-def _is_one(values):
-    return values is not None and len(values) == 1
 
 
 def _size(sides):
