@@ -23,16 +23,14 @@ def _patch_grid(graph, layer, value, name, *, shape, **_):
 
 
 def _patches(graph, layer, value, name, *, shape, **_):
-    _, height, width, channels = shape
-    patch_height, patch_width = layer.patch_size
+    channels, (patch_height, patch_width) = shape[-1], layer.patch_size
     size = patch_height * patch_width * channels
-    if height is None or width is None:
-        grid = _patch_grid(graph, layer, value, name, shape=shape)
-        rows, columns = (graph.part(grid, start, start + 1) for start in (0, 1))
-        number = -1
-    else:
-        rows, columns = height // patch_height, width // patch_width
+    grid, number = _patch_grid(graph, layer, value, name, shape=shape), -1
+    if isinstance(grid, tuple):
+        rows, columns = grid
         number = rows * columns
+    else:
+        rows, columns = (graph.part(grid, start, start + 1) for start in (0, 1))
     sides = (rows, patch_height, columns, patch_width)
     if value in graph.images:
         value = graph.reshape(value, 0, channels, *sides)
