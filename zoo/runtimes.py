@@ -41,18 +41,7 @@ RUNTIMES = {
 
 
 def check_choice(engine: str, precision: str) -> None:
-    """Checks that there is an engine, and that it computes in a precision.
-
-    Args:
-        engine: str, a key of `RUNTIMES` or `"auto"`.
-        precision: str, one of `PRECISIONS`.
-
-    Raises:
-        ValueError: there is no such engine or precision, or it is another engine's.
-
-    Example:
-        >>> check_choice("auto", "int8")
-    """
+    """Raises a ValueError unless an engine or "auto" exists and has a precision."""
     for name, value, known in (
         ("engine", engine, (AUTO, *RUNTIMES)),
         ("precision", precision, PRECISIONS),
@@ -70,12 +59,7 @@ def check_choice(engine: str, precision: str) -> None:
 
 
 def computing(precision: str) -> list[str]:
-    """Returns the runtimes that compute in a precision, those of "auto" first.
-
-    Example:
-        >>> computing("int8")
-        ['openvino', 'litert']
-    """
+    """Returns the runtimes that compute in a precision, those of "auto" first."""
     rows = [name for name, row in RUNTIMES.items() if precision in row.precisions]
     return sorted(rows, key=lambda name: not RUNTIMES[name].is_automatic)
 
@@ -83,9 +67,7 @@ def computing(precision: str) -> list[str]:
 def onnx_session(path: str, threads: int = 0) -> Any:
     """Returns the `onnxruntime.InferenceSession` of a file, on the processor.
 
-    Args:
-        path: str, of an `.onnx` file.
-        threads: int, 0 for what the runtime chooses.
+    With `threads` of 0 the runtime chooses how many.
     """
     import onnxruntime
 

@@ -70,14 +70,7 @@ class TooLargeError(ValueError):
 def is_photo_small(width: int, height: int, bits: int = 24) -> bool:
     """Returns whether a photo is within `PHOTO_PIXELS` and `PHOTO_VALUES`.
 
-    Args:
-        width: int or int64 tensor, in pixels.
-        height: the same.
-        bits: int or int64 tensor, those of all values of a pixel, as stored.
-
-    Example:
-        >>> is_photo_small(10_000, 10_000), is_photo_small(10_000, 10_000, bits=64)
-        (True, False)
+    All are ints or int64 tensors; `bits` are those of all values of a pixel, as stored.
     """
     pixels = width * height
     return (pixels <= PHOTO_PIXELS) & (pixels * bits <= 8 * PHOTO_VALUES)
@@ -94,15 +87,7 @@ def check_photo_size(width: int, height: int, bits: int = 24) -> None:
 
 
 def check_image_size(size) -> tuple[int, int]:
-    """Returns the (height, width) of a model's images.
-
-    Raises:
-        ValueError: they are not two positive integers, or beyond the limits.
-
-    Example:
-        >>> check_image_size([384, 384])
-        (384, 384)
-    """
+    """Returns a model's (height, width); raises a ValueError beyond the limits."""
     sides = tuple(size)
     if len(sides) != 2 or not all(type(side) is int and side > 0 for side in sides):
         raise ValueError("its images have no (height, width) in pixels")

@@ -61,18 +61,8 @@ class TooLargeError(PrintableError, ValueError):
 def expand_home(path: str | os.PathLike, name: str = "path") -> pathlib.Path:
     """Returns a path with the home folder for a leading `~` or `~user`.
 
-    Args:
-        path: str or path-like.
-        name: str, what the path is called, for errors.
-
-    Raises:
-        NoHomeError: there is no such user, or this one has no home folder.
-        NoPathError: no path has such a text.
-        TypeError: it is no path, but a list, a number or bytes.
-
-    Example:
-        >>> expand_home("runs/~digits").as_posix()
-        'runs/~digits'
+    Errors call it `name`: a `NoHomeError`, a `NoPathError`, and a TypeError for a list,
+    a number or bytes.
     """
     if not isinstance(path, (str, os.PathLike)):
         what = "one path, a str or os.PathLike"
@@ -118,13 +108,7 @@ def _kind_with_text(kind):
 def remedy(error: OSError, otherwise: str = "check the path.") -> str:
     """Returns what to do about a file that cannot be opened, the end of a message.
 
-    Args:
-        error: what the system raised.
-        otherwise: what to do where the error says nothing of it.
-
-    Example:
-        >>> remedy(PermissionError(errno.EACCES, "Permission denied"))
-        'allow this user to read it.'
+    It is `otherwise` where the system's error says nothing of it.
     """
     return _REMEDIES.get(error.errno, otherwise)
 
@@ -141,12 +125,7 @@ def missing_remedy(path: str | os.PathLike) -> str:
 
 
 def similar_path(path: str | os.PathLike) -> pathlib.Path | None:
-    """Returns the path that is there and most like one that is not, None without one.
-
-    Example:
-        >>> similar_path("tests/golden/token.npz").name
-        'token.npz'
-    """
+    """Returns the path that is there and most like one that is not, or None."""
     wanted, near = pathlib.Path(path), pathlib.Path()
     for part in wanted.parts:
         if not os.path.lexists(near / part):
@@ -164,17 +143,8 @@ def similar_path(path: str | os.PathLike) -> pathlib.Path | None:
 def check(path: str | os.PathLike, *, follow_links: bool = True) -> None:
     """Raises an error unless a path is that of a file, for libraries that open it.
 
-    Args:
-        path: path of a file.
-        follow_links: bool, whether a link to a file may be there.
-
-    Raises:
-        NoPathError: no path has such a text.
-        NotRegularError: it is a folder, a FIFO, a socket or a device.
-        OSError: there is nothing.
-
-    Example:
-        >>> check("tests/goldens/token.npz")
+    It is a `NoPathError`, a `NotRegularError`, or the OSError for what is not there.
+    With `follow_links=False` a link is refused, too.
     """
     _check_characters(path)
     _check_mode(path, os.stat(path, follow_symlinks=follow_links).st_mode)
@@ -234,17 +204,7 @@ def open_regular(
 def read_bytes(path: str | os.PathLike, most: int) -> bytes:
     """Returns the bytes of a file that may have `most` of them.
 
-    Args:
-        path: as of `open_regular`.
-        most: int, a limit such as `zoo.common.limits.TEXT_BYTES`.
-
-    Raises:
-        TooLargeError: it has more; none of them was kept in memory.
-        OSError: as of `open_regular`.
-
-    Example:
-        >>> len(read_bytes("tests/goldens/token.npz", 2**20)) > 0
-        True
+    Of a larger one, none is kept in memory. Errors are those of `open_regular`.
     """
     blocks, size = [], 0
     with open_regular(path, most=most) as file:
@@ -261,13 +221,7 @@ def read_text(
 ) -> str:
     r"""Returns the text of a file, as `read_bytes` its bytes, with `\n` as line break.
 
-    Raises:
-        NotTextError: it is not in this encoding.
-        OSError, TooLargeError: as of `read_bytes`.
-
-    Example:
-        >>> read_text("tests/goldens/index.json", 2**20)[:1]
-        '{'
+    Raises a `NotTextError` for another encoding.
     """
     content = read_bytes(path, most)
     try:
@@ -283,16 +237,8 @@ def read_text(
 def file_lock(path: str | os.PathLike) -> Any:
     """Returns the `filelock.FileLock` of a path, which is not yet acquired.
 
-    Raises:
-        NotRegularError: there is something else than a file. Some versions of filelock
-            empty the file that a link leads to.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     with file_lock(f"{folder}/files.lock") as lock:
-        ...         lock.is_locked
-        True
+    Raises a `NotRegularError` where there is something else than a file: some versions
+    of filelock empty the file that a link leads to.
     """
     import filelock
 

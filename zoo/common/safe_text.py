@@ -43,9 +43,8 @@ def brief(value: object) -> str:
 def as_flags(text: str, spelled) -> str:
     """Returns a message about arguments of Python in the words of a command line.
 
-    Args:
-        text: str. Settings in a file of `--config` keep the names that it has.
-        spelled: dict, the flag for each name of an argument, such as `"--image_size"`.
+    `spelled` has the flag for each name of an argument, such as `"--image_size"`.
+    Settings in a file of `--config` keep the names that it has.
 
     Example:
         >>> as_flags("pass image_size=(224, 224).", {"image_size": "--image_size"})
@@ -107,32 +106,18 @@ def plain_cell(text: str) -> str:
     Spreadsheets compute cells that begin with one of `=+-@`, a tab or a line break. An
     apostrophe goes before those, and before texts that begin with apostrophes and such
     a character, so that `of_plain_cell` has every text back.
-
-    Example:
-        >>> plain_cell("=1+1"), plain_cell("'=1"), plain_cell("'tis")
-        ("'=1+1", "''=1", "'tis")
     """
     return f"'{text}" if text.lstrip("'").startswith(_FORMULA) else text
 
 
 def of_plain_cell(cell: str) -> str:
-    """Returns the text that `plain_cell` made a cell of.
-
-    Example:
-        >>> of_plain_cell("'=1+1"), of_plain_cell("'tis")
-        ('=1+1', "'tis")
-    """
+    """Returns the text that `plain_cell` made a cell of."""
     is_marked = cell.startswith("'") and cell.lstrip("'").startswith(_FORMULA)
     return cell[1:] if is_marked else cell
 
 
 def shorten(text: str, most: int) -> str:
-    """Returns a text cut to a width in letters; one of Chinese is as wide as two.
-
-    Example:
-        >>> shorten("sunflower", 6)
-        'sunfl…'
-    """
+    """Returns a text cut to a width in letters; one of Chinese is as wide as two."""
     if width(text) <= most:
         return text
     end, left = 0, most - 1 - _width(text[0])
