@@ -1,6 +1,7 @@
 """What the head of a classifier answers, and how photos come to its model."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -46,12 +47,7 @@ class Answers:
             )
 
     def values(self, outputs: np.ndarray) -> np.ndarray:
-        """Returns the probabilities or numbers (..., outputs) that outputs mean.
-
-        Example:
-            >>> Answers(("cat", "dog")).values(np.array([0.0, 0.0]))
-            array([0.5, 0.5])
-        """
+        """Returns the probabilities or numbers (..., outputs) that outputs mean."""
         if not self.are_logits:
             return outputs
         if self.activation == "sigmoid" or self.problem_type == SEVERAL_CLASSES:
@@ -72,17 +68,13 @@ class Head:
     Each is None where nothing says it.
 
     Args:
-        class_names: tuple of str, the names of the outputs in their order, or the
-            name of a list of `zoo.class_names`.
+        class_names: the names of the outputs in their order, or the name of a list of
+            `zoo.class_names`.
         problem_type: one of `PROBLEM_TYPES`; None means `ONE_CLASS`.
         preparation: how photos come to the model's size, see `zoo.photos.prepare`;
             also of models without a head.
         bits: how many the values of photos in files of 16 bits have, see
             `zoo.photos.decode`; also of models without a head.
-
-    Example:
-        >>> Head(("cat", "dog")).problem_type is None
-        True
     """
 
     class_names: tuple[str, ...] | str | None = None
@@ -101,39 +93,29 @@ def check_problem_type(problem_type: str) -> str:
     return problem_type
 
 
-def checked_names(names, classes: int | None = None) -> tuple[str, ...] | str:
+def checked_names(
+    names: Sequence[str] | str, classes: int | None = None
+) -> tuple[str, ...] | str:
     """Returns names of classes as a tuple of str, or the name of a list of them.
 
-    Args:
-        names: sequence of str, or a key of `CLASS_LISTS`.
-        classes: int, how many there must be; None for any number.
-
-    Raises:
-        ValueError: they are no such names, or more or fewer.
-
-    Example:
-        >>> checked_names(["cat", "dog"], 2)
-        ('cat', 'dog')
+    Raises a ValueError for what is neither, and unless there are `classes` names.
     """
-    count = CLASS_LISTS.get(names) if isinstance(names, str) else None
-    if count is None:
-        names = _texts(names)
-        count = len(names)
+    checked: tuple[str, ...] | str
+    if isinstance(names, str) and names in CLASS_LISTS:
+        checked, count = names, CLASS_LISTS[names]
+    else:
+        checked = _texts(names)
+        count = len(checked)
     if classes is not None and count != classes:
         raise ValueError(
             f"class_names has {count:,} names for {classes:,} classes: pass one name "
             "per class, in the order of the outputs."
         )
-    return names
+    return checked
 
 
 def numbered_names(outputs: int, problem_type: str) -> tuple[str, ...]:
-    """Returns names of outputs that have none.
-
-    Example:
-        >>> numbered_names(2, ONE_CLASS)
-        ('class 0', 'class 1')
-    """
+    """Returns names of outputs that have none."""
     kind = "output" if problem_type == NUMBERS else "class"
     return tuple(f"{kind} {number}" for number in range(outputs))
 
@@ -142,64 +124,28 @@ def list_of(classes: int) -> str | None:
     """Returns the list of names that has as many, such as `"imagenet2012"`, or None.
 
     Only somebody who knows the classes can say that they are those of the list.
-
-    Example:
-        >>> list_of(1000), list_of(10)
-        ('imagenet2012', None)
     """
     return next((name for name, n in CLASS_LISTS.items() if n == classes), None)
 
 
-def softmax(logits) -> np.ndarray:
-    """Returns the probabilities of classes.
-
-    Args:
-        logits: float array (..., classes).
-
-    Returns:
-        Array of the same shape and dtype, whose rows add up to 1.
-
-    Example:
-        >>> softmax(np.array([[0.0, 1000.0], [3.0, 3.0]]))
-        array([[0. , 1. ],
-               [0.5, 0.5]])
-    """
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Returns the probabilities of classes, along the last axis, in the same dtype."""
     powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
     powers /= powers.sum(axis=-1, keepdims=True)
     return powers
 
 
-def sigmoid(logits) -> np.ndarray:
-    """Returns the probability of each class for itself.
-
-    Args:
-        logits: float array.
-
-    Returns:
-        Array of the same shape and dtype.
-
-    Example:
-        >>> sigmoid(np.array([0.0, -1000.0]))
-        array([0.5, 0. ])
-    """
+def sigmoid(logits: np.ndarray) -> np.ndarray:
+    """Returns the probability of each class for itself, in the same dtype."""
     # No power overflows.
     small = np.exp(-np.abs(logits))
     return np.where(logits < 0, small, 1) / (1 + small)
 
 
 def likeliest(scores: np.ndarray, top: int) -> list[list[tuple[int, float]]]:
-    """Returns the largest scores of each image, of equal ones the first.
+    """Returns the `top` largest scores of each image of (images, classes).
 
-    Args:
-        scores: array (images, classes).
-        top: int, how many.
-
-    Returns:
-        A list per image of (class, score), the largest first.
-
-    Example:
-        >>> likeliest(np.array([[0.25, 0.5, 0.25]]), 2)
-        [[(1, 0.5), (0, 0.25)]]
+    Each is a (class, score), the largest first, of equal ones the first class.
     """
     places = np.argsort(-scores, axis=1, kind="stable")[:, :top].tolist()
     return [

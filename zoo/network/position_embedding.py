@@ -140,12 +140,7 @@ def resize(
 
 
 def relative_positions(grid_size: tuple[int, ...], num_prefix_tokens: int = 1) -> int:
-    """Returns how many biases `RelativePositionBias` has for each head.
-
-    Example:
-        >>> relative_positions((14, 14))
-        732
-    """
+    """Returns how many biases `RelativePositionBias` has for each head."""
     rows, columns = grid_size
     others = 3 if num_prefix_tokens else 0
     return (2 * rows - 1) * (2 * columns - 1) + others
@@ -178,11 +173,6 @@ def resize_relative(
 
     Source: `resize_rel_pos_bias_table` of timm, from BEiT's `run_class_finetuning.py`
     (Bao et al., arXiv 2106.08254); `BeitRelativePositionBias` of transformers.
-
-    Example:
-        >>> import numpy as np
-        >>> resize_relative(np.ones((7 * 7 + 3, 12)), (4, 4), (5, 7)).shape
-        (120, 12)
     """
     old_grid, new_grid = tuple(old_grid), tuple(new_grid)
     task = f"Resizing relative positions from {old_grid} to {new_grid} patches"
@@ -210,21 +200,11 @@ def resize_relative(
     return np.concatenate([offsets, table[expected[0] :]])
 
 
-def offset_weights(old: int, new, method: str, xp=np) -> Any:
+def offset_weights(old: int, new: Any, method: str, xp: Any = np) -> Any:
     """Returns the matrix that resamples one axis of the offsets between patches.
 
-    Args:
-        old: int, patches on the axis.
-        new: int, patches on the new axis; a tensor of one where `xp` takes that.
-        method: as in `resize_relative`.
-        xp: module of the functions of arrays that compute it, see `axis_weights`.
-
-    Returns:
-        float64 array or tensor (2 * new - 1, 2 * old - 1).
-
-    Example:
-        >>> offset_weights(4, 5, "geometric").shape
-        (9, 7)
+    It is a float64 array or tensor (2 * new - 1, 2 * old - 1); `method` is as in
+    `resize_relative`, `new` and `xp` as in `axis_weights`.
     """
     lengths = 2 * old - 1, 2 * new - 1
     if method == GEOMETRIC:
@@ -232,7 +212,7 @@ def offset_weights(old: int, new, method: str, xp=np) -> Any:
     return axis_weights(*lengths, method, xp)
 
 
-def _geometric_weights(old: int, new, xp):
+def _geometric_weights(old, new, xp):
     """Returns the (new, old) matrix of one axis of offsets, both lengths odd."""
     half = old // 2
     new_half = (xp.array(new, dtype="float64") - 1.0) / 2.0
@@ -257,13 +237,10 @@ def _geometric_weights(old: int, new, xp):
     return xp.maximum(near, 0.0)
 
 
-def offset_places(grid_size, num_prefix_tokens: int, xp=np) -> Any:
+def offset_places(grid_size: tuple, num_prefix_tokens: int, xp: Any = np) -> Any:
     """Returns which bias of offsets each pair of tokens has.
 
-    Args:
-        grid_size: (rows, columns) of the patches, ints or tensors of one.
-        num_prefix_tokens: int, the tokens before those of the patches.
-        xp: module of the functions of arrays that compute it, see `axis_weights`.
+    `xp` is as in `axis_weights`, and `grid_size` has tensors where `xp` takes them.
 
     Returns:
         float64 array or tensor (queries, keys) of whole numbers, the rows in a table
@@ -303,24 +280,12 @@ def resize_patches(
 ) -> np.ndarray:
     """Returns a patch embedding's kernel for patches of another size.
 
-    An image resized by `method` gives the same tokens with the new kernel as before
-    with the old one, as nearly as can be (least squares).
-
-    Args:
-        kernel: float array (height, width, channels, hidden size).
-        new_size: (height, width) in pixels.
-        method: as in `resize`.
-
-    Returns:
-        An array (*new_size, channels, hidden size) of the same dtype.
+    An image resized by `method`, as in `resize`, gives the same tokens with the new
+    kernel as before with the old one, as nearly as can be (least squares). Kernels are
+    (height, width, channels, hidden size).
 
     Source: FlexiViT (https://arxiv.org/abs/2212.08013), section 3.4;
     `resample_patch_embed` of timm.
-
-    Example:
-        >>> import numpy as np
-        >>> resize_patches(np.ones((8, 8, 3, 192)), (6, 4), "bicubic").shape
-        (6, 4, 3, 192)
     """
     old_size = kernel.shape[:2]
     matrices = [
@@ -333,22 +298,18 @@ def resize_patches(
     return resized.astype(kernel.dtype)
 
 
-def axis_weights(old: int, new, method: str, xp=np) -> Any:
+def axis_weights(old: int, new: Any, method: str, xp: Any = np) -> Any:
     """Returns the matrix that resamples one axis: a grid's rows, then its columns.
 
     Args:
-        old: int, places on the axis.
-        new: int, places on the new axis; a tensor of one where `xp` takes that.
+        old: places on the axis.
+        new: places on the new axis; a tensor of one where `xp` takes that.
         method: as in `resize`.
         xp: module of the functions of arrays that compute it: `numpy`, or
             `keras.ops` where the new length is known only in a graph.
 
     Returns:
         float64 array or tensor (new, old).
-
-    Example:
-        >>> axis_weights(2, 4, "bilinear").tolist()
-        [[1.0, 0.0], [0.75, 0.25], [0.25, 0.75], [0.0, 1.0]]
     """
     source, places = np.arange(old, dtype="float64"), xp.arange(new, dtype="float64")
     new = xp.array(new, dtype="float64")

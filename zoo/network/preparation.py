@@ -43,12 +43,7 @@ class Preparation(NamedTuple):
 
     @classmethod
     def of(cls, preparation: str | None) -> "Preparation | None":
-        """Returns what a preparation says, None of `RELEASED` and of None.
-
-        Example:
-            >>> Preparation.of("timm crop bicubic 0.9").share
-            0.9
-        """
+        """Returns what a preparation says, None of `RELEASED` and of None."""
         parts = _FORM.fullmatch(preparation or "")
         if parts is None:
             return None
@@ -57,12 +52,7 @@ class Preparation(NamedTuple):
 
     @classmethod
     def nearest(cls, preparation: str | None, library: str) -> "Preparation":
-        """Returns what a library can do that is nearest to a preparation.
-
-        Example:
-            >>> str(Preparation.nearest("central crop", "timm"))
-            'timm crop box 0.875'
-        """
+        """Returns what a library can do that is nearest to a preparation."""
         by_default = cls(library, "squash", "bilinear")
         if preparation == "central crop":
             by_default = cls(library, "crop", "box", 0.875)
@@ -73,25 +63,15 @@ class Preparation(NamedTuple):
         return words if self.share == 1 else f"{words} {self.share}"
 
 
-def is_preparation(preparation) -> bool:
-    """Returns whether `zoo.photos.prepare` knows a preparation.
-
-    Example:
-        >>> is_preparation("timm crop bicubic 0.9"), is_preparation("stretch")
-        (True, False)
-    """
+def is_preparation(preparation: object) -> bool:
+    """Returns whether `zoo.photos.prepare` knows a preparation."""
     return isinstance(preparation, str) and bool(
         preparation in RELEASED or _FORM.fullmatch(preparation)
     )
 
 
 def check_preparation(preparation: str) -> str:
-    """Returns a preparation; raises a ValueError for what is none.
-
-    Example:
-        >>> check_preparation("timm crop bicubic 0.9")
-        'timm crop bicubic 0.9'
-    """
+    """Returns a preparation; raises a ValueError for what is none."""
     if not is_preparation(preparation):
         raise ValueError(
             f"preparation must be one of {', '.join(RELEASED)}, or like 'timm crop "
@@ -104,20 +84,11 @@ class ModelBits(int):
     """Bits that a model says: those that a file says come before them.
 
     Bits that a person says are a plain int, and come before both.
-
-    Example:
-        >>> ModelBits(12) == 12
-        True
     """
 
 
 def check_bits(bits: int | None) -> int | None:
-    """Returns bits, None or an int; raises a ValueError unless they are 8 to 16.
-
-    Example:
-        >>> check_bits(np.int64(12))
-        12
-    """
+    """Returns bits, None or an int; raises a ValueError unless they are 8 to 16."""
     if bits is None or isinstance(bits, ModelBits):
         return bits
     try:
@@ -134,13 +105,7 @@ def check_bits(bits: int | None) -> int | None:
 def asked_for(central_crop: bool | None, own: str) -> str:
     """Returns the preparation of a command: of its `--central_crop`, else the model's.
 
-    Args:
-        central_crop: bool, None where the flag is not given.
-        own: the model's, see `keras_vit.structure.preparation_of`.
-
-    Example:
-        >>> asked_for(None, "timm crop bicubic 0.9"), asked_for(False, "central crop")
-        ('timm crop bicubic 0.9', 'squash')
+    `central_crop` is None where the flag is not given.
     """
     if central_crop is None:
         return own
@@ -148,12 +113,7 @@ def asked_for(central_crop: bool | None, own: str) -> str:
 
 
 def shows_all(preparation: str) -> bool:
-    """Returns whether the model's image has all of a photo, and nothing is cut off.
-
-    Example:
-        >>> shows_all("timm squash bicubic"), shows_all("timm squash bicubic 0.9")
-        (True, False)
-    """
+    """Returns whether the model's image has all of a photo, and nothing is cut off."""
     said = Preparation.of(preparation)
     if said is None:
         return preparation == "squash"
@@ -178,11 +138,6 @@ def resized(image: np.ndarray, size: tuple[int, int], preparation: str) -> np.nd
         `transforms_imagenet_eval` of timm, and the image processors of transformers
         that compute by Pillow: equal to them. Those that compute by torchvision differ
         by one level of 255.
-
-    Example:
-        >>> photo = np.zeros((40, 60, 3), "uint8")
-        >>> resized(photo, (32, 32), "timm crop bicubic 0.9").shape
-        (32, 32, 3)
     """
     asked = Preparation.of(preparation)
     bigger = _bigger(image.shape[:2], size, asked)
