@@ -26,7 +26,7 @@ def save_release(path, card, image_size=None):
         "classes": card.classes,
         "representation_size": card.representation_size,
     }
-    features = {"class_token", "head", *required(True, "all")}
+    features = {"class_token", "head", *required(size)}
     features |= {"pre_logits"} if card.representation_size else set()
     shapes = layout(size.num_layers, None, features)
     rng = np.random.default_rng(0)

@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import zoo
-from zoo.network import released_names
+from zoo.network import ViTConfig, released_names
 
 EXAMPLES = os.environ.get("FUZZ_EXAMPLES")
 # The same examples each time, about a second of them, unless more are asked for.
@@ -46,7 +46,7 @@ def model(size=4):
     """The arrays of the smallest model that there is."""
     numbers = np.random.default_rng(0)
     optional = {"class_token", "positions", "head"}
-    optional |= released_names.required(True, "all")
+    optional |= released_names.required(ViTConfig())
     sizes = {"hidden_size": size, "num_heads": 2, "head_size": size // 2, "mlp_dim": 8}
     sizes |= {"patch_height": 2, "patch_width": 2, "channels": 3}
     sizes |= {"positions": 5, "classes": 2}

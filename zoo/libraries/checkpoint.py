@@ -154,10 +154,7 @@ class Checkpoint:
 
     @functools.cached_property
     def _measured(self):
-        stated = self.semantics
-        required = released_names.required(
-            stated.qkv_bias, stated.tokens_with_positions, stated.final_norm
-        )
+        required = released_names.required(self.semantics)
         return released_names.measure(self.shapes, required)
 
     @functools.cached_property

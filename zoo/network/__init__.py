@@ -60,24 +60,19 @@ RESIZING = ("position_resizing", "relative_position_resizing")
 # result of an attention pooling, or the mean of the class token and a distillation
 # token.
 POOLINGS = ("token", "gap", "token_and_gap", "map", "distilled")
+# `layer_scale` may be a float, too.
+_FLAGS = [name for name, value in FAMILIES.items() if isinstance(value, bool)]
 CHOICES = {
+    **{name: (True, False) for name in _FLAGS if name != "layer_scale"},
     "activation": ("gelu_tanh", "gelu", "quick_gelu", "swiglu"),
     "resnet_padding": ("same", "symmetric"),
     "resnet_epsilons": ("released", "timm"),
     "position_embedding": ("learned", "none", "2d", "relative"),
     "position_embedding_at": ("stem", "every_layer", "every_layer_shared"),
-    "distillation_token": (True, False),
     "qkv_bias": (True, False, "query and value"),
-    "norm_before_blocks": (True, False),
-    "final_norm": (True, False),
-    "norm_after_pooling": (True, False),
-    "attention_norm_inside": (True, False),
-    "mlp_norm_inside": (True, False),
-    "norm_after_branches": (True, False),
     "rotary": ("none", *ROTARY_BASES),
     "tokens_with_positions": ("all", "patches", "class token and patches", "none"),
     "position_resizing": position_embedding.METHODS,
-    "relative_position_bias": (True, False),
     "relative_position_resizing": position_embedding.RELATIVE_METHODS,
 }
 
@@ -308,7 +303,7 @@ class ViTConfig:
         return {name: getattr(self, name) for name in SIZES}
 
     @classmethod
-    def released(cls, *, num_heads=None, **computed) -> ViTConfig:
+    def released(cls, *, num_heads: int | None = None, **computed: Any) -> ViTConfig:
         """Returns a config without sizes that computes as the released files do.
 
         `ViTConfig(...)` leaves to the file what is not given.
@@ -437,7 +432,9 @@ class ViTConfig:
             )
         return completed_config
 
-    def grid_size(self, image_size, name: str = "This model") -> tuple[int, int]:
+    def grid_size(
+        self, image_size: int | tuple[int, int], name: str = "This model"
+    ) -> tuple[int, int]:
         """Returns the (rows, columns) of patches of an image.
 
         Args:
@@ -494,7 +491,7 @@ class ViTConfig:
         )
 
 
-def positive_int(value, name: str, hint: str = "") -> int:
+def positive_int(value: Any, name: str, hint: str = "") -> int:
     """Returns `value` as a positive int; `name` and `hint` begin and end the error."""
     try:
         number = 0 if isinstance(value, (bool, np.bool_)) else operator.index(value)
@@ -508,7 +505,7 @@ def positive_int(value, name: str, hint: str = "") -> int:
     return number
 
 
-def pair(size, name: str) -> tuple[int, int]:
+def pair(size: Any, name: str) -> tuple[int, int]:
     """Returns an int or a pair as (height, width); `name` begins the error."""
     sides = size if isinstance(size, (tuple, list)) else (size, size)
     with contextlib.suppress(ValueError):
@@ -521,7 +518,7 @@ def pair(size, name: str) -> tuple[int, int]:
     )
 
 
-def rate(value, name: str) -> float:
+def rate(value: Any, name: str) -> float:
     """Returns `value` as the rate of a dropout, in [0, 1); `name` begins the error."""
     is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if not is_number or not 0 <= value < 1:
@@ -529,7 +526,7 @@ def rate(value, name: str) -> float:
     return float(value)
 
 
-def finite_float(value, name: str, *, positive: bool = False) -> float:
+def finite_float(value: Any, name: str, *, positive: bool = False) -> float:
     """Returns `value` as a number that float32 can hold; `name` begins the error."""
     is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     # Not a number compares as false.

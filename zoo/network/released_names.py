@@ -10,59 +10,57 @@ Linen API); `zoo.libraries.released` translates the others.
 import functools
 import math
 import re
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from zoo.network.position_embedding import relative_positions
+
+if TYPE_CHECKING:
+    from zoo.network import ViTConfig
+
+Shapes = Mapping[str, tuple[int, ...]]
 
 CLASS_TOKEN = "cls"
 POSITION_EMBEDDING = "Transformer/posembed_input/pos_embedding"
 # Ours: no released file has it, and only files with a non-square grid need it.
 GRID_SIZE = "Transformer/posembed_input/grid_size"
 BLOCK = "Transformer/encoderblock"
-HEAD_ARRAYS = {
-    "head/kernel": ("features", "classes"),
-    "head/bias": ("classes",),
-}
-PRE_LOGITS_ARRAYS = {
-    "pre_logits/kernel": ("hidden_size", "representation_size"),
-    "pre_logits/bias": ("representation_size",),
-}
+
+
+def _product(layer, *shape, outputs=1):
+    """Returns the arrays of a layer whose kernel has its outputs as the last axes."""
+    return {f"{layer}/kernel": shape, f"{layer}/bias": shape[-outputs:]}
+
+
+def _norm(layer, size="hidden_size"):
+    return {f"{layer}/scale": (size,), f"{layer}/bias": (size,)}
+
+
+HEAD_ARRAYS = _product("head", "features", "classes")
+PRE_LOGITS_ARRAYS = _product("pre_logits", "hidden_size", "representation_size")
 # The second head of a distilled model reads the distillation token.
-SECOND_HEAD_ARRAYS = {
-    "distillation_head/kernel": ("hidden_size", "classes"),
-    "distillation_head/bias": ("classes",),
-}
+SECOND_HEAD_ARRAYS = _product("distillation_head", "hidden_size", "classes")
 HEADS = HEAD_ARRAYS.keys() | PRE_LOGITS_ARRAYS.keys() | SECOND_HEAD_ARRAYS.keys()
-EMBEDDING_ARRAYS = {
-    "embedding/kernel": ("patch_height", "patch_width", "channels", "hidden_size"),
-    "embedding/bias": ("hidden_size",),
-}
-ENCODER_NORM = {
-    "Transformer/encoder_norm/scale": ("hidden_size",),
-    "Transformer/encoder_norm/bias": ("hidden_size",),
-}
+EMBEDDING_ARRAYS = _product(
+    "embedding", "patch_height", "patch_width", "channels", "hidden_size"
+)
+ENCODER_NORM = _norm("Transformer/encoder_norm")
 _ATTENTION = "MultiHeadDotProductAttention_1"
 _DENSE_0 = "MlpBlock_3/Dense_0"
 BLOCK_ARRAYS = {
-    "LayerNorm_0/scale": ("hidden_size",),
-    "LayerNorm_0/bias": ("hidden_size",),
+    **_norm("LayerNorm_0"),
     **{
         f"{_ATTENTION}/{projection}/kernel": ("hidden_size", "num_heads", "head_size")
         for projection in ("query", "key", "value")
     },
-    f"{_ATTENTION}/out/kernel": ("num_heads", "head_size", "hidden_size"),
-    f"{_ATTENTION}/out/bias": ("hidden_size",),
-    "LayerNorm_2/scale": ("hidden_size",),
-    "LayerNorm_2/bias": ("hidden_size",),
-    f"{_DENSE_0}/kernel": ("hidden_size", "mlp_dim"),
-    f"{_DENSE_0}/bias": ("mlp_dim",),
-    "MlpBlock_3/Dense_1/kernel": ("mlp_dim", "hidden_size"),
-    "MlpBlock_3/Dense_1/bias": ("hidden_size",),
+    **_product(f"{_ATTENTION}/out", "num_heads", "head_size", "hidden_size"),
+    **_norm("LayerNorm_2"),
+    **_product(_DENSE_0, "hidden_size", "mlp_dim"),
+    **_product("MlpBlock_3/Dense_1", "mlp_dim", "hidden_size"),
 }
 ROOT_ARRAYS = {
     "conv_root/kernel": (7, 7, "channels", "resnet_width"),
-    "gn_root/scale": ("resnet_width",),
-    "gn_root/bias": ("resnet_width",),
+    **_norm("gn_root", "resnet_width"),
 }
 # Arrays that only some networks have, by feature: once in a network, and in each block.
 REGISTERS = "registers"
@@ -75,32 +73,17 @@ OPTIONAL_ARRAYS: dict[str, dict[str, tuple]] = {
     "class_token": {CLASS_TOKEN: (1, 1, "hidden_size")},
     "distillation_token": {"distillation_token": (1, 1, "hidden_size")},
     "registers": {REGISTERS: (1, "num_registers", "hidden_size")},
-    "norm_before_blocks": {
-        "norm_before_blocks/scale": ("hidden_size",),
-        "norm_before_blocks/bias": ("hidden_size",),
-    },
-    "norm_after_pooling": {
-        "norm_after_pooling/scale": ("hidden_size",),
-        "norm_after_pooling/bias": ("hidden_size",),
-    },
+    "norm_before_blocks": _norm("norm_before_blocks"),
+    "norm_after_pooling": _norm("norm_after_pooling"),
     "attention_pooling": {
         f"{_POOL}/probe": (1, 1, "hidden_size"),
-        **{
-            f"{_POOL_ATTENTION}/{name}/kernel": ("hidden_size", *_POOL_HEADS)
-            for name in ("query", "key", "value")
-        },
-        **{
-            f"{_POOL_ATTENTION}/{name}/bias": _POOL_HEADS
-            for name in ("query", "key", "value")
-        },
-        f"{_POOL_ATTENTION}/out/kernel": (*_POOL_HEADS, "hidden_size"),
-        f"{_POOL_ATTENTION}/out/bias": ("hidden_size",),
-        f"{_POOL}/LayerNorm_0/scale": ("hidden_size",),
-        f"{_POOL}/LayerNorm_0/bias": ("hidden_size",),
-        f"{_POOL}/MlpBlock_0/Dense_0/kernel": ("hidden_size", "pooling_mlp_dim"),
-        f"{_POOL}/MlpBlock_0/Dense_0/bias": ("pooling_mlp_dim",),
-        f"{_POOL}/MlpBlock_0/Dense_1/kernel": ("pooling_mlp_dim", "hidden_size"),
-        f"{_POOL}/MlpBlock_0/Dense_1/bias": ("hidden_size",),
+        **_product(f"{_POOL_ATTENTION}/query", "hidden_size", *_POOL_HEADS, outputs=2),
+        **_product(f"{_POOL_ATTENTION}/key", "hidden_size", *_POOL_HEADS, outputs=2),
+        **_product(f"{_POOL_ATTENTION}/value", "hidden_size", *_POOL_HEADS, outputs=2),
+        **_product(f"{_POOL_ATTENTION}/out", *_POOL_HEADS, "hidden_size"),
+        **_norm(f"{_POOL}/LayerNorm_0"),
+        **_product(f"{_POOL}/MlpBlock_0/Dense_0", "hidden_size", "pooling_mlp_dim"),
+        **_product(f"{_POOL}/MlpBlock_0/Dense_1", "pooling_mlp_dim", "hidden_size"),
     },
     "pre_logits": PRE_LOGITS_ARRAYS,
     "head": HEAD_ARRAYS,
@@ -108,14 +91,8 @@ OPTIONAL_ARRAYS: dict[str, dict[str, tuple]] = {
 }
 _QUERY_VALUE, _KEY = "query_and_value_bias", "key_bias"
 OPTIONAL_BLOCK_ARRAYS: dict[str, dict[str, tuple]] = {
-    "attention_norm_inside": {
-        f"{_ATTENTION}/LayerNorm_0/scale": ("hidden_size",),
-        f"{_ATTENTION}/LayerNorm_0/bias": ("hidden_size",),
-    },
-    "mlp_norm_inside": {
-        "MlpBlock_3/LayerNorm_0/scale": ("mlp_dim",),
-        "MlpBlock_3/LayerNorm_0/bias": ("mlp_dim",),
-    },
+    "attention_norm_inside": _norm(f"{_ATTENTION}/LayerNorm_0"),
+    "mlp_norm_inside": _norm("MlpBlock_3/LayerNorm_0", "mlp_dim"),
     _QUERY_VALUE: {
         f"{_ATTENTION}/query/bias": ("num_heads", "head_size"),
         f"{_ATTENTION}/value/bias": ("num_heads", "head_size"),
@@ -148,14 +125,14 @@ def is_group_norm(name: str) -> bool:
     return _GROUP_NORM.match(name) is not None
 
 
-def count_blocks(names) -> int:
+def count_blocks(names: Iterable[str]) -> int:
     """Returns how many encoder blocks a set of released names has."""
     blocks = {int(m[1]) for m in map(_BLOCK_NAME.match, names) if m}
     _refuse_gaps(blocks, 0, BLOCK)
     return len(blocks)
 
 
-def count_units(names) -> tuple[int, ...] | None:
+def count_units(names: Iterable[str]) -> tuple[int, ...] | None:
     """Returns how many residual units each stage of a hybrid's ResNet has.
 
     It is empty where the ResNet is a lone convolution, and None without one.
@@ -172,7 +149,7 @@ def count_units(names) -> tuple[int, ...] | None:
     return tuple(len(stages[stage]) for stage in sorted(stages))
 
 
-def features(shapes) -> set[str]:
+def features(shapes: Shapes) -> set[str]:
     """Returns the features of `OPTIONAL_ARRAYS` that arrays of these shapes show."""
     in_blocks = {match[2] for match in map(_BLOCK_NAME.match, shapes) if match}
     tables = ((OPTIONAL_ARRAYS, shapes.keys()), (OPTIONAL_BLOCK_ARRAYS, in_blocks))
@@ -196,7 +173,7 @@ def features(shapes) -> set[str]:
     return shown
 
 
-def families(shapes) -> dict[str, Any]:
+def families(shapes: Shapes) -> dict[str, Any]:
     """Returns what `zoo.network.FAMILIES` has and arrays of these shapes show."""
     shown = features(shapes)
     names = (*OPTIONAL_ARRAYS, *OPTIONAL_BLOCK_ARRAYS)
@@ -213,22 +190,26 @@ def families(shapes) -> dict[str, Any]:
     }
 
 
-def required(qkv_bias, tokens_with_positions, final_norm=True) -> set[str]:
-    """Returns the features that a `ViTConfig` of these values means."""
-    needed = set() if tokens_with_positions == "none" else {"positions"}
-    if final_norm is False:
+def required(config: "ViTConfig") -> set[str]:
+    """Returns the features that a `ViTConfig` means."""
+    needed = set() if config.tokens_with_positions == "none" else {"positions"}
+    if config.final_norm is False:
         needed.add(NO_FINAL_NORM)
-    return needed | _BIASES[True if qkv_bias is None else qkv_bias]
+    return needed | _BIASES[True if config.qkv_bias is None else config.qkv_bias]
 
 
-def num_prefix_tokens(shapes) -> int:
+def num_prefix_tokens(shapes: Shapes) -> int:
     """Returns how many tokens come before those of the patches."""
     tokens = {"class_token", "distillation_token"} & features(shapes)
     registers = (*shapes.get(REGISTERS, ()), 0, 0)[1]
     return len(tokens) + registers
 
 
-def layout(num_layers: int, resnet_stages=None, optional=()) -> dict[str, tuple]:
+def layout(
+    num_layers: int,
+    resnet_stages: tuple[int, ...] | None = None,
+    optional: Iterable[str] = (),
+) -> dict[str, tuple]:
     """Returns {released name: shape} of a network, sizes as in the tables above."""
     arrays: dict[str, tuple] = dict(EMBEDDING_ARRAYS)
     if resnet_stages is not None:
@@ -267,14 +248,16 @@ def _block_arrays(optional):
     return arrays
 
 
-def measure(shapes, required=frozenset()) -> tuple[dict[str, int], list[str]]:
+def measure(
+    shapes: Shapes, required: Iterable[str] = ()
+) -> tuple[dict[str, int], list[str]]:
     """Returns the named sizes of a checkpoint's arrays, and a list of what is wrong.
 
     Arrays of `required` features must be there, others of `OPTIONAL_ARRAYS` may.
     """
     try:
         blocks = max(count_blocks(shapes), 1)
-        table = layout(blocks, count_units(shapes), features(shapes) | required)
+        table = layout(blocks, count_units(shapes), features(shapes).union(required))
     except ValueError as error:
         return {}, [str(error)]
     problems = [f"missing {name}" for name in table if name not in shapes]
@@ -302,7 +285,13 @@ def measure(shapes, required=frozenset()) -> tuple[dict[str, int], list[str]]:
 
 
 @functools.cache
-def count(config, grid_size, classes, representation_size, class_token) -> int:
+def count(
+    config: "ViTConfig",
+    grid_size: tuple[int, int],
+    classes: int,
+    representation_size: int | None,
+    class_token: bool,
+) -> int:
     """Returns how many numbers the network of a whole `ViTConfig` has."""
     patches = math.prod(grid_size)
     others = {"patches": 0, "class token and patches": class_token, "none": -patches}
@@ -329,14 +318,12 @@ def count(config, grid_size, classes, representation_size, class_token) -> int:
     features[REGISTERS] = config.num_registers
     features[SWIGLU] = config.activation == "swiglu"
     optional = {name for name in features if features[name]}
-    optional |= required(
-        config.qkv_bias, config.tokens_with_positions, config.final_norm
-    )
+    optional |= required(config)
     arrays = layout(config.num_layers, config.resnet_stages, optional).values()
     return sum(math.prod(value(symbol, sizes) for symbol in row) for row in arrays)
 
 
-def value(symbol, sizes: dict) -> int | None:
+def value(symbol: int | str | tuple[int, str], sizes: dict) -> int | None:
     """Returns the number that a size of the table stands for, None if it is unknown."""
     if isinstance(symbol, int):
         return symbol
