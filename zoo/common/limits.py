@@ -4,6 +4,8 @@ Each is many times what the largest known model needs. What is a limit of a form
 itself, such as the arrays of a `.safetensors`, is here too: a reader has no other.
 """
 
+from collections.abc import Iterable
+
 # Bytes of text that is read whole: names of classes, lists of labels. The names of
 # ImageNet-21k have 0.6 MB.
 TEXT_BYTES = 2**24
@@ -86,7 +88,7 @@ def check_photo_size(width: int, height: int, bits: int = 24) -> None:
     raise TooLargeError(f"{declared}, where {most:,} are the most")
 
 
-def check_image_size(size) -> tuple[int, int]:
+def check_image_size(size: Iterable[int]) -> tuple[int, int]:
     """Returns a model's (height, width); raises a ValueError beyond the limits."""
     sides = tuple(size)
     if len(sides) != 2 or not all(type(side) is int and side > 0 for side in sides):

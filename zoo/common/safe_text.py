@@ -3,7 +3,7 @@
 import re
 import reprlib
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 # Characters of an error message, and of one value in it.
 _MOST_OF_MESSAGE = 2000
@@ -40,7 +40,7 @@ def brief(value: object) -> str:
     return printable(text, _MOST_OF_VALUE)
 
 
-def as_flags(text: str, spelled) -> str:
+def as_flags(text: str, spelled: Mapping[str, str]) -> str:
     """Returns a message about arguments of Python in the words of a command line.
 
     `spelled` has the flag for each name of an argument, such as `"--image_size"`.

@@ -238,7 +238,7 @@ def layout(
 
 def _block_arrays(optional):
     """Returns {name in a block: shape}."""
-    arrays: dict[str, tuple] = dict(BLOCK_ARRAYS)
+    arrays = dict(BLOCK_ARRAYS)
     for feature, rows in OPTIONAL_BLOCK_ARRAYS.items():
         arrays |= rows if feature in optional else {}
     if SWIGLU in optional:

@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +17,10 @@ from zoo.network.preparation import check_bits, check_preparation
 from zoo.photos import files
 from zoo.photos.files import HEIC_ENDINGS, endings, plain_orientation, reads_heic
 from zoo.photos.resizing import fitted, resize
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+    from PIL import Image
 
 __all__ = [
     "HEIC_ENDINGS",
@@ -43,7 +48,7 @@ def batches(
     Args:
         photos: iterable.
         read: function from a photo to its image, or to a str: why it cannot be read.
-        size: int, photos of a batch; of the last one fewer.
+        size: photos of a batch; of the last one fewer.
         unread: function that is called with such a photo and the reason.
     """
     with contextlib.closing(read_ahead(photos, read, size)) as done:
@@ -88,7 +93,11 @@ def read_ahead(items: Iterable, read: Callable, more: int = 0) -> Generator[tupl
                 future.cancel()
 
 
-def decode(photo, bits: int | None = None, name: str | None = None) -> np.ndarray:
+def decode(
+    photo: "str | os.PathLike | bytes | Image.Image | ArrayLike",
+    bits: int | None = None,
+    name: str | None = None,
+) -> np.ndarray:
     """Decodes a photo to RGB, upright: what training, evaluation and predictions see.
 
     Args:
@@ -139,8 +148,8 @@ def decode(photo, bits: int | None = None, name: str | None = None) -> np.ndarra
 
 
 def prepare(
-    photo,
-    image_size,
+    photo: "str | os.PathLike | bytes | Image.Image | ArrayLike",
+    image_size: int | tuple[int, int],
     preparation: str = "squash",
     channels: int = 3,
     bits: int | None = None,

@@ -17,14 +17,9 @@ _KINDS = {3: "H", 4: "I"}
 def orientation(exif: bytes) -> int:
     """Returns the orientation that EXIF states, 1 to 8; 1, upright, if it has none.
 
-    Args:
-        exif: content of the segment of a JPEG or the chunk of a PNG.
+    `exif` is the content of the segment of a JPEG or the chunk of a PNG.
 
     Source: Exif 2.32 (CIPA DC-008), sections 4.6.2 and 4.6.4.
-
-    Example:
-        >>> orientation(b"")
-        1
     """
     tiff = bytes(exif).removeprefix(_HEADER)
     order = _ORDERS.get(tiff[:4])

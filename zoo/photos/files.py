@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
@@ -38,19 +38,11 @@ def endings() -> tuple[str, ...]:
     return ENDINGS + avif + (HEIC_ENDINGS if reads_heic() else ())
 
 
-def decoded(file, name, bits) -> np.ndarray:
-    """Returns the pixels that an open file shows, upright.
+def decoded(file: IO[bytes], name: str, bits: int | None) -> np.ndarray:
+    """Returns the pixels that an open file, which can seek, shows upright.
 
-    Args:
-        file: a binary file that can seek.
-        name: str, the file in messages.
-        bits: int or None, see `zoo.photos.decode`.
-
-    Returns:
-        uint8 array (height, width, 3).
-
-    Raises:
-        ValueError: it is not a photo, cannot be decoded, or has values of more bits.
+    They are a uint8 array (height, width, 3). `name` is the file in messages, `bits`
+    and errors are those of `zoo.photos.decode`.
     """
     try:
         if file.seek(0, 2) > limits.PHOTO_BYTES:
@@ -77,7 +69,7 @@ def decoded(file, name, bits) -> np.ndarray:
         raise _unreadable(name, error) from error
 
 
-def of_image(image: Image.Image, name, bits) -> np.ndarray:
+def of_image(image: Image.Image, name: str, bits: int | None) -> np.ndarray:
     """Returns the pixels of a `PIL.Image.Image` of the caller, as `decoded` does.
 
     Those of numbers that are no levels of 8 or 16 bits stay as they are.
@@ -106,10 +98,6 @@ def plain_orientation(encoded: bytes) -> int:
     """Returns the EXIF orientation of a plain JPEG or PNG, and 0 for any other file.
 
     Plain files have the same pixels by all decoders, but for a few levels of a JPEG.
-
-    Example:
-        >>> plain_orientation(b"GIF89a")
-        0
     """
     kind = png if encoded.startswith(png.START) else jpeg
     return kind.plain_orientation(encoded)

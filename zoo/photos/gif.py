@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
     from PIL import Image, ImageFile
 
 
-def opened(image: ImageFile.ImageFile, file) -> Image.Image:
+def opened(image: ImageFile.ImageFile, file: IO[bytes]) -> Image.Image:
     """Returns the first frame of a GIF that Pillow has opened, on its whole canvas.
 
     Where the frame has a transparent colour, all around it has that colour, else the

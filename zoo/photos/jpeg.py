@@ -6,7 +6,7 @@ import io
 import re
 import struct
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from zoo.common import limits
 from zoo.photos import exif
@@ -26,13 +26,11 @@ _AFTER_CODES = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]", re.DOTALL)
 _FILLERS = (64 * b"\0", 64 * b"\xaa")
 
 
-def opened(image: Image.Image, file) -> Image.Image:
+def opened(image: Image.Image, file: IO[bytes]) -> Image.Image:
     """Returns the decoded image of a JPEG file that Pillow has opened.
 
-    Pillow takes all CMYK to be inverted, as Adobe's programs write it.
-
-    Raises:
-        OSError: a scan is cut or missing.
+    Pillow takes all CMYK to be inverted, as Adobe's programs write it. An OSError says
+    that a scan is cut or missing.
     """
     from PIL import ImageChops
 
@@ -53,10 +51,6 @@ def plain_orientation(jpeg: bytes) -> int:
     """Returns the EXIF orientation of a plain JPEG, and 0 for any other.
 
     Plain is a whole file of gray or three colours that all decoders read alike.
-
-    Example:
-        >>> plain_orientation(b"no JPEG")
-        0
     """
     turn, frames = None, 0
     for marker, content in segments(jpeg):
@@ -75,12 +69,7 @@ def plain_orientation(jpeg: bytes) -> int:
 
 
 def has_end_marker(jpeg: bytes) -> bool:
-    """Returns whether a marker of JPEG ends what follows its scans.
-
-    Example:
-        >>> has_end_marker(b"no JPEG")
-        False
-    """
+    """Returns whether a marker of JPEG ends what follows its scans."""
     return any(marker == _END for marker, _ in segments(jpeg))
 
 

@@ -50,10 +50,9 @@ class Parts(NamedTuple):
     """What makes up the pixels of a PNG file.
 
     Attributes:
-        header: a `Header`.
-        file: `io.BytesIO`, a PNG file of nothing else, its pixels unpacked.
-        significant: int or None, bits of the sBIT chunk.
-        turn: int, the EXIF orientation.
+        file: a PNG file of nothing else, its pixels unpacked.
+        significant: bits of the sBIT chunk.
+        turn: the EXIF orientation.
     """
 
     header: Header
@@ -65,15 +64,8 @@ class Parts(NamedTuple):
 def opened(encoded: bytes, name: str, bits: int | None) -> tuple[Image.Image, int]:
     """Returns the image of a PNG file, stored as it is, and its EXIF orientation.
 
-    Only the chunks of its pixels are handed to Pillow: no text is ever unpacked.
-
-    Args:
-        encoded: the file.
-        name: the file in messages.
-        bits: see `zoo.photos.decode`.
-
-    Raises:
-        ValueError: it is damaged, too large, or has values of more bits.
+    Only the chunks of its pixels are handed to Pillow: no text is ever unpacked. `name`
+    and `bits` are as in `files.decoded`, whose errors are ValueErrors.
     """
     from PIL import Image
 
@@ -95,10 +87,6 @@ def plain_orientation(encoded: bytes) -> int:
 
     Plain are up to 8 bits, and nothing packed but the pixels and a colour profile.
     Other damage is refused by all decoders alike.
-
-    Example:
-        >>> plain_orientation(b"no PNG")
-        0
     """
     turn = None
     try:

@@ -41,14 +41,8 @@ def resize(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 def fitted(image: np.ndarray, size: tuple[int, int], preparation: str) -> np.ndarray:
     """Returns a decoded photo at a model's size, as a float32 array in its range.
 
-    Args:
-        image: array (height, width, channels) of numbers in [0, 255].
-        size: (height, width) in pixels.
-        preparation: see `prepare`.
-
-    Example:
-        >>> fitted(np.zeros((40, 60, 3), "uint8"), (32, 32), "squash").shape
-        (32, 32, 3)
+    Images are (height, width, channels) of numbers in [0, 255]; `preparation` is as in
+    `prepare`.
     """
     if preparation == "squash":
         return resize(image, size)

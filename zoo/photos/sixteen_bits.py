@@ -26,7 +26,9 @@ def array(image: Image.Image) -> np.ndarray:
     return np.asarray(image)
 
 
-def are_high_bytes_enough(high, bits=None, significant=None) -> bool:
+def are_high_bytes_enough(
+    high: np.ndarray, bits: int | None = None, significant: int | None = None
+) -> bool:
     """Whether the high bytes of values of 16 bits are the levels that they show."""
     uses_all = (bits or significant or MOST_BITS) == MOST_BITS
     return uses_all and (bits is not None or high.max() >= _USUAL_TOP >> 8)
@@ -37,15 +39,20 @@ def joined(high: np.ndarray, low: np.ndarray) -> np.ndarray:
     return (high.astype("uint16") << 8) | low
 
 
-def to_bytes(values: np.ndarray, name, bits=None, significant=None) -> np.ndarray:
-    """Returns values of up to 16 bits as a uint8 array of the same shape.
+def to_bytes(
+    values: np.ndarray,
+    name: str,
+    bits: int | None = None,
+    significant: int | None = None,
+) -> np.ndarray:
+    """Returns integers of up to 16 bits as a uint8 array of the same shape.
 
     Args:
         values: array of integers.
-        name: str, the file in messages.
-        bits: int or None, the bits of the values as the caller or the model says.
-        significant: int or None, those of the file's sBIT chunk. By the standard the
-            values are scaled to 16 bits all the same; cameras leave them as they are.
+        name: the file in messages.
+        bits: the bits of the values as the caller or the model says.
+        significant: those of the file's sBIT chunk. By the standard the values are
+            scaled to 16 bits all the same; cameras leave them as they are.
 
     Raises:
         LevelsError: there are values of more bits.

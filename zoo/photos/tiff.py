@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from zoo.common import limits
 from zoo.photos import png, sixteen_bits
@@ -21,18 +21,15 @@ _OTHER = {"L": "B", "B": "L", "N": "B" if sys.byteorder == "little" else "L"}
 _DEEP = ("RGB", "RGBX", "RGBA", "CMYK", *"RGBA")
 
 
-def opened(image: TiffImagePlugin.TiffImageFile, file, name, bits) -> Image.Image:
+def opened(
+    image: TiffImagePlugin.TiffImageFile,
+    file: IO[bytes],
+    name: str,
+    bits: int | None,
+) -> Image.Image:
     """Returns the image of a TIFF file that Pillow has opened, of 8 bits and upright.
 
-    Args:
-        image: a `PIL.TiffImagePlugin.TiffImageFile`.
-        file: the open file.
-        name: str, the file in messages.
-        bits: int or None, see `zoo.photos.decode`.
-
-    Raises:
-        ValueError: it is too large, or its values have more bits, or are none of 8 or
-            16 bits.
+    `file` is the open file, `name` and `bits` are as in `files.decoded`.
     """
     from PIL import Image
 
@@ -52,7 +49,7 @@ def opened(image: TiffImagePlugin.TiffImageFile, file, name, bits) -> Image.Imag
     return image
 
 
-def is_negative(image) -> bool:
+def is_negative(image: Any) -> bool:
     """Whether values of 16 bits of a TIFF, which Pillow leaves as they are, are ink."""
     return image.format == "TIFF" and image.tag_v2.get(_PHOTOMETRIC) == _WHITE_IS_ZERO
 

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import pathlib
 import re
+from collections.abc import Mapping
 
 from zoo.common import limits
 from zoo.common.regular_files import read_text
@@ -67,7 +68,7 @@ class Part:
     def is_resumable(self) -> bool:
         return self.validator is not None and self.length is not None
 
-    def continues(self, headers) -> bool:
+    def continues(self, headers: Mapping[str, str]) -> bool:
         """Returns whether a response holds the bytes that follow these."""
         span = rf"bytes {self.size}-[0-9]+/{self.length}"
         return (
@@ -79,7 +80,7 @@ class Part:
             )
         )
 
-    def begin(self, headers) -> None:
+    def begin(self, headers: Mapping[str, str]) -> None:
         """Deletes the bytes and stores the headers of a new response."""
         self.delete()
         names = ("content-length", *_ENCODINGS, *_IDENTITIES)
@@ -99,7 +100,7 @@ class Part:
         return self.path.with_name(f"{self.path.name}.json")
 
 
-def content_length(headers) -> int | None:
+def content_length(headers: Mapping[str, str]) -> int | None:
     """Returns the bytes that headers promise, None where they do not."""
     length = headers.get("content-length", "")
     whole = re.fullmatch(r"[0-9]{1,18}", length) and not _is_encoded(headers)

@@ -3,6 +3,7 @@
 import sys
 import threading
 import time
+from typing import Any
 
 from tqdm import tqdm
 
@@ -15,17 +16,12 @@ _LOG_FORMAT = (
 )
 
 
-def progress_bar(first="", **settings) -> tqdm:
+def progress_bar(first: str = "", **settings: Any) -> tqdm:
     """Returns a `tqdm.tqdm` with rate and time left, which does not flood a log file.
 
-    Args:
-        first: str, what takes long before the first `update`, such as "compiling". It
-            is shown until then, with its seconds, which time left and rate leave out.
-        **settings: those of `tqdm.tqdm`.
-
-    Example:
-        >>> with progress_bar(total=2, desc="testing", disable=True) as bar:
-        ...     _ = bar.update(2)
+    `settings` are those of `tqdm.tqdm`. `first` is what takes long before the first
+    `update`, such as "compiling": it is shown until then, with its seconds, which time
+    left and rate leave out.
     """
     is_terminal = sys.stderr is not None and sys.stderr.isatty()
     return (_TerminalBar if is_terminal else _LogBar)(first=first, **settings)
@@ -46,7 +42,7 @@ class _Bar(tqdm):
         """Ends what is shown before the first update."""
         self.first = ""
 
-    def update(self, n=1) -> bool | None:
+    def update(self, n: float | None = 1) -> bool | None:
         """Adds to the count; the clock begins with the first."""
         if self.first and not self.disable:
             self.end_waiting()
@@ -71,7 +67,7 @@ class _TerminalBar(_Bar):
             self._thread = threading.Thread(target=self._tick, daemon=True)
             self._thread.start()
 
-    def display(self, msg=None, pos=None) -> bool:
+    def display(self, msg: str | None = None, pos: int | None = None) -> bool:
         """Shows the state, or what the bar waits for."""
         if self.first and msg is None:
             shown = self.format_dict
@@ -105,7 +101,7 @@ class _LogBar(_Bar):
         if self.first:
             self._write(self.waiting())
 
-    def display(self, msg=None, pos=None) -> bool:
+    def display(self, msg: str | None = None, pos: int | None = None) -> bool:
         """Writes a line, if the one before was long ago."""
         now = time.monotonic()
         if msg is None and now >= self._next:
@@ -115,7 +111,7 @@ class _LogBar(_Bar):
             self._write(str(self))
         return False
 
-    def clear(self, nolock=False) -> None:
+    def clear(self, nolock: bool = False) -> None:
         """Leaves the lines where they are."""
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 import functools
 import math
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -60,13 +61,13 @@ _GIF_PARTS = 2**20
 
 
 def decode_image(
-    image,
-    choose_window=None,
+    image: tf.Tensor,
+    choose_window: Callable[[tf.Tensor], tf.Tensor] | None = None,
     *,
-    honour_exif=True,
-    bits=None,
-    fast=False,
-    name="This file",
+    honour_exif: bool = True,
+    bits: int | None = None,
+    fast: bool = False,
+    name: str | tf.Tensor = "This file",
 ) -> tf.Tensor:
     """Decodes a file that `zoo.photos.decode` reads to the same RGB pixels, upright.
 
@@ -92,7 +93,7 @@ def decode_image(
         _plain_orientation(image) if honour_exif else _known_to_tensorflow(image, bits)
     )
 
-    def jpeg(turn=None) -> tf.Tensor:
+    def jpeg(turn: tf.Tensor | None = None) -> tf.Tensor:
         if choose_window is not None:
             return _decode_jpeg_window(image, choose_window, turn, method)
         return exif.turned(tf.io.decode_jpeg(image, 3, dct_method=method), turn)
@@ -231,7 +232,7 @@ def _plain_orientation(encoded):
     """Returns the EXIF orientation, 0 where TensorFlow would see other pixels."""
 
     def unusual() -> Any:
-        def orientation(encoded) -> np.int32:
+        def orientation(encoded: Any) -> np.int32:
             return np.int32(photos.plain_orientation(_file(encoded)))
 
         turn = tf.numpy_function(orientation, [encoded], tf.int32, stateful=False)
@@ -347,7 +348,7 @@ def _without_animation(encoded):
         zeros = b"\0" * (_GIF_HEAD + _GIF_FRAME)
         content = tf.io.decode_raw(tf.strings.join([encoded, zeros]), tf.uint8)
 
-        def size(place) -> tf.Tensor:
+        def size(place: tf.Tensor) -> tf.Tensor:
             return tf.cast(content[place], tf.int32)
 
         (end,) = tf.while_loop(

@@ -47,7 +47,7 @@ def _segments(jpeg):
     Such segments stand before the first scan.
     """
 
-    def passed(place, head, joined) -> tuple:
+    def passed(place: tf.Tensor, head: tf.Tensor, joined: tf.Tensor) -> tuple:
         start = tf.minimum(place + 10, tf.strings.length(jpeg))
         size = tf.maximum(256 * head[2] + head[3] - 8, 0)
         content = tf.where(_is_exif(head), tf.strings.substr(jpeg, start, size), b"")
@@ -110,7 +110,7 @@ def _of_tiff(tiff):
     content = tf.pad(tf.cast(tf.io.decode_raw(tiff, tf.uint8), tf.int64), [[0, 8]])
     is_big_endian = content[0] == ord("M")
 
-    def number(values, size) -> tf.Tensor:
+    def number(values: tf.Tensor, size: int) -> tf.Tensor:
         units = [256**place for place in range(size)]
         units = tf.where(is_big_endian, tf.constant(units[::-1], tf.int64), units)
         return tf.reduce_sum(values * units, axis=-1)
@@ -126,7 +126,7 @@ def _of_tiff(tiff):
     return tf.cast(tf.where((value >= 1) & (value <= 8), value, 1), tf.int32)
 
 
-def turned(pixels: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
+def turned(pixels: tf.Tensor, turn: tf.Tensor | None) -> tf.Tensor:
     """Turns a stored image `(height, width, channels)` upright by its `orientation`.
 
     It is None where the image is upright for sure.
@@ -143,7 +143,11 @@ def turned(pixels: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
     return upright
 
 
-def stored_window(choose_window, shape: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
+def stored_window(
+    choose_window: Callable[[tf.Tensor], tf.Tensor],
+    shape: tf.Tensor,
+    turn: tf.Tensor | None,
+) -> tf.Tensor:
     """Finds a window of the upright image in the stored image of some shape.
 
     `choose_window` is as in `Split.decode`, `turn` as in `turned`.
