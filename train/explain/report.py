@@ -89,8 +89,13 @@ def explain(
             )
 
         inspected = []
-        drawing = {"total": len(places), "unit": "photo", "desc": "drawing"}
-        for photo in progress_bar(iterable=photos.chosen(places), **drawing):
+        drawn = progress_bar(
+            iterable=photos.chosen(places),
+            total=len(places),
+            unit="photo",
+            desc="drawing",
+        )
+        for photo in drawn:
             best, seen = top[photo.place], chosen[photo.place]
             each = figures.PhotoInspection(loaded, photo, best, target, seen)
             each.figures = figures.write(folder, "photo", each, photo)

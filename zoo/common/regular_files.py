@@ -19,14 +19,11 @@ from zoo.common.safe_text import PrintableError, brief, printable
 _BLOCK_BYTES = 2**18
 # The most names of a folder that are compared with a misspelt one.
 _MOST_COMPARED = 1000
-_KINDS = (
-    (stat.S_ISLNK, "a link"),
-    (stat.S_ISDIR, "a folder"),
-    (stat.S_ISFIFO, "a FIFO"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-)
+# By the letters of `stat.filemode`.
+_KINDS = {
+    **{"l": "a link", "d": "a folder", "p": "a FIFO", "s": "a socket"},
+    **{"c": "a device", "b": "a device"},
+}
 # Remedies for errors of the system; for others it is to check the path.
 _REMEDIES = {
     **dict.fromkeys((errno.EACCES, errno.EPERM), "allow this user to read it."),
@@ -160,23 +157,9 @@ def open_regular(
 ) -> IO[Any]:
     """Opens a file for its bytes, and never waits for another process.
 
-    Args:
-        path: path of a file, or of a link to one.
-        mode: as of `open`, such as `"ab"`.
-        buffering: as of `open`.
-        most: int, the bytes that it may have, such as `zoo.common.limits.TABLE_BYTES`.
-        follow_links: bool, whether a link is opened, not refused.
-
-    Raises:
-        NoPathError: no path has such a text.
-        NotRegularError: it is a folder, a FIFO, a socket or a device.
-        OSError: there is no such file, or it cannot be read.
-        TooLargeError: it has more bytes.
-
-    Example:
-        >>> with open_regular("tests/goldens/token.npz") as file:
-        ...     file.read(2)
-        b'PK'
+    `mode` and `buffering` are as of `open`. It may have `most` bytes, such as
+    `zoo.common.limits.TABLE_BYTES`, else a `TooLargeError` is raised; other errors are
+    those of `check`. With `follow_links=False` a link is refused, not opened.
     """
 
     def opened(path, flags):
@@ -268,7 +251,7 @@ def _check_size(path, size, most):
 def _check_mode(path, mode):
     if stat.S_ISREG(mode):
         return
-    kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "something else")
+    kind = _KINDS.get(stat.filemode(mode)[0], "something else")
     raise NotRegularError(
         f"{os.fspath(path)} is {kind}, not a file, and is left alone: check the path, "
         "or move it away."

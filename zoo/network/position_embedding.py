@@ -9,6 +9,8 @@ integers and widen their kernel when they shrink, as `tf.image.resize` does with
 cubic kernel is another, edges are repeated, and nothing widens.
 """
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,16 +20,8 @@ def _triangle(x, xp):
     return xp.maximum(0.0, 1.0 - xp.abs(x))
 
 
-def _keys_cubic(x, xp):
-    """Cubic convolution with a = -1/2 (Keys, 1981)."""
-    return _cubic(x, -0.5, xp)
-
-
-def _torch_cubic(x, xp):
-    return _cubic(x, -0.75, xp)
-
-
-def _cubic(x, a, xp):
+def _cubic(x, xp, a):
+    """Cubic convolution, with a = -1/2 that of Keys (1981)."""
     x = xp.abs(x)
     near = ((a + 2.0) * x - (a + 3.0)) * x**2 + 1.0
     far = ((a * x - 5.0 * a) * x + 8.0 * a) * x - 4.0 * a
@@ -44,10 +38,14 @@ def _sinc(x, xp):
     return xp.sin(x) / x
 
 
-_KERNELS = {"bilinear": _triangle, "bicubic": _keys_cubic, "lanczos3": _lanczos3}
-_WITHOUT_ANTIALIAS = {
+_KERNELS: dict[str, Callable] = {
+    "bilinear": _triangle,
+    "bicubic": functools.partial(_cubic, a=-0.5),
+    "lanczos3": _lanczos3,
+}
+_WITHOUT_ANTIALIAS: dict[str, Callable] = {
     "bilinear_no_antialias": _triangle,
-    "bicubic_no_antialias": _torch_cubic,
+    "bicubic_no_antialias": functools.partial(_cubic, a=-0.75),
 }
 METHODS = ("released", *_KERNELS, *_WITHOUT_ANTIALIAS)
 # How timm brings biases of offsets to another grid.

@@ -63,14 +63,11 @@ def plain_orientation(jpeg: bytes) -> int:
             if marker not in _USUAL_FRAMES or not _is_plain_frame(content):
                 return 0
         elif marker == _SCAN:
-            is_whole = jpeg.endswith(_END_MARKER) or has_end_marker(jpeg)
+            is_whole = jpeg.endswith(_END_MARKER) or any(
+                marker == _END for marker, _ in segments(jpeg)
+            )
             return (turn or 1) if frames == 1 and is_whole else 0
     return 0
-
-
-def has_end_marker(jpeg: bytes) -> bool:
-    """Returns whether a marker of JPEG ends what follows its scans."""
-    return any(marker == _END for marker, _ in segments(jpeg))
 
 
 def segments(jpeg: bytes) -> Iterator[tuple[int, bytes]]:

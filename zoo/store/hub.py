@@ -83,15 +83,7 @@ def fetch(handle: str) -> pathlib.Path:
 
 
 def cached(handle: str) -> pathlib.Path | None:
-    """Returns the local folder of a repository, None if it was not downloaded.
-
-    Args:
-        handle: str, as `fetch` takes it.
-
-    Example:
-        >>> from zoo.store import hub
-        >>> hub.cached("hf://google/vit-base-patch16-224")  # doctest: +SKIP
-    """
+    """Returns the local folder of a repository, None if it was not downloaded."""
     repository, _, revision = handle.removeprefix(_SCHEME).partition("@")
     try:
         from huggingface_hub.constants import HF_HUB_CACHE

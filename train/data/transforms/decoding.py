@@ -186,10 +186,8 @@ def _is_usual_png(encoded):
 def _starts_with(encoded, contents, most):
     """Whether a file has certain bytes at certain places, and small enough others.
 
-    Args:
-        encoded: scalar string tensor, the file.
-        contents: dict of bytes by the place of the first.
-        most: dict of int by the place of a byte.
+    `contents` has bytes by the place of the first, `most` a number by the place of a
+    byte.
     """
     fixed = {
         place + number: byte
