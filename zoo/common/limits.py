@@ -6,6 +6,8 @@ itself, such as the arrays of a `.safetensors`, is here too: a reader has no oth
 
 from collections.abc import Iterable
 
+from zoo.common.safe_text import PrintableError
+
 # Bytes of text that is read whole: names of classes, lists of labels. The names of
 # ImageNet-21k have 0.6 MB.
 TEXT_BYTES = 2**24
@@ -65,8 +67,8 @@ TENSOR_NUMBERS = 2**30
 ONNX_FIELDS = 2**20
 
 
-class TooLargeError(ValueError):
-    """A file declares more than a limit; the text says what."""
+class TooLargeError(PrintableError, ValueError):
+    """A file has or declares more than a limit; the text says what."""
 
 
 def is_photo_small(width: int, height: int, bits: int = 24) -> bool:

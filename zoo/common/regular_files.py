@@ -14,6 +14,7 @@ import pathlib
 import stat
 from typing import IO, Any
 
+from zoo.common.limits import TooLargeError
 from zoo.common.safe_text import PrintableError, brief, printable
 
 _BLOCK_BYTES = 2**18
@@ -49,10 +50,6 @@ class NoPathError(PrintableError, ValueError):
 
 class NotTextError(PrintableError, ValueError):
     """A file of text that is in another encoding than UTF-8, or is no text."""
-
-
-class TooLargeError(PrintableError, ValueError):
-    """A file with more bytes than its kind ever has."""
 
 
 def expand_home(path: str | os.PathLike, name: str = "path") -> pathlib.Path:

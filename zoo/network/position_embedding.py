@@ -152,22 +152,13 @@ def resize_relative(
 ) -> np.ndarray:
     """Resizes biases of the offsets between patches from one grid to another.
 
-    Args:
-        table: float array (R, heads), `relative_positions` rows: those of the offsets,
-            row by row, then three of a class token or none, which are kept.
-        old_grid: (height, width) in patches.
-        new_grid: (height, width) in patches.
-        method: `"geometric"` for timm's rule, linear between old offsets that are put
-            at steps which grow geometrically from the middle; or as in `resize`, of
-            the offsets as if they were places: `"bilinear_no_antialias"` is
-            transformers' rule.
+    `table` is a float array (R, heads) of `relative_positions` rows: those of the
+    offsets, row by row, then three of a class token or none, which are kept.
 
-    Returns:
-        An array of the same dtype, computed in float64; the argument itself if the
-        grids are equal.
-
-    Raises:
-        ValueError: an unknown method, or an array that does not fit the old grid.
+    Its `method` is `"geometric"` for timm's rule, linear between old offsets that are
+    put at steps which grow geometrically from the middle; or as in `resize`, of the
+    offsets as if they were places: `"bilinear_no_antialias"` is transformers' rule. All
+    else is as in `resize`.
 
     Source: `resize_rel_pos_bias_table` of timm, from BEiT's `run_class_finetuning.py`
     (Bao et al., arXiv 2106.08254); `BeitRelativePositionBias` of transformers.

@@ -53,10 +53,9 @@ class Preparation(NamedTuple):
     @classmethod
     def nearest(cls, preparation: str | None, library: str) -> "Preparation":
         """Returns what a library can do that is nearest to a preparation."""
-        by_default = cls(library, "squash", "bilinear")
         if preparation == "central crop":
-            by_default = cls(library, "crop", "box", 0.875)
-        return cls.of(preparation) or by_default
+            return cls(library, "crop", "box", 0.875)
+        return cls.of(preparation) or cls(library, "squash", "bilinear")
 
     def __str__(self):
         words = f"{self.library} {self.fit} {self.interpolation}"
@@ -123,16 +122,9 @@ def shows_all(preparation: str) -> bool:
 def resized(image: np.ndarray, size: tuple[int, int], preparation: str) -> np.ndarray:
     """Returns a photo at a model's size, as a preparation of a library says.
 
-    Args:
-        image: uint8 or float array (height, width, channels) in [0, 255].
-        size: (height, width) in pixels.
-        preparation: one that is none of `RELEASED`.
-
-    Returns:
-        float32 array (*size, channels) in [0, 255].
-
-    Raises:
-        ValueError: the photo is so narrow that it would take much memory.
+    It is a float32 array (*size, channels) in [0, 255], of an image of uint8 or floats
+    in that range and a preparation that is none of `RELEASED`. A ValueError refuses
+    photos so narrow that they would take much memory.
 
     Source:
         `transforms_imagenet_eval` of timm, and the image processors of transformers
