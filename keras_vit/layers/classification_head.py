@@ -7,6 +7,13 @@ import keras
 from zoo.network.head import ONE_CLASS, check_problem_type, checked_names
 from zoo.network.preparation import check_bits, check_preparation
 
+# An attribute -> the function that returns its values, and refuses others.
+_CHECKS = {
+    "preparation": check_preparation,
+    "problem_type": check_problem_type,
+    "bits": check_bits,
+}
+
 
 @keras.saving.register_keras_serializable(package="keras_vit")
 class ClassificationHead(keras.layers.Dense):
@@ -66,39 +73,12 @@ class ClassificationHead(keras.layers.Dense):
         self.problem_type = problem_type
         self.bits = bits
 
-    @property
-    def class_names(self) -> tuple[str, ...] | str | None:
-        return self._class_names
-
-    @class_names.setter
-    def class_names(self, names) -> None:
-        if names is not None:
-            names = checked_names(names, self.units)
-        self._class_names = names
-
-    @property
-    def preparation(self) -> str | None:
-        return self._preparation
-
-    @preparation.setter
-    def preparation(self, preparation: str) -> None:
-        self._preparation = check_preparation(preparation)
-
-    @property
-    def problem_type(self) -> str:
-        return self._problem_type
-
-    @problem_type.setter
-    def problem_type(self, problem_type: str) -> None:
-        self._problem_type = check_problem_type(problem_type)
-
-    @property
-    def bits(self) -> int | None:
-        return self._bits
-
-    @bits.setter
-    def bits(self, bits: int | None) -> None:
-        self._bits = check_bits(bits)
+    def __setattr__(self, name, value):
+        if name == "class_names" and value is not None:
+            value = checked_names(value, self.units)
+        elif name in _CHECKS:
+            value = _CHECKS[name](value)
+        super().__setattr__(name, value)
 
     def quantize(self, mode: str | None = None, type_check=True, **kwargs) -> None:
         # Keras refuses classes derived from its own, which may compute otherwise.
