@@ -1,24 +1,12 @@
 """The kinds of pooling: what the head of a Vision Transformer reads, one row each."""
 
 import dataclasses
-from collections.abc import Callable
 
 import keras
 
 from keras_vit import layers
 
-
-def _after_prefix(config, prefix):
-    return {"num_prefix_tokens": prefix}
-
-
-def _as_a_block(config, prefix):
-    # Perception Encoder's attends to the class token too.
-    prefix = 0 if config.rotary == "perception" else prefix
-    names = ("num_heads", "mlp_dim", "activation", "layer_norm_epsilon")
-    return {name: getattr(config, name) for name in names} | _after_prefix(
-        config, prefix
-    )
+_PREFIX = ("num_prefix_tokens",)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,27 +16,22 @@ class Pooling:
     Attributes:
         layer: class of the layer that pools, from tokens to features.
         reads: str, what it reads, for messages.
-        class_token: bool, whether a network has a class token if no file says so.
-        shows: `"token"` or `"gap"`, whose attention explains what it gives.
-        arguments: function from a `ViTConfig` and the number of tokens before those of
-            the patches to the layer's arguments, a dict.
+        class_token: bool, whether a network has a class token if no file says so, whose
+            attention then explains what the layer gives.
+        arguments: names of the layer's arguments that are fields of a `ViTConfig`, or
+            `num_prefix_tokens`.
     """
 
     layer: type
     reads: str
     class_token: bool = True
-    shows: str = "token"
-    arguments: Callable = _after_prefix
+    arguments: tuple[str, ...] = _PREFIX
 
 
 # The `pooling` of `VisionTransformer` -> its row.
 POOLINGS = {
-    "token": Pooling(
-        layers.ClassTokenPooling, "the class token", arguments=lambda *_: {}
-    ),
-    "gap": Pooling(
-        layers.PatchPooling, "the mean of the patches", class_token=False, shows="gap"
-    ),
+    "token": Pooling(layers.ClassTokenPooling, "the class token", arguments=()),
+    "gap": Pooling(layers.PatchPooling, "the mean of the patches", class_token=False),
     "token_and_gap": Pooling(
         layers.ClassTokenAndPatchPooling, "the class token and the mean of the patches"
     ),
@@ -56,13 +39,18 @@ POOLINGS = {
         layers.AttentionPooling,
         "what a query attends to",
         class_token=False,
-        shows="gap",
-        arguments=_as_a_block,
+        arguments=(
+            "num_heads",
+            "mlp_dim",
+            "activation",
+            "layer_norm_epsilon",
+            *_PREFIX,
+        ),
     ),
     "distilled": Pooling(
         layers.DistillationPooling,
         "the class token and the distillation token",
-        arguments=lambda *_: {},
+        arguments=(),
     ),
 }
 
@@ -73,8 +61,11 @@ def layer_of(kind: str, config, prefix: int, **options) -> keras.layers.Layer:
     `prefix` is the number of tokens before those of the patches; `options` are further
     arguments.
     """
-    pooling = POOLINGS[kind]
-    return pooling.layer(**pooling.arguments(config, prefix) | options)
+    # Perception Encoder's attention is to the class token too.
+    attends_to_all = kind == "map" and config.rotary == "perception"
+    values = vars(config) | {"num_prefix_tokens": 0 if attends_to_all else prefix}
+    own = {name: values[name] for name in POOLINGS[kind].arguments}
+    return POOLINGS[kind].layer(**own | options)
 
 
 def kind_of_layer(layer) -> str | None:

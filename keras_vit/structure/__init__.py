@@ -97,18 +97,7 @@ def bits_of(model: keras.Model) -> ModelBits | None:
 
 
 def set_bits(model: keras.Model, bits: int | None) -> None:
-    """Sets the bits of values in files of 16, of parts of a model too.
-
-    Args:
-        model: `keras.Model`, whose heads and patch embeddings are changed.
-        bits: int of 8 to 16, or None.
-
-    Example:
-        >>> model = VisionTransformer("ViT-Ti_16", image_size=32, classes=10)
-        >>> set_bits(model, 12)
-        >>> bits_of(model), bits_of(features(model))
-        (12, 12)
-    """
+    """Sets the bits of values in files of 16, of heads and patch embeddings."""
     bits = check_bits(bits)
     for layer in layers_of(model, ClassificationHead, PatchEncoder):
         layer.bits = bits
@@ -258,7 +247,8 @@ def pooling_of(model: keras.Model) -> str:
 
     `"token"` where the output is computed from the class token, among others.
     """
-    return poolings.POOLINGS[kind_of_pooling(model)].shows
+    pooling = poolings.POOLINGS[kind_of_pooling(model)]
+    return "token" if pooling.class_token else "gap"
 
 
 def kind_of_pooling(model: keras.Model) -> str:

@@ -21,7 +21,7 @@ class PatchMaxPooling(PatchPooling):
 
 def test_another_kind_is_built_saved_explained_and_named(monkeypatch, tmp_path):
     row = poolings.Pooling(
-        PatchMaxPooling, "the maximum of the patches", class_token=False, shows="gap"
+        PatchMaxPooling, "the maximum of the patches", class_token=False
     )
     monkeypatch.setitem(poolings.POOLINGS, "max", row)
     model = small_models.made(pooling="max", classes=3)
