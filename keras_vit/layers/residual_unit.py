@@ -76,25 +76,25 @@ class ResidualUnit(Composite):
         outer = (batch, height, width, self.filters)
         inner = self.compute_output_shape(features_shape)[:3] + (self.filters,)
         output = inner[:3] + (4 * self.filters,)
+        self.projects = channels != output[-1] or self.strides != (1, 1)
 
         self._add_branch("1", features_shape, outer, 1)
         self._add_branch("2", outer, inner, 3, self.strides)
-        # As released: a unit starts as its shortcut.
-        self._add_branch("3", inner, output, 1, gamma_initializer="zeros")
-        self.projects = channels != 4 * self.filters or self.strides != (1, 1)
+        self._add_branch("3", inner, output, 1)
         if self.projects:
             self._add_branch("_proj", features_shape, output, 1, self.strides)
         self.settle()
 
-    def _add_branch(self, suffix, input_shape, output_shape, size, strides=1, **norm):
-        filters = output_shape[-1]
-        self._add_conv(f"conv{suffix}", input_shape, filters, size, strides)
-        self._add_norm(f"gn{suffix}", output_shape, **norm)
+    def _add_branch(self, suffix, input_shape, output_shape, size, strides=1):
+        """Makes a convolution and the norm of what it gives."""
+        self._add_conv(suffix, input_shape, output_shape[-1], size, strides)
+        # As released: a unit starts as its shortcut.
+        self._add_norm(suffix, output_shape, "zeros" if suffix == "3" else "ones")
 
-    def _add_conv(self, name, input_shape, filters, size, strides=1):
+    def _add_conv(self, suffix, input_shape, filters, size, strides):
         self.add_part(
             StdConv2D,
-            name,
+            f"conv{suffix}",
             filters,
             size,
             input_shape=input_shape,
@@ -103,14 +103,14 @@ class ResidualUnit(Composite):
             epsilons=self.epsilons,
         )
 
-    def _add_norm(self, name, shape, **kwargs):
+    def _add_norm(self, suffix, shape, gamma="ones"):
         self.add_part(
             GroupNorm,
-            name,
+            f"gn{suffix}",
             self.groups,
             input_shape=shape,
             epsilon=_EPSILONS[self.epsilons],
-            **kwargs,
+            gamma_initializer=gamma,
         )
 
     def call(self, features) -> Any:
@@ -167,22 +167,11 @@ class PreActivationUnit(ResidualUnit):
             filters, strides, groups, padding="symmetric", epsilons="bit", **kwargs
         )
 
-    def build(self, features_shape) -> None:
-        batch, height, width, channels = features_shape
-        outer = (batch, height, width, self.filters)
-        inner = self.compute_output_shape(features_shape)[:3] + (self.filters,)
-        wide = 4 * self.filters
-
-        self._add_norm("gn1", features_shape)
-        self._add_conv("conv1", features_shape, self.filters, 1)
-        self._add_norm("gn2", outer)
-        self._add_conv("conv2", outer, self.filters, 3, self.strides)
-        self._add_norm("gn3", inner)
-        self._add_conv("conv3", inner, wide, 1)
-        self.projects = channels != wide or self.strides != (1, 1)
-        if self.projects:
-            self._add_conv("conv_proj", features_shape, wide, 1, self.strides)
-        self.settle()
+    def _add_branch(self, suffix, input_shape, output_shape, size, strides=1):
+        """Makes a convolution and, but for the shortcut's, a norm before it."""
+        if suffix != "_proj":
+            self._add_norm(suffix, input_shape)
+        self._add_conv(suffix, input_shape, output_shape[-1], size, strides)
 
     def call(self, features) -> Any:
         active = ops.relu(self.gn1(features))
@@ -196,3 +185,33 @@ class PreActivationUnit(ResidualUnit):
 def group_norm(name: str, epsilons) -> GroupNorm:
     """Returns an unbuilt group normalisation of the released ResNets."""
     return GroupNorm(32, epsilon=_EPSILONS[epsilons], name=name)
+
+
+def root_pool(features, padding: str) -> keras.KerasTensor:
+    """Returns what a ResNet's root convolution gives, at half the size."""
+    if padding == "symmetric":
+        # Zeros win over what is below zero where no ReLU comes before, as in BiT.
+        features = keras.layers.ZeroPadding2D(
+            1, data_format="channels_last", name="root_pad"
+        )(features)
+        padding = "valid"
+    return keras.layers.MaxPooling2D(
+        3, strides=2, padding=padding, data_format="channels_last", name="root_pool"
+    )(features)
+
+
+def stages(features, kind, depths, width, name: str, **options) -> keras.KerasTensor:
+    """Returns what the units of all stages of a ResNet give, `depths` of them in each.
+
+    A stage after the first has half the size and twice the filters, `width` at first.
+    `name` is of a unit, with places for the numbers of its stage and its own.
+    """
+    for stage, num_units in enumerate(depths, start=1):
+        for unit in range(1, num_units + 1):
+            features = kind(
+                filters=width * 2 ** (stage - 1),
+                strides=2 if stage > 1 and unit == 1 else 1,
+                name=name.format(stage, unit),
+                **options,
+            )(features)
+    return features

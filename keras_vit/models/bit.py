@@ -11,7 +11,7 @@ from keras_vit.layers import (
     StdConv2D,
     initial_values,
 )
-from keras_vit.layers.residual_unit import group_norm
+from keras_vit.layers.residual_unit import group_norm, root_pool, stages
 from keras_vit.models import arguments
 from keras_vit.models.base import Description, Model
 from keras_vit.structure import architectures
@@ -145,20 +145,9 @@ def _body(images, config):
     features = StdConv2D(
         width, 7, strides=2, padding="symmetric", epsilons="bit", name="root_conv"
     )(images)
-    # Zeros, which win over what is below zero: no ReLU comes before.
-    features = keras.layers.ZeroPadding2D(
-        1, data_format="channels_last", name="root_pad"
-    )(features)
-    features = keras.layers.MaxPooling2D(
-        3, strides=2, data_format="channels_last", name="root_pool"
-    )(features)
-    for stage, num_units in enumerate(config.depths, start=1):
-        for unit in range(1, num_units + 1):
-            features = PreActivationUnit(
-                filters=width * 2 ** (stage - 1),
-                strides=2 if stage > 1 and unit == 1 else 1,
-                name=f"block{stage}_unit{unit:02d}",
-            )(features)
+    features = root_pool(features, "symmetric")
+    name = "block{}_unit{:02d}"
+    features = stages(features, PreActivationUnit, config.depths, width, name)
     features = group_norm("norm", epsilons="bit")(features)
     features = keras.layers.ReLU(name="relu")(features)
     return keras.layers.GlobalAveragePooling2D(

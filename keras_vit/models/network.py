@@ -6,7 +6,7 @@ import keras
 
 from keras_vit import layers
 from keras_vit.layers import poolings
-from keras_vit.layers.residual_unit import group_norm
+from keras_vit.layers.residual_unit import group_norm, root_pool, stages
 from keras_vit.models.arguments import head_dtype, images_input
 from keras_vit.models.base import Description, Model
 from zoo.network import RELEASED
@@ -31,25 +31,9 @@ def build(
 ) -> Model:
     """Returns the network of a `ViTConfig` with random weights.
 
-    Args:
-        config: `ViTConfig` without a field that is left to files.
-        image_size: (height, width) in pixels.
-        channels: int, of the images.
-        class_token: bool, whether there is one.
-        pooling: see `VisionTransformer`.
-        pooling_options: dict, arguments of the pooling's layer.
-        representation_size: None, or int, the size of the tanh layer before the head.
-        head: None, or a dict, arguments of the `ClassificationHead` at its end.
-        preparation: see `PatchEncoder`.
-        bits: see `PatchEncoder`.
-        dropout_rate: float in [0, 1).
-        stochastic_depth_rate: float in [0, 1), of the last block, falling linearly to
-            0 at the first.
-        remat: see `TransformerBlock`.
-        name: str.
-
-    Returns:
-        `Model`.
+    Arguments are those of `VisionTransformer`, or of the layers that they are handed
+    to; no field of the config is left to files. `pooling_options` are arguments of the
+    layer that pools, `head`, of a model with one, those of its `ClassificationHead`.
 
     Source:
         Paper section 3.1.
@@ -67,7 +51,7 @@ def build(
     tokens = layers.PatchEncoder(
         config.patch_size, config.hidden_size, preparation, bits, name="embedding"
     )(features)
-    positions, *block_positions = _positions(config, grid_size)
+    positions, block_positions = _positions(config, grid_size)
     for layer in _before_blocks(config, class_token, positions):
         tokens = layer(tokens)
     tokens = keras.layers.Dropout(dropout_rate, name="dropout")(tokens)
@@ -172,33 +156,14 @@ def _attention_positions(config, grid_size):
 def _resnet(images, config):
     """The ResNet of the hybrids (paper section 3.1), whose stages may be empty."""
     options = {"padding": config.resnet_padding, "epsilons": config.resnet_epsilons}
-    width, symmetric = config.resnet_width, config.resnet_padding == "symmetric"
-    features = layers.StdConv2D(width, 7, strides=2, name="conv_root", **options)(
-        images
-    )
+    width, units = config.resnet_width, "resnet_stage_{}_unit_{}"
+    root = layers.StdConv2D(width, 7, strides=2, name="conv_root", **options)
+    features = root(images)
     features = group_norm("gn_root", config.resnet_epsilons)(features)
     features = keras.layers.ReLU(name="root_relu")(features)
-    if symmetric:
-        # Zeros never win: the features are none below zero.
-        features = keras.layers.ZeroPadding2D(
-            1, data_format="channels_last", name="root_pad"
-        )(features)
-    features = keras.layers.MaxPooling2D(
-        3,
-        strides=2,
-        padding="valid" if symmetric else config.resnet_padding,
-        data_format="channels_last",
-        name="root_pool",
-    )(features)
-    for stage, num_units in enumerate(config.resnet_stages, start=1):
-        for unit in range(1, num_units + 1):
-            features = layers.ResidualUnit(
-                filters=width * 2 ** (stage - 1),
-                strides=2 if stage > 1 and unit == 1 else 1,
-                name=f"resnet_stage_{stage}_unit_{unit}",
-                **options,
-            )(features)
-    return features
+    features = root_pool(features, config.resnet_padding)
+    depths, kind = config.resnet_stages, layers.ResidualUnit
+    return stages(features, kind, depths, width, units, **options)
 
 
 def _before_blocks(config, class_token, positions):
@@ -229,11 +194,9 @@ def _positions(config, grid_size):
     """
     kinds = {"learned": layers.AddPositionEmbs, "2d": layers.AddPositionEmbs2D}
     layer = kinds.get(config.position_embedding)
-    if config.tokens_with_positions == "none":
-        layer = None
     nowhere = [None] * config.num_layers
-    if layer is None:
-        return [None, *nowhere]
+    if layer is None or config.tokens_with_positions == "none":
+        return None, nowhere
     if config.position_embedding_at == "stem":
         name = "position_embedding"
         if not config.has_released_positions:
@@ -244,9 +207,9 @@ def _positions(config, grid_size):
             if config.tokens_with_positions == "all":
                 registers = config.num_registers + config.distillation_token
                 options["num_registers"] = registers
-        return [layer(grid_size, name=name, **options), *nowhere]
+        return layer(grid_size, name=name, **options), nowhere
     if config.position_embedding_at == "every_layer_shared":
         shared = layer(grid_size, name="shared_position_embedding")
-        return [None, *[shared] * config.num_layers]
+        return None, [shared] * config.num_layers
     names = [f"position_embedding_{index}" for index in range(config.num_layers)]
-    return [None, *(layer(grid_size, name=name) for name in names)]
+    return None, [layer(grid_size, name=name) for name in names]
