@@ -14,7 +14,7 @@ from keras_vit.models.base import Model
 from keras_vit.models.network import build
 from keras_vit.models.resizing import at_image_size
 from keras_vit.structure import architectures
-from keras_vit.weights.loading import CheckpointFiles, assign, read_weights
+from keras_vit.weights import loading
 from zoo.network import ViTConfig, finite_float, pair, positive_int, rate
 from zoo.network.head import ONE_CLASS, Head
 from zoo.network.position_embedding import METHODS
@@ -183,7 +183,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
     if image_size == ANY_SIZE:
         model = at_image_size(model, ANY_SIZE, position_embedding_method)
     if checkpoint is not None:
-        assign(model, checkpoint, new_head, position_embedding_method)
+        loading.assign(model, checkpoint, new_head, position_embedding_method)
     return model if pooled == pooling else _without_pooling(model)
 
 
@@ -219,7 +219,7 @@ def load_model(
         if patch_size is not None:
             options["patch_size"] = patch_size
         return architecture.make(config, weights, **options)
-    checkpoint = read_weights(weights)
+    checkpoint = loading.read_weights(weights)
     if patch_size is not None:
         checkpoint = checkpoint.with_patch_size(patch_size)
     options.setdefault("pooling", checkpoint.pooling)
@@ -261,7 +261,7 @@ def _read(config, weights, variant):
             f"{config.position_embedding!r} and position_embedding_at="
             f"{config.position_embedding_at!r}: leave these out, or pass weights=None."
         )
-    checkpoint = read_weights(weights, variant, config.num_heads)
+    checkpoint = loading.read_weights(weights, variant, config.num_heads)
     return config.completed(checkpoint.config, checkpoint.path), checkpoint
 
 
@@ -341,7 +341,7 @@ architectures.register(
         "Vision Transformer",
         zoo.ViTConfig,
         VisionTransformer,
-        files=CheckpointFiles,
+        files=loading,
         one_grid=True,
     )
 )

@@ -24,8 +24,8 @@ class Architecture:
         make: function of a config, or the name of one in `zoo.network.NETWORKS`, and
             of weights or None, to a model. It takes `image_size` and `classes`, and
             those of the other settings of a recipe that it names as arguments.
-        files: None where its arrays have no released names, or an object with the
-            methods `load(model, source, **options)`, `save(model, path, naming)` and
+        files: None where its arrays have no released names, or an object or module with
+            functions `load(model, source, **options)`, `save(model, path, naming)` and
             `weights_of(model)`, which gives weights for `make`.
         one_grid: bool, whether all its blocks have the same grid of patches, which
             attention maps, maps of features and other image sizes need.

@@ -14,7 +14,6 @@ import zoo
 from keras_vit.layers.poolings import POOLINGS
 from keras_vit.structure import kind_of_pooling
 from keras_vit.weights.model_arrays import (
-    PLACES,
     checkpoint_of,
     grid_of,
     released_variables,
@@ -27,6 +26,7 @@ from zoo.network.position_embedding import resize_relative
 
 _KERNEL, _BIAS = released_names.EMBEDDING_ARRAYS
 _ROOT_KERNEL = next(iter(released_names.ROOT_ARRAYS))
+_HEAD_KERNEL, _ = released_names.HEAD_ARRAYS
 _SECOND_HEAD = released_names.SECOND_HEAD_ARRAYS.keys()
 
 
@@ -50,20 +50,18 @@ def assign(
     position_embedding_method: str | None,
 ) -> None:
     """Assigns a checkpoint's arrays to a model's variables, all of them or none."""
-    variables = released_variables(model)
-    PLACES.check_loadable(model)
-    own = _in_model(model, variables)
-    _check_same(checkpoint, own.config, stated(model))
-    if checkpoint.classes is None or own.classes != checkpoint.classes:
+    variables = released_variables(model, to_load=True)
+    _check_same(checkpoint, model)
+    _, shape_of_head = variables.get(_HEAD_KERNEL, (None, (None,)))
+    if checkpoint.classes is None or shape_of_head[-1] != checkpoint.classes:
         new_head = True
     if new_head:
         for key in released_names.HEAD_ARRAYS:
             variables.pop(key, None)
     _check_keys(checkpoint, variables, _names_to_load(model, checkpoint, variables))
     _check_pooling(model, checkpoint, variables, new_head)
-    fitted = _fitted(
-        checkpoint, own.channels, grid_of(model), position_embedding_method
-    )
+    channels = model.input_shape[-1]
+    fitted = _fitted(checkpoint, channels, grid_of(model), position_embedding_method)
     if released_names.HEADS & variables.keys() and not new_head:
         fitted |= _one_head(checkpoint)
     shapes = checkpoint.shapes | {key: array.shape for key, array in fitted.items()}
@@ -131,39 +129,36 @@ def _one_head(checkpoint):
     return head
 
 
-class CheckpointFiles:
-    """The files of Vision Transformers that `zoo.read` and `zoo.write` know."""
+def load(
+    model: keras.Model,
+    source,
+    *,
+    variant: str | None = None,
+    new_head: bool = False,
+    position_embedding_method: str | None = None,
+) -> None:
+    """Loads a file into a model, see `keras_vit.load_released_weights`."""
+    released_variables(model)  # refuses others before a file is downloaded
+    config = model.config
+    checkpoint = read_weights(source, variant or _variant(config), config.num_heads)
+    assign(model, checkpoint, new_head, position_embedding_method)
 
-    @staticmethod
-    def load(
-        model: keras.Model,
-        source,
-        *,
-        variant: str | None = None,
-        new_head: bool = False,
-        position_embedding_method: str | None = None,
-    ) -> None:
-        """Loads a file into a model, see `keras_vit.load_released_weights`."""
-        own = _in_model(model, released_variables(model)).config
-        checkpoint = read_weights(source, variant or _variant(own), own.num_heads)
-        assign(model, checkpoint, new_head, position_embedding_method)
 
-    @staticmethod
-    def weights_of(model: keras.Model) -> zoo.Checkpoint:
-        """Returns a model's weights as `VisionTransformer` takes them."""
-        return checkpoint_of(model, f"The model {model.name}")
+def weights_of(model: keras.Model) -> zoo.Checkpoint:
+    """Returns a model's weights as `VisionTransformer` takes them."""
+    return checkpoint_of(model, f"The model {model.name}")
 
-    @staticmethod
-    def save(
-        model: keras.Model, path: str | os.PathLike, naming: str = "released"
-    ) -> pathlib.Path:
-        """Writes a model's weights, see `keras_vit.save_released_weights`."""
-        path = expand_home(path)
-        checkpoint = checkpoint_of(model, path)
-        if naming != "released":
-            checkpoint = with_names(checkpoint)
-        zoo.write(path, checkpoint, naming=naming)
-        return path
+
+def save(
+    model: keras.Model, path: str | os.PathLike, naming: str = "released"
+) -> pathlib.Path:
+    """Writes a model's weights, see `keras_vit.save_released_weights`."""
+    path = expand_home(path)
+    checkpoint = checkpoint_of(model, path)
+    if naming != "released":
+        checkpoint = with_names(checkpoint)
+    zoo.write(path, checkpoint, naming=naming)
+    return path
 
 
 def _warn_of_zeros(checkpoint):
@@ -189,14 +184,12 @@ def stacklevel() -> int:
     return level
 
 
-def _check_same(checkpoint, config, own):
-    """Makes sure that a file and a model have the same sizes and compute the same.
-
-    `own` is what the model's arrays do not show.
-    """
+def _check_same(checkpoint, model):
+    """Makes sure that a file and a model have the same sizes and compute the same."""
+    own = stated(model)
     text = {
         name: f"{name} {theirs!r} (the model has {ours!r})"
-        for name, (theirs, ours) in checkpoint.config.differences(config).items()
+        for name, (theirs, ours) in checkpoint.config.differences(own).items()
     }
     compared = [name for name in FAMILIES if name not in RESIZING]
     if sizes := [text[name] for name in (*SIZES, *compared) if name in text]:
@@ -211,15 +204,6 @@ def _check_same(checkpoint, config, own):
             f"{', '.join(others)}. Build the model with the file as its weights, or "
             "with these in its ViTConfig."
         )
-
-
-def _in_model(model, targets):
-    """Returns a checkpoint of a model's shapes, whose arrays hold nothing."""
-    arrays = {
-        key: np.broadcast_to(np.float32(0), shape)
-        for key, (_, shape) in targets.items()
-    }
-    return zoo.Checkpoint(model.name, arrays, grid_of(model), stated(model))
 
 
 def _variant(config):

@@ -1,5 +1,6 @@
 """The released arrays of a Vision Transformer: their places in a model."""
 
+import dataclasses
 import os
 
 import keras
@@ -8,7 +9,6 @@ import zoo
 from keras_vit.structure import (
     architectures,
     bits_of,
-    check_model,
     head_of,
     kind_of_pooling,
     num_prefix_tokens,
@@ -107,19 +107,11 @@ def _released_shape(key, shape, layer):
     return (*shape[:-1], heads, head_size)
 
 
-PLACES = ReleasedPlaces(_LAYERS, _released_shape)
-# Fields of a `ViTConfig` that arrays do not show.
-_NOT_SHOWN = (
-    "activation", "layer_norm_epsilon", "qkv_bias", "final_norm",
-    "norm_after_branches", "rotary", "rotary_grid", "rotary_base",
-    "position_resizing", "relative_position_bias", "relative_position_resizing",
-)  # fmt: skip
-_NOT_SHOWN_OF_HYBRIDS = ("resnet_padding", "resnet_epsilons")
+_PLACES = ReleasedPlaces(_LAYERS, _released_shape)
 
 
-def released_variables(model: keras.Model) -> dict:
-    """Returns {released key: (variable, released shape)} of a model of ours."""
-    check_model(model)
+def released_variables(model: keras.Model, to_load: bool = False) -> dict:
+    """Returns what `ReleasedPlaces.variables` does, of a Vision Transformer of ours."""
     config = architectures.config_of(model)
     if not isinstance(config, zoo.ViTConfig):
         raise ValueError(
@@ -128,7 +120,9 @@ def released_variables(model: keras.Model) -> dict:
             "Model.save."
         )
     in_attention = config.rotary != "none" or config.relative_position_bias
-    variables = PLACES.variables(model) if config.has_released_positions else {}
+    variables = {}
+    if config.has_released_positions:
+        variables = _PLACES.variables(model, to_load)
     if not variables or not (POSITION_EMBEDDING in variables or in_attention):
         raise ValueError(
             f"Model {model.name!r} has no learned position embeddings added at the "
@@ -140,11 +134,15 @@ def released_variables(model: keras.Model) -> dict:
 
 
 def stated(model: keras.Model) -> zoo.ViTConfig:
-    """Returns the `ViTConfig` of what arrays do not show of a model's network."""
+    """Returns a model's `ViTConfig` as files have it, None where nothing reads it."""
     config = model.config
-    names = _NOT_SHOWN + (_NOT_SHOWN_OF_HYBRIDS if config.is_hybrid else ())
-    return zoo.ViTConfig(
-        **{name: getattr(config, name) for name in names},
+    no_matter = ["input_mean", "input_std"]
+    if not config.is_hybrid:
+        no_matter += ["resnet_padding", "resnet_epsilons"]
+    return dataclasses.replace(
+        config,
+        **dict.fromkeys(no_matter),
+        layer_scale=bool(config.layer_scale),
         tokens_with_positions=_tokens_with_positions(model),
     )
 

@@ -5,6 +5,7 @@ import os
 import pathlib
 import tempfile
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -12,7 +13,7 @@ import numpy as np
 
 import zoo
 from keras_vit.weights.loading import stacklevel
-from keras_vit.weights.released_places import as_arrays
+from keras_vit.weights.released_places import ReleasedPlaces, as_arrays
 from zoo.common.regular_files import expand_home
 from zoo.containers.arrays import CheckpointError, StoredArrays, refuse, wrong_dtypes
 from zoo.containers.npz import Npz
@@ -27,10 +28,11 @@ class NamedArrays:
     classes: int | None
 
 
+@dataclasses.dataclass(frozen=True)
 class NamedFiles:
     """Reads and writes `.npz` files of an architecture, every array accounted for.
 
-    Args:
+    Attributes:
         places: `ReleasedPlaces`.
         architecture: str, its name in messages.
         head: names of the kernel, whose last axis is that of the classes, and of the
@@ -40,9 +42,11 @@ class NamedFiles:
             network.
     """
 
-    def __init__(self, places, architecture, *, head, mark, config_of):
-        self.places, self.architecture, self.head = places, architecture, head
-        self.mark, self.config_of = mark, config_of
+    places: ReleasedPlaces
+    architecture: str
+    head: tuple[str, str]
+    mark: str
+    config_of: Callable[[dict], object]
 
     def config_in(self, path: pathlib.Path) -> Any:
         """Returns the config of a file's network, None of another architecture's."""
@@ -87,8 +91,7 @@ class NamedFiles:
 
     def assign(self, model: keras.Model, file, *, new_head: bool) -> None:
         """Assigns the arrays of a file to a model's variables, all of them or none."""
-        targets = self.places.variables(model)
-        self.places.check_loadable(model)
+        targets = self.places.variables(model, to_load=True)
         path, arrays = file.path, file.arrays
         shapes, kernel = dict(arrays.shapes), self.head[0]
         own = targets[kernel][1][-1] if targets.keys() >= {*self.head} else None

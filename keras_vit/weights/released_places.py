@@ -2,7 +2,6 @@
 
 import collections.abc
 import dataclasses
-import functools
 import re
 
 import keras
@@ -22,14 +21,21 @@ class ReleasedPlaces:
     # Returns the released shape: of a key in the table, a variable's shape, its layer.
     shape: collections.abc.Callable
 
-    def variables(self, model: keras.Model) -> dict:
+    def variables(self, model: keras.Model, to_load: bool = False) -> dict:
         """Returns {released key: (variable, released shape)} of a float model.
 
-        With LoRA a variable is the kernel that the layer computes with, a tensor.
-        Raises a ValueError if the model has weights beside these.
+        With LoRA a variable is the kernel that the layer computes with, a tensor, which
+        is refused if it is one `to_load`. Raises a ValueError if the model has weights
+        beside these.
         """
         variables, named = {}, set()
         for key, pattern, variable, layer, holder in self._placed(model):
+            if to_load and getattr(holder, "lora_enabled", False):
+                raise ValueError(
+                    f"Model {model.name!r} has LoRA's products beside the kernel of "
+                    f"{holder.path}, which a file would not replace: load the weights "
+                    "first and call enable_lora then."
+                )
             shape = self.shape(pattern, tuple(variable.shape), layer)
             variables[key] = variable, shape
             named |= _ids_in(variable, holder)
@@ -39,16 +45,6 @@ class ReleasedPlaces:
                 f"{brief(', '.join(others))}: keep it with Model.save."
             )
         return variables
-
-    def check_loadable(self, model: keras.Model) -> None:
-        """Makes sure that a model has no LoRA's products beside kernels."""
-        for _, _, _, _, holder in self._placed(model):
-            if getattr(holder, "lora_enabled", False):
-                raise ValueError(
-                    f"Model {model.name!r} has LoRA's products beside the kernel of "
-                    f"{holder.path}, which a file would not replace: load the weights "
-                    "first and call enable_lora then."
-                )
 
     def _placed(self, model):
         """Yields keys, the keys in the table, variables, layers and their parts."""
@@ -65,10 +61,12 @@ class ReleasedPlaces:
             for pattern, places in self.layers.items():
                 match = re.fullmatch(pattern, layer.name)
                 for key, place in places.items() if match else ():
-                    if _is_made(layer, place):
-                        *parents, name = place.split(".")
-                        holder = functools.reduce(getattr, parents, layer)
-                        variable = getattr(holder, name)
+                    *parents, name = place.split(".")
+                    holder = layer
+                    for part in parents:
+                        holder = getattr(holder, part, None)
+                    # Layers make some parts, and dense ones a bias, only if asked to.
+                    if (variable := getattr(holder, name, None)) is not None:
                         yield key.format(*match.groups()), key, variable, layer, holder
 
 
@@ -86,17 +84,3 @@ def _ids_in(variable, holder):
     if id(variable) in ids:
         return {id(variable)}
     return ids - {id(getattr(holder, "bias", None))}
-
-
-def _is_made(layer, place):
-    """Whether layers of layers made a place's parts, and dense ones its bias."""
-    *parents, name = place.split(".")
-    for part in parents:
-        # A part that no layer of the kind has is a slip in the table.
-        if part in layer.parts and getattr(layer, part, None) is None:
-            return False
-        layer = getattr(layer, part)
-    if name == "bias" and parents:
-        return getattr(layer, "use_bias", True)
-    # Positions of another kind than biases have no table.
-    return name != "table" or hasattr(layer, "table")
