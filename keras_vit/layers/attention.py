@@ -73,9 +73,8 @@ class SelfAttention(Composite):
         self.num_heads = num_heads
         self.dropout_rate = dropout_rate
         self.qkv_bias = qkv_bias
-        if norm_epsilon is None:
-            self.norm = None
-        else:
+        self.norm = None
+        if norm_epsilon is not None:
             norm_epsilon = self._positive("norm_epsilon", norm_epsilon)
         self.norm_epsilon = norm_epsilon
         if isinstance(positions, dict):

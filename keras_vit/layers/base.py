@@ -35,6 +35,18 @@ class Layer(keras.layers.Layer):
         }
         return {**super().get_config(), **arguments}
 
+    def add_gamma_and_beta(self, channels: int, gamma="ones") -> None:
+        """Makes the variables of a norm, `gamma` begins with the values of its name."""
+        for name, initializer in (("gamma", gamma), ("beta", "zeros")):
+            weight = self.add_weight(
+                name=name,
+                shape=(channels,),
+                initializer=initializer,
+                # Autocast would round it to half precision before it is used.
+                autocast=False,
+            )
+            setattr(self, name, weight)
+
     def _positive(self, name, value):
         """Returns the value of an argument as a float; refuses it by name."""
         return finite_float(value, f"{self.name}: {name}", positive=True)
@@ -191,8 +203,9 @@ class Composite(Layer):
 
     def policy_of_part(self, name: str) -> keras.DTypePolicy:
         """Returns the dtype policy of a part that is made or handed over."""
-        policy = self._part_policies.get(name)
-        return self.dtype_policy if policy is None else _policy(policy)
+        return keras.dtype_policies.get(
+            self._part_policies.get(name, self.dtype_policy)
+        )
 
     def add_part(
         self, kind: type, name: str, *args, input_shape=None, **kwargs
@@ -245,13 +258,6 @@ class Composite(Layer):
                 policies[path] = keras.dtype_policies.serialize(part.dtype_policy)
         named = {"trainable_parts": parts, "part_policies": policies}
         return super().get_config() | {key: one for key, one in named.items() if one}
-
-
-def _policy(config):
-    # Among layers' configurations Keras makes the policy itself.
-    if isinstance(config, keras.dtype_policies.DTypePolicy):
-        return config
-    return keras.dtype_policies.get(config)
 
 
 def _inside(paths, prefix):

@@ -12,35 +12,19 @@ MIN_TOKENS = 1024
 BLOCK_SIZE = 256
 
 
+@own_gradient
 def blockwise_attention(query, key, value) -> Any:
     """Returns softmax(query key^T) value without the scores of all queries at once.
 
     Neither it nor its gradient, which computes the weights of each block once more,
-    keeps the scores of more than one block.
-
-    Args:
-        query: float tensor (batch, num_heads, tokens, head_size), scaled. All but the
-            batch are known.
-        key: float tensor of the same shape.
-        value: float tensor of the same shape.
-
-    Returns:
-        Float tensor of the same shape. The softmax is computed in float32.
+    keeps the scores of more than one block. All are float tensors (batch, num_heads,
+    tokens, head_size), the queries scaled, and all but the batch is known. The softmax
+    is computed in float32.
 
     Source:
         Rabe and Staats, arXiv 2112.05682; the gradient: Dao et al., arXiv 2205.14135,
         appendix B.2.
-
-    Example:
-        >>> heads = keras.random.normal((2, 3, 1025, 64))
-        >>> tuple(blockwise_attention(heads, heads, heads).shape)
-        (2, 3, 1025, 64)
     """
-    return _attention(query, key, value)
-
-
-@own_gradient
-def _attention(query, key, value):
     import tensorflow as tf
 
     keys = _transposed(key)

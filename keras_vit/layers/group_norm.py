@@ -55,15 +55,7 @@ class GroupNorm(Layer):
                 f"{self.name}: groups={self.groups} does not divide the number of "
                 f"channels, {channels}."
             )
-        for name, initializer in (("gamma", self.gamma_initializer), ("beta", "zeros")):
-            weight = self.add_weight(
-                name=name,
-                shape=(channels,),
-                initializer=initializer,
-                # Autocast would round it to half precision before it is used.
-                autocast=False,
-            )
-            setattr(self, name, weight)
+        self.add_gamma_and_beta(channels, self.gamma_initializer)
 
     def call(self, features) -> Any:
         dtype = keras.backend.result_type(features.dtype, "float32")

@@ -48,6 +48,10 @@ class _Int8Kernel:
         kernel = ops.cast(self._kernel, "float32") * self.kernel_scale
         return ops.cast(kernel, self.compute_dtype)
 
+    def standardized(self, kernel) -> Any:
+        """Returns the kernel of a `StdConv2D`, which was standardised before."""
+        return kernel
+
     def assign_int8(self, kernel, scale) -> None:
         """Takes the values of `keras_vit.weights.quantization.int8_and_scale`."""
         self._kernel.assign(kernel)
@@ -67,55 +71,28 @@ class _Int8Kernel:
         keras.layers.Layer.load_own_variables(self, store)
 
 
-@keras.saving.register_keras_serializable(package="keras_vit")
-class Int8Dense(_Int8Kernel, keras.layers.Dense):
-    """`keras.layers.Dense` with an int8 kernel."""
-
-
-@keras.saving.register_keras_serializable(package="keras_vit")
-class Int8ClassificationHead(_Int8Kernel, ClassificationHead):
-    """`ClassificationHead` with an int8 kernel."""
-
-
-@keras.saving.register_keras_serializable(package="keras_vit")
-class Int8PatchEncoder(_Int8Kernel, PatchEncoder):
-    """`PatchEncoder` with an int8 kernel."""
-
-
-@keras.saving.register_keras_serializable(package="keras_vit")
-class Int8StdConv2D(_Int8Kernel, StdConv2D):
-    """`StdConv2D` whose int8 kernel is the standardised one."""
-
-    def standardized(self, kernel) -> Any:
-        return kernel
-
-
 # A layer's class -> its class with int8 kernels.
-INT8_CLASSES = {
-    ClassificationHead: Int8ClassificationHead,
-    keras.layers.Dense: Int8Dense,
-    PatchEncoder: Int8PatchEncoder,
-    StdConv2D: Int8StdConv2D,
-}
+INT8_CLASSES = {}
 
 
-def int8_parts(kind: type) -> type:
-    """Returns the class of a layer of layers whose parts have int8 kernels."""
-    members = {
-        "__doc__": f"`{kind.__name__}` whose parts have int8 kernels.",
-        "__module__": __name__,
-        "part_classes": INT8_CLASSES,
-    }
-    form = type(f"Int8{kind.__name__}", (kind,), members)
+def _int8(kind, *mixins, **members):
+    """Adds the class of a layer's int8 form to `INT8_CLASSES`, and returns it."""
+    members["__doc__"] = f"`{kind.__name__}` with int8 kernels."
+    members["__module__"] = __name__
+    form = type(f"Int8{kind.__name__}", (*mixins, kind), members)
     INT8_CLASSES[kind] = keras.saving.register_keras_serializable("keras_vit")(form)
-    return INT8_CLASSES[kind]
+    return form
 
 
 # Files of models name them by these.
-Int8SelfAttention = int8_parts(SelfAttention)
-Int8MLP = int8_parts(MLP)
-Int8AttentionPooling = int8_parts(AttentionPooling)
-Int8TransformerBlock = int8_parts(TransformerBlock)
-Int8PostNormBlock = int8_parts(PostNormBlock)
-Int8ResidualUnit = int8_parts(ResidualUnit)
-Int8PreActivationUnit = int8_parts(PreActivationUnit)
+Int8Dense = _int8(keras.layers.Dense, _Int8Kernel)
+Int8ClassificationHead = _int8(ClassificationHead, _Int8Kernel)
+Int8PatchEncoder = _int8(PatchEncoder, _Int8Kernel)
+Int8StdConv2D = _int8(StdConv2D, _Int8Kernel)
+Int8SelfAttention = _int8(SelfAttention, part_classes=INT8_CLASSES)
+Int8MLP = _int8(MLP, part_classes=INT8_CLASSES)
+Int8AttentionPooling = _int8(AttentionPooling, part_classes=INT8_CLASSES)
+Int8TransformerBlock = _int8(TransformerBlock, part_classes=INT8_CLASSES)
+Int8PostNormBlock = _int8(PostNormBlock, part_classes=INT8_CLASSES)
+Int8ResidualUnit = _int8(ResidualUnit, part_classes=INT8_CLASSES)
+Int8PreActivationUnit = _int8(PreActivationUnit, part_classes=INT8_CLASSES)

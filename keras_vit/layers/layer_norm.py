@@ -39,15 +39,7 @@ class LayerNorm(Layer):
         self.epsilon = self._positive("epsilon", epsilon)
 
     def build(self, tokens_shape) -> None:
-        for name, initializer in (("gamma", "ones"), ("beta", "zeros")):
-            weight = self.add_weight(
-                name=name,
-                shape=(tokens_shape[-1],),
-                initializer=initializer,
-                # Autocast would round it to half precision before it is used.
-                autocast=False,
-            )
-            setattr(self, name, weight)
+        self.add_gamma_and_beta(tokens_shape[-1])
 
     def call(self, tokens, training=None) -> Any:
         dtype = keras.backend.result_type(tokens.dtype, "float32")

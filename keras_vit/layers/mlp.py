@@ -115,11 +115,10 @@ class MLP(Composite):
         self.mlp_dim = mlp_dim
         self.dropout_rate = dropout_rate
         self.activation = activation
+        self.norm = None
+        if norm_epsilon is not None:
+            norm_epsilon = self._positive("norm_epsilon", norm_epsilon)
         self.norm_epsilon = norm_epsilon
-        if norm_epsilon is None:
-            self.norm = None
-        else:
-            self.norm_epsilon = self._positive("norm_epsilon", norm_epsilon)
 
     def build(self, tokens_shape) -> None:
         hidden_size = tokens_shape[-1]

@@ -17,8 +17,25 @@ from zoo.network import pair
 from zoo.network.position_embedding import axis_weights
 
 
+class AddedPositions(Layer, Placed):
+    """Adds the embedding in `table`, of a subclass, to the token at each place."""
+
+    def call(self, tokens, grid=None) -> Any:
+        self.check_places(tokens, grid)
+        if grid is None:
+            return ops.add(tokens, self._own())
+        return ops.add(tokens, at_grid(grid, self.grid_size, self.table, self._resized))
+
+    def compute_output_spec(self, tokens, grid=None) -> Any:
+        self.check_places(tokens, grid)
+        return keras.KerasTensor(tokens.shape, self.compute_dtype)
+
+    def _own(self):
+        return self.table()
+
+
 @keras.saving.register_keras_serializable(package="keras_vit")
-class AddPositionEmbs(Layer, Placed):
+class AddPositionEmbs(AddedPositions):
     """Adds a learned embedding to the token at each position.
 
     Args:
@@ -72,15 +89,8 @@ class AddPositionEmbs(Layer, Placed):
             initializer=initializer(keras.initializers.RandomNormal(stddev=0.02)),
         )
 
-    def call(self, tokens, grid=None) -> Any:
-        self.check_places(tokens, grid)
-        if grid is None:
-            return ops.add(tokens, self.position_embedding)
-        return ops.add(tokens, at_grid(grid, self.grid_size, self.table, self._resized))
-
-    def compute_output_spec(self, tokens, grid=None) -> Any:
-        self.check_places(tokens, grid)
-        return keras.KerasTensor(tokens.shape, self.compute_dtype)
+    def _own(self):
+        return self.position_embedding
 
     def table(self) -> Any:
         """Returns the embeddings, a tensor (tokens, hidden_size)."""
@@ -94,7 +104,7 @@ class AddPositionEmbs(Layer, Placed):
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class AddPositionEmbs2D(Layer, Placed):
+class AddPositionEmbs2D(AddedPositions):
     """Adds a learned embedding of the row and of the column of each patch.
 
     The first half of what is added to a patch is its column's embedding, the second
@@ -160,16 +170,6 @@ class AddPositionEmbs2D(Layer, Placed):
                 initializer=keras.initializers.RandomNormal(stddev=0.02),
             )
             setattr(self, name, variable)
-
-    def call(self, tokens, grid=None) -> Any:
-        self.check_places(tokens, grid)
-        if grid is None:
-            return ops.add(tokens, self.table())
-        return ops.add(tokens, at_grid(grid, self.grid_size, self.table, self._resized))
-
-    def compute_output_spec(self, tokens, grid=None) -> Any:
-        self.check_places(tokens, grid)
-        return keras.KerasTensor(tokens.shape, self.compute_dtype)
 
     def table(self) -> Any:
         """Returns what is added, a tensor (tokens, hidden_size)."""

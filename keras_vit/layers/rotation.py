@@ -165,9 +165,7 @@ class RotaryPositions(AttentionPositions):
         """Returns the cosines and the sines of all tokens, (2, tokens, head_size)."""
         # Without `at_grid`: TensorFlow computes once what all blocks compute alike, but
         # for what stands in branches.
-        return self._turns(*(self.grid_size if grid is None else ops.shape(grid)))
-
-    def _turns(self, *grid_size):
+        grid_size = self.grid_size if grid is None else ops.shape(grid)
         arguments = (
             self.kind,
             grid_size,

@@ -8,14 +8,14 @@ import numpy as np
 import zoo
 from keras_vit import layers
 from keras_vit.layers.base import Placed, with_parts
+from keras_vit.layers.position_embedding import AddedPositions
 from keras_vit.models.arguments import ANY_SIZE, size_of, takes_own_arguments
 from keras_vit.structure import check_model, describe
 from keras_vit.structure.architectures import check_one_grid
 from keras_vit.structure.image_sizes import grid_size, patch_stride, what_fixes_size
 from zoo.network.position_embedding import METHODS, RELATIVE_METHODS, resize_relative
 
-_POSITIONS = (layers.AddPositionEmbs, layers.AddPositionEmbs2D)
-_OF_GRID = (*_POSITIONS, layers.RelativePositionBias)
+_OF_GRID = (AddedPositions, layers.RelativePositionBias)
 _ATTENTIVE = (layers.TransformerBlock, layers.SelfAttention)
 
 
@@ -255,7 +255,7 @@ class _Copies:
 
 
 def _takes_grid(layer):
-    return isinstance(layer, _POSITIONS) or _positions_of(layer) is not None
+    return isinstance(layer, AddedPositions) or _positions_of(layer) is not None
 
 
 def _positions_of(layer):

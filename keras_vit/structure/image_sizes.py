@@ -4,12 +4,11 @@ import keras
 import numpy as np
 
 from keras_vit.layers import (
-    AddPositionEmbs,
-    AddPositionEmbs2D,
     PatchEncoder,
     SelfAttention,
     TransformerBlock,
 )
+from keras_vit.layers.position_embedding import AddedPositions
 from keras_vit.layers.residual_unit import ResidualUnit
 from keras_vit.structure import check_model, layers_of
 
@@ -76,7 +75,7 @@ def own_image_size(model: keras.Model) -> tuple[int, int]:
     """
     if not takes_any_size(model):
         return model.input_shape[1:3]
-    placed = layers_of(model, AddPositionEmbs, AddPositionEmbs2D)
+    placed = layers_of(model, AddedPositions)
     attentive = layers_of(model, TransformerBlock, SelfAttention)
     placed += [one.positions for one in attentive if one.positions is not None]
     grids = [one.grid_size for one in placed]
