@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Composite, check_heads
+from keras_vit.layers.base import Composite, Shape, Tensor, check_heads
 from keras_vit.layers.blockwise import MIN_TOKENS, blockwise_attention
 from keras_vit.layers.forward_pass import forward_pass, with_attention_weights
 from keras_vit.layers.initial_values import initializer
@@ -66,8 +66,8 @@ class SelfAttention(Composite):
         dropout_rate: float = 0.0,
         qkv_bias: bool | str = True,
         norm_epsilon: float | None = None,
-        positions=None,
-        **kwargs,
+        positions: AttentionPositions | dict | None = None,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.num_heads = num_heads
@@ -98,7 +98,7 @@ class SelfAttention(Composite):
             )
         positions.dtype_policy = self.policy_of_part("positions")
 
-    def build(self, tokens_shape) -> None:
+    def build(self, tokens_shape: Shape) -> None:
         batch, length, hidden_size = tokens_shape
         check_heads(self, hidden_size)
         without = {True: (), "query and value": ("key",)}
@@ -135,11 +135,11 @@ class SelfAttention(Composite):
 
     def call(
         self,
-        tokens,
-        training=None,
-        return_attention_weights=False,
-        class_token_only=False,
-        grid=None,
+        tokens: Tensor,
+        training: bool | None = None,
+        return_attention_weights: bool = False,
+        class_token_only: bool = False,
+        grid: Tensor | None = None,
     ) -> Any:
         self._check(tokens, grid)
         attend = self._attend
@@ -220,11 +220,11 @@ class SelfAttention(Composite):
 
     def compute_output_spec(
         self,
-        tokens,
-        training=None,
-        return_attention_weights=False,
-        class_token_only=False,
-        grid=None,
+        tokens: Tensor,
+        training: bool | None = None,
+        return_attention_weights: bool = False,
+        class_token_only: bool = False,
+        grid: Tensor | None = None,
     ) -> Any:
         self._check(tokens, grid)
         batch, length, hidden_size = tokens.shape

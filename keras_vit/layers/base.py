@@ -3,11 +3,15 @@
 import inspect
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import keras
 
 from zoo.network import finite_float
 
+# A tensor of the backend, or one of Keras in a graph.
+Tensor = Any
+Shape = tuple[int | None, ...]
 _OF_KERAS = {*inspect.signature(keras.layers.Layer.__init__).parameters, "input_shape"}
 
 
@@ -26,7 +30,7 @@ class Layer(keras.layers.Layer):
             )
         super().__init__(**kwargs)
 
-    def compute_output_shape(self, input_shape, *other_shapes) -> tuple:
+    def compute_output_shape(self, input_shape: Shape, *other_shapes: Shape) -> tuple:
         return input_shape
 
     def get_config(self) -> dict:
@@ -35,7 +39,7 @@ class Layer(keras.layers.Layer):
         }
         return {**super().get_config(), **arguments}
 
-    def add_gamma_and_beta(self, channels: int, gamma="ones") -> None:
+    def add_gamma_and_beta(self, channels: int, gamma: str = "ones") -> None:
         """Makes the variables of a norm, `gamma` begins with the values of its name."""
         for name, initializer in (("gamma", gamma), ("beta", "zeros")):
             weight = self.add_weight(
@@ -75,7 +79,11 @@ def _serialized(value):
 
 
 def prefix_tokens(
-    num_tokens: int, grid_size, name: str, remedy: str, num_registers: int = 0
+    num_tokens: int,
+    grid_size: tuple[int, int],
+    name: str,
+    remedy: str,
+    num_registers: int = 0,
 ) -> int:
     """Returns how many of a sequence's tokens come before those of the patches.
 
@@ -93,7 +101,7 @@ def prefix_tokens(
     return others
 
 
-def check_heads(layer, hidden_size: int) -> None:
+def check_heads(layer: keras.layers.Layer, hidden_size: int) -> None:
     """Raises a ValueError if a layer's `num_heads` does not divide a token's size."""
     if hidden_size % layer.num_heads:
         raise ValueError(
@@ -102,7 +110,7 @@ def check_heads(layer, hidden_size: int) -> None:
         )
 
 
-def check_tokens(layer, shape) -> None:
+def check_tokens(layer: keras.layers.Layer, shape: Shape) -> None:
     """Raises a ValueError if the inputs of a layer are not tokens."""
     if len(shape) != 3:
         raise ValueError(
@@ -125,7 +133,7 @@ class Placed:
     num_prefix_tokens: int | None = None
     num_registers = 0
 
-    def find_places(self, tokens_shape) -> None:
+    def find_places(self, tokens_shape: Shape) -> None:
         """Finds out where the tokens of the layer's own grid are."""
         self.length = tokens_shape[1]
         if self.length is None and None not in (self.grid_size, self.num_prefix_tokens):
@@ -145,7 +153,7 @@ class Placed:
                 self.num_registers,
             )
 
-    def check_places(self, tokens, grid=None) -> None:
+    def check_places(self, tokens: Tensor, grid: Tensor | None = None) -> None:
         """Raises ValueError if tokens are not as many as those it was built for.
 
         With a grid they may be, if the layer has one to resize from.
@@ -170,7 +178,9 @@ class Placed:
                 "the model with their image_size."
             )
 
-    def resized(self, grid_size, method: str | None = None) -> keras.layers.Layer:
+    def resized(
+        self, grid_size: tuple[int, int] | None, method: str | None = None
+    ) -> keras.layers.Layer:
         """Returns the same layer of another grid, None for any; not built."""
         config = self.get_config()
         if grid_size is not None:
@@ -208,7 +218,12 @@ class Composite(Layer):
         )
 
     def add_part(
-        self, kind: type, name: str, *args, input_shape=None, **kwargs
+        self,
+        kind: type,
+        name: str,
+        *args: Any,
+        input_shape: Shape | None = None,
+        **kwargs: Any,
     ) -> None:
         """Makes a part, `self.<name>`, built if its shape is known or no matter."""
         kind = self.part_classes.get(kind, kind)
@@ -269,7 +284,7 @@ def _inside(paths, prefix):
     }
 
 
-def with_parts(layer) -> list:
+def with_parts(layer: keras.layers.Layer) -> list:
     """Returns a layer and the layers with weights in it, owners first."""
     inner = layer.all_parts() if isinstance(layer, Composite) else ()
     return [layer, *(part for _, _, part in inner)]

@@ -4,6 +4,7 @@ from typing import Any
 
 from keras import ops
 
+from keras_vit.layers.base import Tensor
 from keras_vit.layers.own_gradient import own_gradient
 
 # From so many tokens on, and so many queries at a time.
@@ -13,7 +14,7 @@ BLOCK_SIZE = 256
 
 
 @own_gradient
-def blockwise_attention(query, key, value) -> Any:
+def blockwise_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Returns softmax(query key^T) value without the scores of all queries at once.
 
     Neither it nor its gradient, which computes the weights of each block once more,
@@ -29,11 +30,11 @@ def blockwise_attention(query, key, value) -> Any:
 
     keys = _transposed(key)
 
-    def weights_of(queries) -> Any:
+    def weights_of(queries: Tensor) -> Tensor:
         scores = ops.matmul(queries, keys)
         return ops.softmax(ops.cast(scores, "float32"), axis=-1)
 
-    def mixed(queries) -> Any:
+    def mixed(queries: Tensor) -> Tensor:
         return ops.matmul(ops.cast(weights_of(queries), value.dtype), value)
 
     # One after another: side by side blocks would take the memory of all.
@@ -41,14 +42,16 @@ def blockwise_attention(query, key, value) -> Any:
         tf.map_fn(mixed, _blocks(query), parallel_iterations=1), query.shape
     )
 
-    def gradient(upstream) -> tuple:
+    def gradient(upstream: Tensor) -> tuple:
         values = _transposed(value)
         # The sum over a row of weights times their gradients.
         means = ops.sum(ops.cast(output * upstream, "float32"), axis=-1, keepdims=True)
         parts = [_blocks(tensor) for tensor in (query, upstream, means)]
         count = parts[0].shape[0]
 
-        def add(index, of_query, of_keys, of_values) -> tuple:
+        def add(
+            index: Tensor, of_query: Any, of_keys: Tensor, of_values: Tensor
+        ) -> tuple:
             queries, given, mean = (part[index] for part in parts)
             weights = weights_of(queries)
             slopes = ops.cast(ops.matmul(given, values), "float32") - mean

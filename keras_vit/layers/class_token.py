@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Layer, check_tokens
+from keras_vit.layers.base import Layer, Shape, Tensor, check_tokens
 from keras_vit.layers.initial_values import initializer
 from zoo.network import positive_int
 
@@ -31,18 +31,18 @@ class ClassToken(Layer):
     # How many tokens it puts before those of the patches.
     num_prefix_tokens = 1
 
-    def build(self, tokens_shape) -> None:
+    def build(self, tokens_shape: Shape) -> None:
         check_tokens(self, tokens_shape)
         self.token = self.add_weight(
             name="token", shape=(1, 1, tokens_shape[-1]), initializer="zeros"
         )
 
-    def call(self, tokens) -> Any:
+    def call(self, tokens: Tensor) -> Tensor:
         batch, _, hidden_size = ops.shape(tokens)
         token = ops.broadcast_to(self.token, (batch, 1, hidden_size))
         return ops.concatenate([token, tokens], axis=1)
 
-    def compute_output_shape(self, tokens_shape) -> tuple:
+    def compute_output_shape(self, tokens_shape: Shape) -> tuple:
         batch, tokens, hidden_size = tokens_shape
         return (batch, None if tokens is None else tokens + 1, hidden_size)
 
@@ -72,7 +72,7 @@ class RegisterTokens(Layer):
         (2, 10, 192)
     """
 
-    def __init__(self, num_registers: int = 4, after=0, **kwargs):
+    def __init__(self, num_registers: int = 4, after: int = 0, **kwargs: Any):
         super().__init__(**kwargs)
         self.num_registers = positive_int(num_registers, "num_registers")
         self.after = after
@@ -82,7 +82,7 @@ class RegisterTokens(Layer):
         """How many tokens it puts before those of the patches."""
         return self.num_registers
 
-    def build(self, tokens_shape) -> None:
+    def build(self, tokens_shape: Shape) -> None:
         check_tokens(self, tokens_shape)
         self.registers = self.add_weight(
             name="registers",
@@ -90,7 +90,7 @@ class RegisterTokens(Layer):
             initializer=initializer(keras.initializers.RandomNormal(stddev=1e-6)),
         )
 
-    def call(self, tokens) -> Any:
+    def call(self, tokens: Tensor) -> Tensor:
         batch, _, hidden_size = ops.shape(tokens)
         registers = ops.broadcast_to(
             self.registers, (batch, self.num_registers, hidden_size)
@@ -98,7 +98,7 @@ class RegisterTokens(Layer):
         parts = [tokens[:, : self.after], registers, tokens[:, self.after :]]
         return ops.concatenate(parts if self.after else parts[1:], axis=1)
 
-    def compute_output_shape(self, tokens_shape) -> tuple:
+    def compute_output_shape(self, tokens_shape: Shape) -> tuple:
         batch, tokens, hidden_size = tokens_shape
         tokens = None if tokens is None else tokens + self.num_registers
         return (batch, tokens, hidden_size)
@@ -122,10 +122,10 @@ class ClassTokenPooling(Layer):
         (2, 192)
     """
 
-    def call(self, tokens) -> Any:
+    def call(self, tokens: Tensor) -> Tensor:
         return tokens[:, 0]
 
-    def compute_output_shape(self, tokens_shape) -> tuple:
+    def compute_output_shape(self, tokens_shape: Shape) -> tuple:
         return (tokens_shape[0], tokens_shape[2])
 
 
@@ -154,7 +154,7 @@ class PatchPooling(Layer):
         (2, 192)
     """
 
-    def __init__(self, num_prefix_tokens: int = 1, **kwargs):
+    def __init__(self, num_prefix_tokens: int = 1, **kwargs: Any):
         super().__init__(**kwargs)
         if num_prefix_tokens < 0:
             raise ValueError(
@@ -163,7 +163,7 @@ class PatchPooling(Layer):
             )
         self.num_prefix_tokens = num_prefix_tokens
 
-    def build(self, tokens_shape) -> None:
+    def build(self, tokens_shape: Shape) -> None:
         tokens = tokens_shape[1]
         if tokens is not None and tokens <= self.num_prefix_tokens:
             raise ValueError(
@@ -171,11 +171,11 @@ class PatchPooling(Layer):
                 f"tokens, got {tokens}: pass tokens of patches too."
             )
 
-    def call(self, tokens) -> Any:
+    def call(self, tokens: Tensor) -> Tensor:
         first = self.num_prefix_tokens
         return ops.mean(tokens[:, first:] if first else tokens, axis=1)
 
-    def compute_output_shape(self, tokens_shape) -> tuple:
+    def compute_output_shape(self, tokens_shape: Shape) -> tuple:
         return (tokens_shape[0], tokens_shape[2])
 
 
@@ -201,10 +201,10 @@ class ClassTokenAndPatchPooling(PatchPooling):
         (2, 384)
     """
 
-    def call(self, tokens) -> Any:
+    def call(self, tokens: Tensor) -> Tensor:
         return ops.concatenate([tokens[:, 0], super().call(tokens)], axis=-1)
 
-    def compute_output_shape(self, tokens_shape) -> tuple:
+    def compute_output_shape(self, tokens_shape: Shape) -> tuple:
         return (tokens_shape[0], 2 * tokens_shape[2])
 
 
@@ -231,14 +231,14 @@ class DistillationPooling(Layer):
         (2, 192)
     """
 
-    def __init__(self, concatenate: bool = False, **kwargs):
+    def __init__(self, concatenate: bool = False, **kwargs: Any):
         super().__init__(**kwargs)
         self.concatenate = concatenate
 
-    def call(self, tokens) -> Any:
+    def call(self, tokens: Tensor) -> Tensor:
         if self.concatenate:
             return ops.concatenate([tokens[:, 0], tokens[:, 1]], axis=-1)
         return (tokens[:, 0] + tokens[:, 1]) / 2
 
-    def compute_output_shape(self, tokens_shape) -> tuple:
+    def compute_output_shape(self, tokens_shape: Shape) -> tuple:
         return (tokens_shape[0], tokens_shape[2] * (2 if self.concatenate else 1))

@@ -1,5 +1,6 @@
 """The head of a classifier, which knows its classes and how photos come to it."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -61,11 +62,11 @@ class ClassificationHead(keras.layers.Dense):
         self,
         units: int,
         *,
-        class_names=None,
+        class_names: Sequence[str] | str | None = None,
         preparation: str = "squash",
         problem_type: str = ONE_CLASS,
         bits: int | None = None,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(units, **kwargs)
         self.class_names = class_names
@@ -80,7 +81,9 @@ class ClassificationHead(keras.layers.Dense):
             value = _CHECKS[name](value)
         super().__setattr__(name, value)
 
-    def quantize(self, mode: str | None = None, type_check=True, **kwargs) -> None:
+    def quantize(
+        self, mode: str | None = None, type_check: bool = True, **kwargs: Any
+    ) -> None:
         # Keras refuses classes derived from its own, which may compute otherwise.
         super().quantize(mode, type_check=False, **kwargs)
 

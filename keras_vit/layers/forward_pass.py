@@ -18,6 +18,8 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from keras_vit.layers.base import Tensor
+
 
 @dataclasses.dataclass(frozen=True)
 class Watcher:
@@ -59,7 +61,7 @@ def forward_pass() -> ForwardPass:
 
 
 @contextlib.contextmanager
-def running(**changes) -> Iterator[None]:
+def running(**changes: Any) -> Iterator[None]:
     """Context in which layers run with changed fields of `ForwardPass`."""
     token = _current.set(dataclasses.replace(_current.get(), **changes))
     try:
@@ -68,17 +70,19 @@ def running(**changes) -> Iterator[None]:
         _current.reset(token)
 
 
-def with_attention_weights(function, class_token_only: bool = False) -> Callable:
+def with_attention_weights(
+    function: Callable[..., Any], class_token_only: bool = False
+) -> Callable:
     """Returns a function that also returns the attention weights computed in it.
 
     With `class_token_only` those of the first query, even if a watcher sees all.
     """
 
-    def with_weights(*args) -> tuple:
+    def with_weights(*args: Any) -> tuple:
         outer = forward_pass().watcher or Watcher(all_tokens=False)
         seen = []
 
-        def keep(weights) -> Any:
+        def keep(weights: Tensor) -> Tensor:
             seen.append(outer.attention(weights))
             return seen[-1]
 

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Layer
+from keras_vit.layers.base import Layer, Shape, Tensor
 from zoo.network import positive_int
 
 
@@ -40,15 +40,15 @@ class GroupNorm(Layer):
         self,
         groups: int = 32,
         epsilon: float = 1e-6,
-        gamma_initializer="ones",
-        **kwargs,
+        gamma_initializer: str = "ones",
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.groups = positive_int(groups, "groups")
         self.epsilon = self._positive("epsilon", epsilon)
         self.gamma_initializer = gamma_initializer
 
-    def build(self, features_shape) -> None:
+    def build(self, features_shape: Shape) -> None:
         channels = features_shape[-1]
         if channels % self.groups:
             raise ValueError(
@@ -57,7 +57,7 @@ class GroupNorm(Layer):
             )
         self.add_gamma_and_beta(channels, self.gamma_initializer)
 
-    def call(self, features) -> Any:
+    def call(self, features: Tensor) -> Tensor:
         dtype = keras.backend.result_type(features.dtype, "float32")
         features = ops.cast(features, dtype)
         centred = features - self._means(features)

@@ -11,13 +11,13 @@ from keras import ops
 _left_out = contextvars.ContextVar("left_out", default=False)
 
 
-def initializer(values) -> Any:
+def initializer(values: Any) -> Any:
     """Returns a Keras initializer, or within `left_out()` one that sets no values."""
     return _unset if _left_out.get() else values
 
 
 @contextlib.contextmanager
-def left_out(are_to_follow=True) -> Iterator[None]:
+def left_out(are_to_follow: bool = True) -> Iterator[None]:
     """Context in which layers are built without initial values, for a file's to follow.
 
     Drawing the random values of a model takes longer than reading its file. False

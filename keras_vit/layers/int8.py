@@ -3,9 +3,11 @@
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_vit.layers.attention import SelfAttention
+from keras_vit.layers.base import Tensor
 from keras_vit.layers.classification_head import ClassificationHead
 from keras_vit.layers.map_head import AttentionPooling
 from keras_vit.layers.mlp import MLP
@@ -22,7 +24,7 @@ class _Int8Kernel:
     outputs instead costs as much and overflows in float16.
     """
 
-    def add_weight(self, *args, **kwargs) -> Any:
+    def add_weight(self, *args: Any, **kwargs: Any) -> Any:
         if kwargs.get("name") != "kernel":
             return super().add_weight(*args, **kwargs)
         self.kernel_scale = super().add_weight(
@@ -44,30 +46,30 @@ class _Int8Kernel:
         )
 
     @property
-    def kernel(self) -> Any:
+    def kernel(self) -> Tensor:
         kernel = ops.cast(self._kernel, "float32") * self.kernel_scale
         return ops.cast(kernel, self.compute_dtype)
 
-    def standardized(self, kernel) -> Any:
+    def standardized(self, kernel: Tensor) -> Tensor:
         """Returns the kernel of a `StdConv2D`, which was standardised before."""
         return kernel
 
-    def assign_int8(self, kernel, scale) -> None:
+    def assign_int8(self, kernel: np.ndarray, scale: np.ndarray) -> None:
         """Takes the values of `keras_vit.weights.quantization.int8_and_scale`."""
         self._kernel.assign(kernel)
         self.kernel_scale.assign(scale)
 
-    def enable_lora(self, *args, **kwargs) -> None:
+    def enable_lora(self, *args: Any, **kwargs: Any) -> None:
         raise ValueError(
             f"{self.path} has an int8 kernel, which LoRA does not go with: tune the "
             "float model, and quantise what comes of it."
         )
 
     # Keras's own layers save `kernel` and `bias` alone.
-    def save_own_variables(self, store) -> None:
+    def save_own_variables(self, store: dict) -> None:
         keras.layers.Layer.save_own_variables(self, store)
 
-    def load_own_variables(self, store) -> None:
+    def load_own_variables(self, store: dict) -> None:
         keras.layers.Layer.load_own_variables(self, store)
 
 

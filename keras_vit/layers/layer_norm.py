@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Layer
+from keras_vit.layers.base import Layer, Shape, Tensor
 from keras_vit.layers.own_gradient import own_gradient
 
 
@@ -34,14 +34,14 @@ class LayerNorm(Layer):
         (2, 7, 192)
     """
 
-    def __init__(self, epsilon: float = 1e-6, **kwargs):
+    def __init__(self, epsilon: float = 1e-6, **kwargs: Any):
         super().__init__(**kwargs)
         self.epsilon = self._positive("epsilon", epsilon)
 
-    def build(self, tokens_shape) -> None:
+    def build(self, tokens_shape: Shape) -> None:
         self.add_gamma_and_beta(tokens_shape[-1])
 
-    def call(self, tokens, training=None) -> Any:
+    def call(self, tokens: Tensor, training: bool | None = None) -> Tensor:
         dtype = keras.backend.result_type(tokens.dtype, "float32")
         tokens = ops.cast(tokens, dtype)
         if training and keras.backend.backend() == "tensorflow":
@@ -63,10 +63,10 @@ class LayerNorm(Layer):
         import tensorflow as tf
 
         @own_gradient
-        def norm(tokens, gamma, beta) -> tuple:
+        def norm(tokens: Tensor, gamma: Tensor, beta: Tensor) -> tuple:
             normalised, factors = self._normalised(tokens)
 
-            def gradient(upstream) -> tuple:
+            def gradient(upstream: Tensor) -> tuple:
                 of_normalised = upstream * gamma
                 mean = ops.mean(of_normalised, axis=-1, keepdims=True)
                 along = ops.mean(of_normalised * normalised, axis=-1, keepdims=True)

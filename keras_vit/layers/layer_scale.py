@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Layer
+from keras_vit.layers.base import Layer, Shape, Tensor
 from keras_vit.layers.initial_values import initializer
 from zoo.network import finite_float
 
@@ -31,16 +31,16 @@ class LayerScale(Layer):
         (2, 7, 192)
     """
 
-    def __init__(self, initial_value: float = 1e-5, **kwargs):
+    def __init__(self, initial_value: float = 1e-5, **kwargs: Any):
         super().__init__(**kwargs)
         self.initial_value = finite_float(initial_value, f"{self.name}: initial_value")
 
-    def build(self, tokens_shape) -> None:
+    def build(self, tokens_shape: Shape) -> None:
         self.gamma = self.add_weight(
             name="gamma",
             shape=(tokens_shape[-1],),
             initializer=initializer(keras.initializers.Constant(self.initial_value)),
         )
 
-    def call(self, tokens) -> Any:
+    def call(self, tokens: Tensor) -> Tensor:
         return ops.multiply(tokens, self.gamma)

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Composite, check_heads
+from keras_vit.layers.base import Composite, Shape, Tensor, check_heads
 from keras_vit.layers.forward_pass import forward_pass
 from keras_vit.layers.initial_values import initializer
 from keras_vit.layers.layer_norm import LayerNorm
@@ -51,7 +51,7 @@ class AttentionPooling(Composite):
         activation: str = "gelu_tanh",
         layer_norm_epsilon: float = 1e-6,
         num_prefix_tokens: int = 0,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.num_heads = num_heads
@@ -62,7 +62,7 @@ class AttentionPooling(Composite):
         )
         self.num_prefix_tokens = num_prefix_tokens
 
-    def build(self, tokens_shape) -> None:
+    def build(self, tokens_shape: Shape) -> None:
         hidden_size = tokens_shape[-1]
         check_heads(self, hidden_size)
         self.probe = self.add_weight(
@@ -85,14 +85,14 @@ class AttentionPooling(Composite):
         )
         self.settle()
 
-    def call(self, tokens) -> Any:
+    def call(self, tokens: Tensor) -> Tensor:
         tokens = tokens[:, self.num_prefix_tokens :]
         batch, length, hidden_size = ops.shape(tokens)
         head_size = hidden_size // self.num_heads
         # As in `SelfAttention`, one product with its bias on a matrix of tokens.
         rows = ops.reshape(tokens, (-1, tokens.shape[-1]))
 
-        def heads(projected, length) -> Any:
+        def heads(projected: Tensor, length: Any) -> Tensor:
             shape = (-1, length, self.num_heads, head_size)
             return ops.transpose(ops.reshape(projected, shape), (0, 2, 1, 3))
 
@@ -106,5 +106,5 @@ class AttentionPooling(Composite):
         pooled = self.out(ops.reshape(mixed, (batch, 1, hidden_size)))
         return (pooled + self.mlp(self.norm(pooled)))[:, 0]
 
-    def compute_output_shape(self, tokens_shape) -> tuple:
+    def compute_output_shape(self, tokens_shape: Shape) -> tuple:
         return (tokens_shape[0], tokens_shape[2])

@@ -1,11 +1,9 @@
 """Masking of patch embeddings, for masked patch prediction."""
 
-from typing import Any
-
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Layer
+from keras_vit.layers.base import Layer, Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -18,14 +16,14 @@ class MaskPatches(Layer):
     [mask] begins: as the position embeddings, N(0, 0.02).
     """
 
-    def build(self, tokens_shape, sources_shape) -> None:
+    def build(self, tokens_shape: Shape, sources_shape: Shape) -> None:
         self.token = self.add_weight(
             name="token",
             shape=(1, 1, tokens_shape[-1]),
             initializer=keras.initializers.RandomNormal(stddev=0.02),
         )
 
-    def call(self, tokens, sources) -> Any:
+    def call(self, tokens: Tensor, sources: Tensor) -> Tensor:
         batch, _, hidden_size = ops.shape(tokens)
         token = ops.broadcast_to(self.token, (batch, 1, hidden_size))
         return _gathered(ops.concatenate([tokens, token], axis=1), sources)
@@ -38,10 +36,10 @@ class TakeTokens(Layer):
     Of `tokens` (batch, tokens, hidden_size) and `places`, int (batch, places).
     """
 
-    def call(self, tokens, places) -> Any:
+    def call(self, tokens: Tensor, places: Tensor) -> Tensor:
         return _gathered(tokens, places)
 
-    def compute_output_shape(self, tokens_shape, places_shape) -> tuple:
+    def compute_output_shape(self, tokens_shape: Shape, places_shape: Shape) -> tuple:
         return (*places_shape, tokens_shape[-1])
 
 

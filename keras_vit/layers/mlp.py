@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Composite
+from keras_vit.layers.base import Composite, Shape, Tensor
 from keras_vit.layers.initial_values import initializer
 from keras_vit.layers.layer_norm import LayerNorm
 from keras_vit.layers.own_gradient import own_gradient
@@ -17,7 +17,7 @@ _LINEAR = 2.0 * math.sqrt(2.0 / math.pi)
 _CUBIC = 0.044715 * _LINEAR
 
 
-def gelu(x, training=False) -> Any:
+def gelu(x: Tensor, training: bool | None = False) -> Tensor:
     """Returns the tanh form of GELU, as in `flax.linen.gelu` and the released models.
 
     In training it has a gradient of its own on TensorFlow: that of the library keeps
@@ -104,7 +104,7 @@ class MLP(Composite):
         dropout_rate: float = 0.0,
         activation: str = "gelu_tanh",
         norm_epsilon: float | None = None,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         if activation not in ACTIVATIONS:
@@ -120,7 +120,7 @@ class MLP(Composite):
             norm_epsilon = self._positive("norm_epsilon", norm_epsilon)
         self.norm_epsilon = norm_epsilon
 
-    def build(self, tokens_shape) -> None:
+    def build(self, tokens_shape: Shape) -> None:
         hidden_size = tokens_shape[-1]
         expanded = self.mlp_dim * (2 if self.activation == "swiglu" else 1)
         for name, units, inputs in (
@@ -143,7 +143,7 @@ class MLP(Composite):
         self.add_part(Dropout, "dropout", self.dropout_rate)
         self.settle()
 
-    def call(self, tokens, training=None) -> Any:
+    def call(self, tokens: Tensor, training: bool | None = None) -> Tensor:
         shape = ops.shape(tokens)
         tokens = ops.reshape(tokens, (-1, tokens.shape[-1]))
         hidden = ACTIVATIONS[self.activation](self.expand(tokens), training)

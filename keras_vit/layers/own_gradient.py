@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-def own_gradient(function) -> Callable:
+def own_gradient(function: Callable[..., tuple]) -> Callable:
     """Returns `tf.custom_gradient` of a function of tensors, which keeps no graph.
 
     What `tf.custom_gradient` is given back in a graph, TensorFlow keeps as long as the
@@ -15,7 +15,7 @@ def own_gradient(function) -> Callable:
     """
 
     @functools.wraps(function)
-    def call(*tensors) -> Any:
+    def call(*tensors: Any) -> Any:
         import tensorflow as tf
 
         if tf.executing_eagerly():
@@ -23,7 +23,7 @@ def own_gradient(function) -> Callable:
         outputs = []
 
         @tf.custom_gradient
-        def forgetful(*tensors) -> tuple:
+        def forgetful(*tensors: Any) -> tuple:
             output, gradient = function(*tensors)
             # Not in its collections, which are copied to graphs that may live longer.
             graph = output.graph

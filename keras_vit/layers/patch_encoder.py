@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Layer
+from keras_vit.layers.base import Layer, Shape, Tensor
 from keras_vit.layers.initial_values import initializer
 from zoo.network import pair
 from zoo.network.preparation import check_bits, check_preparation
@@ -51,7 +51,7 @@ class PatchEncoder(Layer):
         hidden_size: int,
         preparation: str = "squash",
         bits: int | None = None,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.preparation = check_preparation(preparation)
@@ -59,7 +59,7 @@ class PatchEncoder(Layer):
         self.patch_size = pair(patch_size, "patch_size")
         self.hidden_size = hidden_size
 
-    def build(self, images_shape) -> None:
+    def build(self, images_shape: Shape) -> None:
         if len(images_shape) != 4:
             raise ValueError(
                 f"{self.name} takes images (batch, height, width, channels), got shape "
@@ -82,10 +82,10 @@ class PatchEncoder(Layer):
         return config
 
     @property
-    def kernel(self) -> Any:
+    def kernel(self) -> Tensor:
         return self._kernel
 
-    def call(self, images) -> Any:
+    def call(self, images: Tensor) -> Tensor:
         self._check_sides(images.shape)
         batch, height, width, channels = ops.shape(images)
         patch_height, patch_width = self.patch_size
@@ -109,7 +109,7 @@ class PatchEncoder(Layer):
                     f"{height}x{width}: resize the images."
                 )
 
-    def compute_output_shape(self, images_shape) -> tuple:
+    def compute_output_shape(self, images_shape: Shape) -> tuple:
         self._check_sides(images_shape)
         batch, height, width, _ = images_shape
         if height is None or width is None:

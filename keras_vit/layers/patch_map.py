@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Layer
+from keras_vit.layers.base import Layer, Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -33,14 +33,14 @@ class PatchMap(Layer):
         (2, 2, 3, 192)
     """
 
-    def __init__(self, num_prefix_tokens: int = 0, **kwargs):
+    def __init__(self, num_prefix_tokens: int = 0, **kwargs: Any):
         super().__init__(**kwargs)
         self.num_prefix_tokens = num_prefix_tokens
 
-    def call(self, tokens, grid) -> Any:
+    def call(self, tokens: Tensor, grid: Tensor) -> Tensor:
         batch, _, hidden_size = ops.shape(tokens)
         patches = tokens[:, self.num_prefix_tokens :]
         return ops.reshape(patches, (batch, *ops.shape(grid), hidden_size))
 
-    def compute_output_shape(self, tokens_shape, grid_shape) -> tuple:
+    def compute_output_shape(self, tokens_shape: Shape, grid_shape: Shape) -> tuple:
         return (tokens_shape[0], *grid_shape, tokens_shape[2])

@@ -1,10 +1,12 @@
 """The kinds of pooling: what the head of a Vision Transformer reads, one row each."""
 
 import dataclasses
+from typing import Any
 
 import keras
 
 from keras_vit import layers
+from zoo.network import ViTConfig
 
 _PREFIX = ("num_prefix_tokens",)
 
@@ -55,7 +57,9 @@ POOLINGS = {
 }
 
 
-def layer_of(kind: str, config, prefix: int, **options) -> keras.layers.Layer:
+def layer_of(
+    kind: str, config: ViTConfig, prefix: int, **options: Any
+) -> keras.layers.Layer:
     """Returns the layer of a kind of pooling for the network of a config.
 
     `prefix` is the number of tokens before those of the patches; `options` are further
@@ -68,7 +72,7 @@ def layer_of(kind: str, config, prefix: int, **options) -> keras.layers.Layer:
     return POOLINGS[kind].layer(**own | options)
 
 
-def kind_of_layer(layer) -> str | None:
+def kind_of_layer(layer: keras.layers.Layer) -> str | None:
     """Returns the kind that a layer is of, or None."""
     kinds = {pooling.layer: kind for kind, pooling in POOLINGS.items()}
     return next((kinds[one] for one in type(layer).__mro__ if one in kinds), None)

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Layer, Placed, check_tokens
+from keras_vit.layers.base import Layer, Placed, Shape, Tensor, check_tokens
 from keras_vit.layers.initial_values import initializer
 from keras_vit.layers.patch_grid import (
     at_grid,
@@ -20,13 +20,13 @@ from zoo.network.position_embedding import axis_weights
 class AddedPositions(Layer, Placed):
     """Adds the embedding in `table`, of a subclass, to the token at each place."""
 
-    def call(self, tokens, grid=None) -> Any:
+    def call(self, tokens: Tensor, grid: Tensor | None = None) -> Tensor:
         self.check_places(tokens, grid)
         if grid is None:
             return ops.add(tokens, self._own())
         return ops.add(tokens, at_grid(grid, self.grid_size, self.table, self._resized))
 
-    def compute_output_spec(self, tokens, grid=None) -> Any:
+    def compute_output_spec(self, tokens: Tensor, grid: Tensor | None = None) -> Tensor:
         self.check_places(tokens, grid)
         return keras.KerasTensor(tokens.shape, self.compute_dtype)
 
@@ -68,11 +68,11 @@ class AddPositionEmbs(AddedPositions):
 
     def __init__(
         self,
-        grid_size=None,
+        grid_size: int | tuple[int, int] | None = None,
         num_registers: int = 0,
         resizing: str = "released",
         num_prefix_tokens: int | None = None,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.grid_size = None if grid_size is None else pair(grid_size, "grid_size")
@@ -80,7 +80,7 @@ class AddPositionEmbs(AddedPositions):
         self.resizing = resizing
         self.num_prefix_tokens = num_prefix_tokens
 
-    def build(self, tokens_shape) -> None:
+    def build(self, tokens_shape: Shape) -> None:
         check_tokens(self, tokens_shape)
         self.find_places(tokens_shape)
         self.position_embedding = self.add_weight(
@@ -92,7 +92,7 @@ class AddPositionEmbs(AddedPositions):
     def _own(self):
         return self.position_embedding
 
-    def table(self) -> Any:
+    def table(self) -> Tensor:
         """Returns the embeddings, a tensor (tokens, hidden_size)."""
         return ops.convert_to_tensor(self.position_embedding)[0]
 
@@ -136,17 +136,17 @@ class AddPositionEmbs2D(AddedPositions):
 
     def __init__(
         self,
-        grid_size,
+        grid_size: int | tuple[int, int],
         resizing: str = "released",
         num_prefix_tokens: int | None = None,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.grid_size = pair(grid_size, "grid_size")
         self.resizing = resizing
         self.num_prefix_tokens = num_prefix_tokens
 
-    def build(self, tokens_shape) -> None:
+    def build(self, tokens_shape: Shape) -> None:
         hidden_size = tokens_shape[-1]
         rows, columns = self.grid_size
         check_tokens(self, tokens_shape)
@@ -171,7 +171,7 @@ class AddPositionEmbs2D(AddedPositions):
             )
             setattr(self, name, variable)
 
-    def table(self) -> Any:
+    def table(self) -> Tensor:
         """Returns what is added, a tensor (tokens, hidden_size)."""
         return self._table(*self.grid_size, self.row_embedding, self.column_embedding)
 

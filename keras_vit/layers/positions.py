@@ -1,12 +1,10 @@
 """What attention asks of positions that enter it, and embeddings of offsets."""
 
-from typing import Any
-
 import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.layers.base import Layer, Placed
+from keras_vit.layers.base import Layer, Placed, Shape, Tensor
 
 
 class AttentionPositions(Layer, Placed):
@@ -22,18 +20,22 @@ class AttentionPositions(Layer, Placed):
     # True if `scores` depends on the queries, which fused attention cannot take.
     depends_on_queries = False
 
-    def turned(self, query, key, grid, first_alone: bool) -> tuple:
+    def turned(
+        self, query: Tensor, key: Tensor, grid: Tensor | None, first_alone: bool
+    ) -> tuple:
         """Returns queries and keys (batch, tokens, num_heads, head_size) to compare."""
         return query, key
 
-    def scores(self, query, grid, first_alone: bool) -> Any:
+    def scores(self, query: Tensor, grid: Tensor | None, first_alone: bool) -> Tensor:
         """Returns what is added to the scores of scaled queries, None for nothing.
 
         Of queries (batch, num_heads, queries, head_size), a tensor that goes with
         (batch, num_heads, queries, tokens).
         """
 
-    def resized(self, grid_size, method: str | None = None) -> keras.layers.Layer:
+    def resized(
+        self, grid_size: tuple[int, int] | None, method: str | None = None
+    ) -> keras.layers.Layer:
         if self.grid_size is None:
             raise ValueError(
                 f"The positions {self.name} are a {type(self).__name__}, which belongs "
@@ -71,7 +73,7 @@ class RelativePositionEmbedding(AttentionPositions):
 
     depends_on_queries = True
 
-    def build(self, heads_shape) -> None:
+    def build(self, heads_shape: Shape) -> None:
         self.find_places(heads_shape)
         # The embedding of offset o is in row o + length - 1.
         self.offset_embedding = self.add_weight(
@@ -80,7 +82,7 @@ class RelativePositionEmbedding(AttentionPositions):
             initializer=keras.initializers.RandomNormal(stddev=0.02),
         )
 
-    def scores(self, query, grid, first_alone: bool) -> Any:
+    def scores(self, query: Tensor, grid: Tensor | None, first_alone: bool) -> Tensor:
         # The product makes the gradient of a TensorFlow variable a dense tensor.
         keys = ops.take(1.0 * self.offset_embedding, self.rows(first_alone), axis=0)
         return ops.einsum("bhqd,qkd->bhqk", query, ops.cast(keys, query.dtype))

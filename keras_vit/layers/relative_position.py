@@ -7,6 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_vit.layers.base import Shape, Tensor
 from keras_vit.layers.initial_values import initializer
 from keras_vit.layers.patch_grid import at_grid, namespace_of, resampled_map
 from keras_vit.layers.positions import AttentionPositions
@@ -64,11 +65,11 @@ class RelativePositionBias(AttentionPositions):
 
     def __init__(
         self,
-        grid_size,
+        grid_size: int | tuple[int, int],
         num_registers: int = 0,
         resizing: str = GEOMETRIC,
         num_prefix_tokens: int | None = None,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.grid_size = pair(grid_size, "grid_size")
@@ -76,7 +77,7 @@ class RelativePositionBias(AttentionPositions):
         self.resizing = resizing
         self.num_prefix_tokens = num_prefix_tokens
 
-    def build(self, heads_shape) -> None:
+    def build(self, heads_shape: Shape) -> None:
         self.find_places(heads_shape)
         self.rows = self._rows(*self.grid_size)
         self.table = self.add_weight(
@@ -95,7 +96,7 @@ class RelativePositionBias(AttentionPositions):
         rows = offset_places(grid_size, self.num_prefix_tokens, ops)
         return ops.cast(rows, "int32")
 
-    def biases(self, grid=None, first_alone: bool = False) -> Any:
+    def biases(self, grid: Tensor | None = None, first_alone: bool = False) -> Tensor:
         """Returns the biases, a tensor (num_heads, queries, tokens)."""
         table, rows = self.table, self.rows
         if grid is not None:
@@ -119,5 +120,5 @@ class RelativePositionBias(AttentionPositions):
         offsets = resampled_map(table[:count], *weights)
         return ops.concatenate([offsets, table[count:]])
 
-    def scores(self, query, grid, first_alone: bool) -> Any:
+    def scores(self, query: Tensor, grid: Tensor | None, first_alone: bool) -> Tensor:
         return ops.cast(self.biases(grid, first_alone), query.dtype)

@@ -5,7 +5,7 @@ from typing import Any
 
 import keras
 
-from keras_vit.layers.base import Layer
+from keras_vit.layers.base import Layer, Tensor
 from keras_vit.layers.forward_pass import forward_pass, running
 from keras_vit.layers.own_gradient import own_gradient
 from zoo import network
@@ -14,7 +14,7 @@ from zoo import network
 class SeedGenerator(keras.random.SeedGenerator):
     """The generator of Keras, whose seeds can be drawn before they are used."""
 
-    def next(self, ordered: bool = True) -> Any:
+    def next(self, ordered: bool = True) -> Tensor:
         seeds = forward_pass().seeds
         return super().next(ordered) if seeds is None else next(seeds[self])
 
@@ -22,24 +22,28 @@ class SeedGenerator(keras.random.SeedGenerator):
 class Dropout(Layer):
     """`keras.layers.Dropout` for what may be computed once more."""
 
-    def __init__(self, rate: float, seed: int | None = None, **kwargs):
+    def __init__(self, rate: float, seed: int | None = None, **kwargs: Any):
         super().__init__(**kwargs)
         self.rate = network.rate(rate, f"{self.name}: rate")
         self.seed = seed
         if self.rate > 0.0:
             self.seed_generator = SeedGenerator(seed)
 
-    def call(self, inputs, training=None) -> Any:
+    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         if not training or self.rate == 0.0:
             return inputs
         return self.dropped(inputs)
 
-    def dropped(self, inputs) -> Any:
+    def dropped(self, inputs: Tensor) -> Tensor:
         """Returns inputs some of which are zeros, and the others larger by as much."""
         return keras.random.dropout(inputs, self.rate, seed=self.seed_generator)
 
 
-def rematerialized(function, uses, variables) -> Callable:
+def rematerialized(
+    function: Callable[[Tensor], Tensor],
+    uses: dict[keras.layers.Layer, int],
+    variables: list,
+) -> Callable:
     """Returns a function of one tensor that keeps it alone for the gradient.
 
     What is random in it is the same when it is computed once more, and the same as
@@ -55,7 +59,7 @@ def rematerialized(function, uses, variables) -> Callable:
         if layer.rate > 0.0 and type(layer) not in without
     }
 
-    def with_these_seeds(inputs) -> Any:
+    def with_these_seeds(inputs: Tensor) -> Tensor:
         fresh = {generator: iter(values) for generator, values in seeds.items()}
         with running(seeds=fresh):
             return function(inputs)
@@ -77,13 +81,13 @@ def _recomputed(function, variables):
     import tensorflow as tf
 
     @own_gradient
-    def recomputed(tokens, *values) -> tuple:
-        def output(tokens, *values) -> Any:
+    def recomputed(tokens: Tensor, *values: Tensor) -> tuple:
+        def output(tokens: Tensor, *values: Tensor) -> Tensor:
             state = list(zip(variables, values, strict=True))
             with keras.StatelessScope(state_mapping=state):
                 return function(tokens)
 
-        def gradient(upstream) -> Any:
+        def gradient(upstream: Tensor) -> Any:
             # TensorFlow would take what it has already, were the upstream not needed.
             first = tf.reduce_max(tf.reshape(upstream, (-1,))[:1])
             some = tf.cast(first, "bool")

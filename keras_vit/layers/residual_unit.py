@@ -1,11 +1,12 @@
 """The bottleneck units of the hybrids' ResNet and of BiT's."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Composite
+from keras_vit.layers.base import Composite, Shape, Tensor
 from keras_vit.layers.group_norm import GroupNorm
 from keras_vit.layers.std_conv import StdConv2D
 from zoo.network import pair
@@ -57,12 +58,12 @@ class ResidualUnit(Composite):
 
     def __init__(
         self,
-        filters,
-        strides: int = 1,
+        filters: int,
+        strides: int | tuple[int, int] = 1,
         groups: int = 32,
         padding: str = "same",
-        epsilons="released",
-        **kwargs,
+        epsilons: str = "released",
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.filters = filters
@@ -71,7 +72,7 @@ class ResidualUnit(Composite):
         self.padding = padding
         self.epsilons = epsilons
 
-    def build(self, features_shape) -> None:
+    def build(self, features_shape: Shape) -> None:
         batch, height, width, channels = features_shape
         outer = (batch, height, width, self.filters)
         inner = self.compute_output_shape(features_shape)[:3] + (self.filters,)
@@ -113,7 +114,7 @@ class ResidualUnit(Composite):
             gamma_initializer=gamma,
         )
 
-    def call(self, features) -> Any:
+    def call(self, features: Tensor) -> Tensor:
         shortcut = features
         if self.projects:
             shortcut = self.gn_proj(self.conv_proj(features))
@@ -121,7 +122,7 @@ class ResidualUnit(Composite):
         features = ops.relu(self.gn2(self.conv2(features)))
         return ops.relu(shortcut + self.gn3(self.conv3(features)))
 
-    def compute_output_shape(self, features_shape) -> tuple:
+    def compute_output_shape(self, features_shape: Shape) -> tuple:
         batch, *sides, _ = features_shape
         strided = [
             None if side is None else -(-side // stride)
@@ -162,7 +163,13 @@ class PreActivationUnit(ResidualUnit):
 
     parts = ("gn1", "conv1", "gn2", "conv2", "gn3", "conv3", "conv_proj")
 
-    def __init__(self, filters, strides: int = 1, groups: int = 32, **kwargs):
+    def __init__(
+        self,
+        filters: int,
+        strides: int | tuple[int, int] = 1,
+        groups: int = 32,
+        **kwargs: Any,
+    ):
         super().__init__(
             filters, strides, groups, padding="symmetric", epsilons="bit", **kwargs
         )
@@ -173,7 +180,7 @@ class PreActivationUnit(ResidualUnit):
             self._add_norm(suffix, input_shape)
         self._add_conv(suffix, input_shape, output_shape[-1], size, strides)
 
-    def call(self, features) -> Any:
+    def call(self, features: Tensor) -> Tensor:
         active = ops.relu(self.gn1(features))
         shortcut = self.conv_proj(active) if self.projects else features
         features = self.conv1(active)
@@ -182,12 +189,12 @@ class PreActivationUnit(ResidualUnit):
         return shortcut + features
 
 
-def group_norm(name: str, epsilons) -> GroupNorm:
+def group_norm(name: str, epsilons: str) -> GroupNorm:
     """Returns an unbuilt group normalisation of the released ResNets."""
     return GroupNorm(32, epsilon=_EPSILONS[epsilons], name=name)
 
 
-def root_pool(features, padding: str) -> keras.KerasTensor:
+def root_pool(features: keras.KerasTensor, padding: str) -> keras.KerasTensor:
     """Returns what a ResNet's root convolution gives, at half the size."""
     if padding == "symmetric":
         # Zeros win over what is below zero where no ReLU comes before, as in BiT.
@@ -200,7 +207,14 @@ def root_pool(features, padding: str) -> keras.KerasTensor:
     )(features)
 
 
-def stages(features, kind, depths, width, name: str, **options) -> keras.KerasTensor:
+def stages(
+    features: keras.KerasTensor,
+    kind: type,
+    depths: Sequence[int],
+    width: int,
+    name: str,
+    **options: Any,
+) -> keras.KerasTensor:
     """Returns what the units of all stages of a ResNet give, `depths` of them in each.
 
     A stage after the first has half the size and twice the filters, `width` at first.

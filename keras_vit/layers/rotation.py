@@ -1,12 +1,14 @@
 """Rotary positions: the angles by which queries and keys are turned."""
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
+from keras_vit.layers.base import Shape, Tensor
 from keras_vit.layers.patch_grid import namespace_of
 from keras_vit.layers.positions import AttentionPositions
 from zoo.network import ROTARY_BASES, pair
@@ -23,13 +25,13 @@ _KINDS = {
 
 def angles(
     kind: str,
-    grid_size,
+    grid_size: Sequence,
     head_size: int,
     num_prefix_tokens: int = 0,
-    reference=None,
+    reference: tuple[int, int] | None = None,
     base: float | None = None,
-    xp=np,
-) -> Any:
+    xp: Any = np,
+) -> Tensor:
     """Returns the angles by which the numbers of a head are turned.
 
     Args:
@@ -84,7 +86,7 @@ def angles(
     return xp.pad(whole, ((num_prefix_tokens, 0), (0, 0)))
 
 
-def turns(*args, xp=np) -> tuple:
+def turns(*args: Any, xp: Any = np) -> tuple:
     """Returns the cosines and the sines of `angles`, which has these arguments."""
     values = angles(*args, xp=xp)
     return xp.cos(values), xp.sin(values)
@@ -133,12 +135,12 @@ class RotaryPositions(AttentionPositions):
     def __init__(
         self,
         kind: str,
-        grid_size,
+        grid_size: int | tuple[int, int],
         num_registers: int = 0,
-        stretched_to=None,
+        stretched_to: tuple[int, int] | None = None,
         base: float | None = None,
         num_prefix_tokens: int | None = None,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         if kind not in _KINDS:
@@ -152,7 +154,7 @@ class RotaryPositions(AttentionPositions):
         self.base = None if base is None else self._positive("base", base)
         self.num_prefix_tokens = num_prefix_tokens
 
-    def build(self, heads_shape) -> None:
+    def build(self, heads_shape: Shape) -> None:
         self.head_size = heads_shape[-1]
         if self.head_size % 4:
             raise ValueError(
@@ -161,7 +163,7 @@ class RotaryPositions(AttentionPositions):
             )
         self.find_places(heads_shape)
 
-    def turns(self, grid=None) -> Any:
+    def turns(self, grid: Tensor | None = None) -> Tensor:
         """Returns the cosines and the sines of all tokens, (2, tokens, head_size)."""
         # Without `at_grid`: TensorFlow computes once what all blocks compute alike, but
         # for what stands in branches.
@@ -178,13 +180,15 @@ class RotaryPositions(AttentionPositions):
             return ops.convert_to_tensor(_known_turns(*arguments))
         return ops.cast(ops.stack(turns(*arguments, xp=ops)), "float32")
 
-    def turned(self, query, key, grid, first_alone: bool) -> tuple:
+    def turned(
+        self, query: Tensor, key: Tensor, grid: Tensor | None, first_alone: bool
+    ) -> tuple:
         both = self.turns(grid)
         of_query = both[:, :1] if first_alone else both
         return rotated(query, self.kind, of_query), rotated(key, self.kind, both)
 
 
-def rotated(heads, kind: str, turns) -> Any:
+def rotated(heads: Tensor, kind: str, turns: Tensor) -> Tensor:
     """Returns queries or keys turned by their tokens' angles.
 
     `heads` is a tensor (batch, tokens, num_heads, head_size), `turns` are those of

@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_vit.layers.base import Shape, Tensor
 from keras_vit.layers.initial_values import initializer
 
 _VARIANCE_EPSILONS = {"timm": 1e-8, "bit": 1e-10}
@@ -50,14 +51,14 @@ class StdConv2D(keras.layers.Conv2D):
 
     def __init__(
         self,
-        filters,
+        filters: int,
         kernel_size: int | tuple[int, int],
         strides: int | tuple[int, int] = 1,
         padding: str = "same",
         use_bias: bool = False,
-        kernel_initializer="lecun_normal",
-        epsilons="released",
-        **kwargs,
+        kernel_initializer: Any = "lecun_normal",
+        epsilons: str = "released",
+        **kwargs: Any,
     ):
         kwargs.setdefault("data_format", "channels_last")
         symmetric = padding == "symmetric"
@@ -78,14 +79,14 @@ class StdConv2D(keras.layers.Conv2D):
         self.symmetric = symmetric
         self.epsilons = epsilons
 
-    def add_weight(self, *args, **kwargs) -> Any:
+    def add_weight(self, *args: Any, **kwargs: Any) -> Any:
         if kwargs.get("name") == "kernel":
             # Autocast would round it to half precision before its mean is taken.
             kwargs["autocast"] = False
             kwargs["initializer"] = initializer(kwargs["initializer"])
         return super().add_weight(*args, **kwargs)
 
-    def standardized(self, kernel) -> Any:
+    def standardized(self, kernel: Tensor) -> Tensor:
         """Returns the float32 kernel that the inputs are convolved with."""
         kernel = ops.cast(kernel, "float32")
         axes = (0, 1, 2)
@@ -95,7 +96,7 @@ class StdConv2D(keras.layers.Conv2D):
             return centred * ops.rsqrt(variance + _VARIANCE_EPSILONS[self.epsilons])
         return centred / (ops.std(kernel, axis=axes, keepdims=True) + 1e-5)
 
-    def convolution_op(self, inputs, kernel) -> Any:
+    def convolution_op(self, inputs: Tensor, kernel: Tensor) -> Tensor:
         kernel = ops.cast(self.standardized(kernel), self.compute_dtype)
         if self.symmetric:
             inputs = ops.pad(inputs, self._margins())
@@ -114,7 +115,7 @@ class StdConv2D(keras.layers.Conv2D):
             return [(0, 0), *sides, (0, 0)]
         return [(0, 0), (0, 0), *sides]
 
-    def compute_output_shape(self, input_shape) -> tuple:
+    def compute_output_shape(self, input_shape: Shape) -> tuple:
         if self.symmetric:
             input_shape = tuple(
                 None if side is None else side + sum(margin)

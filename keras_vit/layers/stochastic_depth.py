@@ -1,10 +1,9 @@
 """Stochastic depth."""
 
-from typing import Any
-
 import keras
 from keras import ops
 
+from keras_vit.layers.base import Tensor
 from keras_vit.layers.remat import Dropout
 
 
@@ -38,10 +37,10 @@ class StochasticDepth(Dropout):
         (2, 7, 192)
     """
 
-    def call(self, branch, training=None) -> Any:
+    def call(self, branch: Tensor, training: bool | None = None) -> Tensor:
         return super().call(branch, training)
 
-    def dropped(self, branch) -> Any:
+    def dropped(self, branch: Tensor) -> Tensor:
         shape = (ops.shape(branch)[0],) + (1,) * (len(branch.shape) - 1)
         uniform = keras.random.uniform(shape, seed=self.seed_generator)
         kept = ops.cast(uniform >= self.rate, branch.dtype)

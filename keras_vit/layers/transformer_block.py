@@ -5,11 +5,12 @@ from typing import Any
 import keras
 
 from keras_vit.layers.attention import SelfAttention
-from keras_vit.layers.base import Composite, check_tokens
+from keras_vit.layers.base import Composite, Shape, Tensor, check_tokens
 from keras_vit.layers.forward_pass import forward_pass, with_attention_weights
 from keras_vit.layers.layer_norm import LayerNorm
 from keras_vit.layers.layer_scale import LayerScale
 from keras_vit.layers.mlp import MLP
+from keras_vit.layers.positions import AttentionPositions
 from keras_vit.layers.remat import Dropout, rematerialized
 from keras_vit.layers.stochastic_depth import StochasticDepth
 
@@ -72,11 +73,11 @@ class TransformerBlock(Composite):
         layer_norm_epsilon: float = 1e-6,
         layer_scale: float | None = None,
         qkv_bias: bool | str = True,
-        positions=None,
+        positions: AttentionPositions | dict | None = None,
         attention_norm_inside: bool = False,
         mlp_norm_inside: bool = False,
         remat: bool = False,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.num_heads = num_heads
@@ -123,34 +124,34 @@ class TransformerBlock(Composite):
     def positions(self) -> Any:
         return self.attention.positions
 
-    def build(self, tokens_shape) -> None:
+    def build(self, tokens_shape: Shape) -> None:
         check_tokens(self, tokens_shape)
         for name in self.parts:
             if (part := getattr(self, name)) is not None:
                 part.build(tokens_shape)
         self.settle()
 
-    def attended(self, tokens, **options) -> Any:
+    def attended(self, tokens: Tensor, **options: Any) -> Tensor:
         """Returns what attention adds to the tokens; `options` are its arguments."""
         tokens = self.attention_norm(tokens, training=options["training"])
         return self.attention(tokens, **options)
 
-    def transformed(self, tokens, training) -> Any:
+    def transformed(self, tokens: Tensor, training: bool | None) -> Tensor:
         """Returns what the perceptron adds to the tokens."""
         tokens = self.mlp_norm(tokens, training=training)
         return self.mlp(tokens, training=training)
 
     def call(
         self,
-        tokens,
-        training=None,
-        return_attention_weights=False,
-        class_token_only=False,
-        grid=None,
-    ) -> Any:
+        tokens: Tensor,
+        training: bool | None = None,
+        return_attention_weights: bool = False,
+        class_token_only: bool = False,
+        grid: Tensor | None = None,
+    ) -> Tensor:
         class_token_only |= self is forward_pass().class_token_block
 
-        def encode(tokens) -> Any:
+        def encode(tokens: Tensor) -> Tensor:
             return self._encode(tokens, training, class_token_only, grid)
 
         if return_attention_weights:
@@ -191,7 +192,7 @@ class TransformerBlock(Composite):
             watcher.tokens(tokens)
         return tokens[:, :1] if class_token_only and not first_alone else tokens
 
-    def compute_output_spec(self, tokens, *args, **kwargs) -> Any:
+    def compute_output_spec(self, tokens: Tensor, *args: Any, **kwargs: Any) -> Any:
         return self.attention.compute_output_spec(tokens, *args, **kwargs)
 
 
@@ -221,10 +222,10 @@ class PostNormBlock(TransformerBlock):
         (2, 7, 192)
     """
 
-    def attended(self, tokens, **options) -> Any:
+    def attended(self, tokens: Tensor, **options: Any) -> Tensor:
         tokens = self.attention(tokens, **options)
         return self.attention_norm(tokens, training=options["training"])
 
-    def transformed(self, tokens, training) -> Any:
+    def transformed(self, tokens: Tensor, training: bool | None) -> Tensor:
         tokens = self.mlp(tokens, training=training)
         return self.mlp_norm(tokens, training=training)

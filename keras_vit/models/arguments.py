@@ -4,7 +4,7 @@ import contextlib
 import difflib
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -26,13 +26,13 @@ _ELSEWHERE = {
 }
 
 
-def takes_own_arguments(function) -> Callable:
+def takes_own_arguments(function: Callable) -> Callable:
     """Makes a function name the argument to pass instead of one it does not have."""
     own = inspect.signature(function).parameters
     takes_others = any(one.kind is one.VAR_KEYWORD for one in own.values())
 
     @functools.wraps(function)
-    def checked(*args, **kwargs) -> Any:
+    def checked(*args: Any, **kwargs: Any) -> Any:
         for name in kwargs.keys() - own.keys():
             near = difflib.get_close_matches(name, own, n=1)
             own_names = f"its arguments are {', '.join(own)}."
@@ -47,7 +47,7 @@ def takes_own_arguments(function) -> Callable:
     return checked
 
 
-def network_of(config, kind: type, variants: dict) -> tuple:
+def network_of(config: object, kind: type, variants: dict) -> tuple:
     """Returns the config of a kind that `config` is or names, and the name or None."""
     names = ", ".join(variants)
     if isinstance(config, kind):
@@ -67,7 +67,9 @@ def network_of(config, kind: type, variants: dict) -> tuple:
     return variants[config], config
 
 
-def classes_of_head(classes: int | None, new_head: bool, source) -> tuple[int, bool]:
+def classes_of_head(
+    classes: int | None, new_head: bool, source: Any
+) -> tuple[int, bool]:
     """Returns how many classes a head has, and whether it is new beside a file's.
 
     `source` is None, or weights with their path and the number of their classes.
@@ -83,7 +85,7 @@ def classes_of_head(classes: int | None, new_head: bool, source) -> tuple[int, b
     return classes, new_head or classes != source.classes
 
 
-def check_without_head(**arguments) -> None:
+def check_without_head(**arguments: object) -> None:
     """Raises a `ValueError` if an argument of the head is neither None nor False."""
     for name, value in arguments.items():
         if value is not None and value is not False:
@@ -102,7 +104,9 @@ def size_of(
     return pair(image_size, "image_size")
 
 
-def number_of_classes(classes: int | None, class_names) -> int | None:
+def number_of_classes(
+    classes: int | None, class_names: Sequence[str] | str | None
+) -> int | None:
     """Returns the classes of a head, by default as many as it has names, or None."""
     if classes is not None:
         hint = "; names are class_names=, a model without head has include_top=False"
@@ -114,7 +118,7 @@ def number_of_classes(classes: int | None, class_names) -> int | None:
 
 
 @contextlib.contextmanager
-def dtype_policy(dtype) -> Iterator[None]:
+def dtype_policy(dtype: str | keras.DTypePolicy | None) -> Iterator[None]:
     """Context with another global dtype policy, one of floats; None for no change."""
     before = keras.config.dtype_policy()
     try:

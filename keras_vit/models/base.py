@@ -39,7 +39,7 @@ class Description:
         }
 
     @classmethod
-    def from_config(cls, config) -> "Description":
+    def from_config(cls, config: dict) -> "Description":
         """Returns the description that `get_config` gave."""
         config = dict(config)
         architecture = architectures.named(config.pop("architecture"))
@@ -81,7 +81,9 @@ class Model(keras.Model):
         """The config of the network; None of a clone, which does not know it."""
         return self.description and self.description.config
 
-    def call(self, inputs, training=None, mask=None, **kwargs) -> Any:
+    def call(
+        self, inputs: Any, training: bool | None = None, mask: Any = None, **kwargs: Any
+    ) -> Any:
         with running(class_token_block=self.class_token_block):
             return super().call(inputs, training=training, mask=mask, **kwargs)
 
@@ -93,7 +95,7 @@ class Model(keras.Model):
         blocks = [one for one in self.layers if isinstance(one, TransformerBlock)]
         return blocks[-1] if blocks else None
 
-    def rebuild(self, **options) -> keras.Model:
+    def rebuild(self, **options: Any) -> keras.Model:
         """Returns the network built anew, with this model's weights.
 
         It is a model of its own, which another head, pooling or dtype may be given;
@@ -154,7 +156,7 @@ def _hand_facts(head, other, options):
             setattr(other, name, getattr(head, name))
 
 
-def of_features(model: keras.Model, features) -> keras.Model:
+def of_features(model: keras.Model, features: keras.KerasTensor) -> keras.Model:
     """Returns a model of what a model's head reads, a tensor in its graph.
 
     It knows what it is, if the model does.

@@ -1,6 +1,7 @@
 """BiT's ResNets (Big Transfer), the second architecture."""
 
 import collections
+import os
 import re
 
 import keras
@@ -15,7 +16,7 @@ from keras_vit.layers.residual_unit import group_norm, root_pool, stages
 from keras_vit.models import arguments
 from keras_vit.models.base import Description, Model
 from keras_vit.structure import architectures
-from keras_vit.weights.named_files import NamedFiles
+from keras_vit.weights.named_files import NamedArrays, NamedFiles
 from keras_vit.weights.released_places import ReleasedPlaces
 from zoo.network import BIT_VARIANTS, BiTConfig, pair, positive_int
 
@@ -71,7 +72,7 @@ FILES = NamedFiles(
 @arguments.takes_own_arguments
 def BiTResNet(  # noqa: N802 - reads as the model it returns
     config: str | BiTConfig,
-    weights=None,
+    weights: str | os.PathLike | NamedArrays | None = None,
     *,
     include_top: bool = True,
     image_size: int | tuple[int | None, int | None] | None = None,
@@ -79,7 +80,7 @@ def BiTResNet(  # noqa: N802 - reads as the model it returns
     new_head: bool = False,
     classifier_activation: str | None = None,
     channels: int = 3,
-    dtype=None,
+    dtype: str | keras.DTypePolicy | None = None,
     name: str | None = None,
 ) -> keras.Model:
     """Returns a ResNet of BiT (Big Transfer), with or without released weights.

@@ -20,7 +20,11 @@ from zoo.common.safe_text import brief
 
 
 def features(
-    model: keras.Model, layers=(-1,), *, as_maps: bool = True, norm: bool = True
+    model: keras.Model,
+    layers: int | str | Iterable[int | str] = (-1,),
+    *,
+    as_maps: bool = True,
+    norm: bool = True,
 ) -> keras.Model:
     """Returns a model of the features inside a model, whose weights it shares.
 

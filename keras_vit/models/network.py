@@ -9,25 +9,25 @@ from keras_vit.layers import poolings
 from keras_vit.layers.residual_unit import group_norm, root_pool, stages
 from keras_vit.models.arguments import head_dtype, images_input
 from keras_vit.models.base import Description, Model
-from zoo.network import RELEASED
+from zoo.network import RELEASED, ViTConfig
 
 
 def build(
-    config,
-    image_size,
+    config: ViTConfig,
+    image_size: tuple[int, int],
     *,
-    channels=3,
-    class_token=True,
-    pooling="token",
-    pooling_options=None,
-    representation_size=None,
-    head=None,
-    preparation="squash",
-    bits=None,
-    dropout_rate=0.0,
-    stochastic_depth_rate=0.0,
-    remat=False,
-    name="vision_transformer",
+    channels: int = 3,
+    class_token: bool = True,
+    pooling: str | None = "token",
+    pooling_options: dict | None = None,
+    representation_size: int | None = None,
+    head: dict | None = None,
+    preparation: str = "squash",
+    bits: int | None = None,
+    dropout_rate: float = 0.0,
+    stochastic_depth_rate: float = 0.0,
+    remat: bool = False,
+    name: str = "vision_transformer",
 ) -> Model:
     """Returns the network of a `ViTConfig` with random weights.
 

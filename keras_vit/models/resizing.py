@@ -1,6 +1,7 @@
 """Copies of models for images of another size."""
 
 import math
+from typing import Any
 
 import keras
 import numpy as np
@@ -120,7 +121,7 @@ class _Copies:
         self.patch_grids = {}
         self.copies = {}
 
-    def of_model(self, model, images) -> keras.Model:
+    def of_model(self, model: keras.Model, images: keras.KerasTensor) -> keras.Model:
         """Returns a model of copies that takes `images` instead of its own input."""
         if isinstance(model, keras.Sequential):
             copy = keras.Sequential([images], name=model.name)
@@ -160,7 +161,7 @@ class _Copies:
             self.patch_grids[key] = layer(images)
         return self.patch_grids[key]
 
-    def of_layer(self, layer, *args) -> keras.layers.Layer:
+    def of_layer(self, layer: keras.layers.Layer, *args: Any) -> keras.layers.Layer:
         """Returns the copy of a layer, made at its first call on some tensors."""
         if layer not in self.copies:
             self.copies[layer] = self._made(layer, *args)

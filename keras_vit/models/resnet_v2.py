@@ -1,5 +1,7 @@
 """ResNet50V2 of Keras, to compare with."""
 
+import os
+
 import keras
 
 from keras_vit.layers import ClassificationHead
@@ -9,7 +11,11 @@ from zoo.network import ResNetV2Config, pair
 
 
 def ResNet50V2(  # noqa: N802
-    config, weights=None, *, image_size: int | tuple[int, int] = 224, classes: int
+    config: str | ResNetV2Config,
+    weights: str | os.PathLike | None = None,
+    *,
+    image_size: int | tuple[int, int] = 224,
+    classes: int,
 ) -> Model:
     """Returns Keras's ResNet50V2 with a new head of zeros, from images in [-1, 1].
 

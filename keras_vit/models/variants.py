@@ -1,10 +1,13 @@
 """The released variants as functions with one signature."""
 
 import inspect
+import os
 import re
+from typing import Any
 
 import zoo
 from keras_vit.models.arguments import number_of_classes, takes_own_arguments
+from keras_vit.models.base import Model
 from keras_vit.models.vision_transformer import VisionTransformer
 
 _DOCSTRING = """Returns {variant}, with released or random weights.
@@ -41,7 +44,9 @@ _OPTIONS = re.search(
 def _variant_function(variant):
     whole, base = zoo.default_classifier(variant), zoo.default_release(variant)
 
-    def build(weights="default", **options) -> VisionTransformer:
+    def build(
+        weights: str | os.PathLike | zoo.Checkpoint | None = "default", **options: Any
+    ) -> Model:
         if isinstance(weights, str) and weights == "default":
             weights, options["new_head"] = _default(variant, **options)
         return VisionTransformer(variant, weights, **options)

@@ -1,7 +1,10 @@
 """The Vision Transformer as a functional model."""
 
 import dataclasses
+import os
 import re
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 
@@ -31,12 +34,12 @@ _OTHER_POOLINGS = {
 @arguments.takes_own_arguments
 def VisionTransformer(  # noqa: N802 - reads as the model it returns
     config: str | ViTConfig,
-    weights=None,
+    weights: str | os.PathLike | zoo.Checkpoint | None = None,
     *,
     include_top: bool = True,
     image_size: int | tuple[int | None, int | None] | None = None,
     classes: int | None = None,
-    class_names=None,
+    class_names: Sequence[str] | str | None = None,
     preparation: str | None = None,
     new_head: bool = False,
     pooling: str | None = "token",
@@ -48,7 +51,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
     remat: bool = False,
     position_embedding_method: str | None = None,
     channels: int = 3,
-    dtype=None,
+    dtype: str | keras.DTypePolicy | None = None,
     name: str | None = None,
 ) -> Model:
     """Returns a Vision Transformer of any size, with or without released weights.
@@ -188,7 +191,10 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
 
 
 def load_model(
-    weights, *, patch_size: int | tuple[int, int] | None = None, **options
+    weights: str | os.PathLike | zoo.Checkpoint,
+    *,
+    patch_size: int | tuple[int, int] | None = None,
+    **options: Any,
 ) -> keras.Model:
     """Returns the model that some weights are of, whatever its architecture.
 

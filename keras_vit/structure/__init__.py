@@ -25,7 +25,7 @@ from zoo.network.head import ONE_CLASS
 from zoo.network.preparation import ModelBits, check_bits
 
 
-def layers_of(model: keras.Model, *kinds) -> list:
+def layers_of(model: keras.Model, *kinds: type) -> list:
     """Returns a model's layers of some classes, with those of models in it."""
     layers = []
     for layer in model.layers:
@@ -36,7 +36,7 @@ def layers_of(model: keras.Model, *kinds) -> list:
     return layers
 
 
-def describe(copy, model: keras.Model, **changes) -> keras.Model:
+def describe(copy: keras.Model, model: keras.Model, **changes: Any) -> keras.Model:
     """Hands what a model is, and those in it, to a copy of its layers; returns this.
 
     Keras's own cloning leaves it out, as the clone may be of another network. `changes`
@@ -192,7 +192,7 @@ def takes_unit_range(model: keras.Model) -> bool:
     return bool(layers) and isinstance(layers[0], (PatchEncoder, StdConv2D))
 
 
-def warn_of_pixels(model: keras.Model, images, stacklevel: int = 2) -> bool:
+def warn_of_pixels(model: keras.Model, images: Any, stacklevel: int = 2) -> bool:
     """Warns where images in [-1, 1] seem to be pixels; returns whether it did.
 
     Of an array the first and the last image are inspected: a maximum of all costs as
@@ -233,7 +233,9 @@ def num_registers(model: keras.Model) -> int:
     return sum(layer.num_registers for layer in layers_of(model, RegisterTokens))
 
 
-def prefix_tokens_of(array, grid_size, axis=-1, num_registers: int = 0) -> int:
+def prefix_tokens_of(
+    array: Any, grid_size: tuple[int, int], axis: int = -1, num_registers: int = 0
+) -> int:
     """Returns how many tokens of an axis come before those of a grid of patches."""
     remedy = "pass the grid that keras_vit.explain.grid_size(model) gives"
     if not num_registers:
@@ -259,7 +261,7 @@ def kind_of_pooling(model: keras.Model) -> str:
     return "token" if layers_of(model, ClassToken) else "gap"
 
 
-def gives_features(layer) -> bool:
+def gives_features(layer: keras.layers.Layer) -> bool:
     """Returns whether a layer's outputs are features, and no answers of a head.
 
     A norm counts, which may come behind the pooling.

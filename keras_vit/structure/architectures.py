@@ -99,7 +99,9 @@ def config_of(model: keras.Model) -> Any:
     return config
 
 
-def of_file(source: str | os.PathLike) -> tuple[Architecture, object] | None:
+def of_file(
+    source: str | os.PathLike | zoo.Checkpoint,
+) -> tuple[Architecture, object] | None:
     """Returns the architecture and the config of an `.npz` that is no ViT's, or None.
 
     Args:

@@ -1,5 +1,7 @@
 """The sizes of a model's images: its grid of patches, and what it does before them."""
 
+from collections.abc import Sequence
+
 import keras
 import numpy as np
 
@@ -298,7 +300,7 @@ def _sides(tensor):
     return tuple(tensor.shape[1:3])
 
 
-def check_images_shape(model: keras.Model, shape) -> None:
+def check_images_shape(model: keras.Model, shape: Sequence[int]) -> None:
     """Raises a `ValueError` if a model does not take images of a shape."""
     expected = model.input_shape
     if len(shape) > 0 and shape[0] == 0:

@@ -15,7 +15,7 @@ OF_PHOTOS = "keras_vit.classify and embed take files, zoo.photos.prepare reads o
 _KINDS_OF_NUMBERS = ("int", "uint", "float", "bfloat", "bool")
 
 
-def check_numbers(values, name: str, remedy: str) -> Any:
+def check_numbers(values: Any, name: str, remedy: str) -> Any:
     """Returns values of numbers; lists as an array, or as a tensor if of tensors.
 
     Raises a `ValueError` for what is none, or not of numbers.
@@ -43,7 +43,7 @@ def check_numbers(values, name: str, remedy: str) -> Any:
     return array
 
 
-def functions_of(tensor) -> Any:
+def functions_of(tensor: Any) -> Any:
     """Returns the module of functions that take a tensor, None for another value."""
     # A tensor of TensorFlow comes from code that imported it. Where another backend
     # computes, keras.ops has no use for one.

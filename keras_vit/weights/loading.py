@@ -31,7 +31,9 @@ _SECOND_HEAD = released_names.SECOND_HEAD_ARRAYS.keys()
 
 
 def read_weights(
-    weights, variant: str | None = None, num_heads: int | None = None
+    weights: str | os.PathLike | zoo.Checkpoint,
+    variant: str | None = None,
+    num_heads: int | None = None,
 ) -> zoo.Checkpoint:
     """Returns the `zoo.Checkpoint` that the `weights=` of a model names.
 
@@ -45,7 +47,7 @@ def read_weights(
 
 def assign(
     model: keras.Model,
-    checkpoint,
+    checkpoint: zoo.Checkpoint,
     new_head: bool,
     position_embedding_method: str | None,
 ) -> None:
@@ -131,7 +133,7 @@ def _one_head(checkpoint):
 
 def load(
     model: keras.Model,
-    source,
+    source: str | os.PathLike | zoo.Checkpoint,
     *,
     variant: str | None = None,
     new_head: bool = False,

@@ -54,7 +54,7 @@ class NamedFiles:
             return None
         return self.config_of(self.read(path).arrays.shapes)
 
-    def read(self, source: str | os.PathLike) -> NamedArrays:
+    def read(self, source: str | os.PathLike | NamedArrays) -> NamedArrays:
         """Returns the arrays of a file, which are read one by one; or what is read."""
         if isinstance(source, NamedArrays):
             return source
@@ -76,10 +76,10 @@ class NamedFiles:
     def load(
         self,
         model: keras.Model,
-        source,
+        source: str | os.PathLike | NamedArrays,
         *,
         new_head: bool = False,
-        **others,
+        **others: object,
     ) -> None:
         """Loads a file into a model, see `keras_vit.load_released_weights`."""
         if others:
@@ -89,7 +89,7 @@ class NamedFiles:
             )
         self.assign(model, self.read(source), new_head=new_head)
 
-    def assign(self, model: keras.Model, file, *, new_head: bool) -> None:
+    def assign(self, model: keras.Model, file: NamedArrays, *, new_head: bool) -> None:
         """Assigns the arrays of a file to a model's variables, all of them or none."""
         targets = self.places.variables(model, to_load=True)
         path, arrays = file.path, file.arrays

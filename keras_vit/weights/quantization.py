@@ -77,7 +77,7 @@ def is_quantized(model: keras.Model) -> bool:
     return any(variable.dtype == "int8" for variable in model.weights)
 
 
-def int8_and_scale(kernel) -> tuple:
+def int8_and_scale(kernel: np.ndarray) -> tuple:
     """Rounds a kernel to int8 in [-127, 127], with a float32 scale per channel.
 
     Channels are last. The product of both is the kernel to half a scale; a channel of

@@ -5,12 +5,13 @@ import pathlib
 
 import keras
 
+import zoo
 from keras_vit.structure import architectures, check_model
 
 
 def load_released_weights(
     model: keras.Model,
-    source,
+    source: str | os.PathLike | zoo.Checkpoint,
     *,
     variant: str | None = None,
     new_head: bool = False,

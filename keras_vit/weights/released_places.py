@@ -70,7 +70,7 @@ class ReleasedPlaces:
                         yield key.format(*match.groups()), key, variable, layer, holder
 
 
-def as_arrays(variables) -> dict:
+def as_arrays(variables: dict) -> dict:
     """Returns {released key: float32 array} of `ReleasedPlaces.variables`."""
     return {
         key: ops.convert_to_numpy(ops.cast(variable, "float32")).reshape(shape)
