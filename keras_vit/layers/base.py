@@ -119,8 +119,8 @@ def check_tokens(layer: keras.layers.Layer, shape: Shape) -> None:
         )
 
 
-class Placed:
-    """Mixin of layers that depend on the places of their tokens.
+class Placed(Layer):
+    """A layer that depends on the places of its tokens.
 
     `grid_size`, (rows, columns) of the patches or None, is set by the constructor;
     `length`, the number of tokens, and `num_prefix_tokens`, how many of them come

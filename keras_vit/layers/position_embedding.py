@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Layer, Placed, Shape, Tensor, check_tokens
+from keras_vit.layers.base import Placed, Shape, Tensor, check_tokens
 from keras_vit.layers.initial_values import initializer
 from keras_vit.layers.patch_grid import (
     at_grid,
@@ -17,7 +17,7 @@ from zoo.network import pair
 from zoo.network.position_embedding import axis_weights
 
 
-class AddedPositions(Layer, Placed):
+class AddedPositions(Placed):
     """Adds the embedding in `table`, of a subclass, to the token at each place."""
 
     def call(self, tokens: Tensor, grid: Tensor | None = None) -> Tensor:

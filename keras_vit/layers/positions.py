@@ -4,10 +4,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.layers.base import Layer, Placed, Shape, Tensor
+from keras_vit.layers.base import Placed, Shape, Tensor
 
 
-class AttentionPositions(Layer, Placed):
+class AttentionPositions(Placed):
     """How the places of tokens enter `SelfAttention`; a subclass changes a part.
 
     It is built with the shape of the heads of queries, (batch, tokens, num_heads,

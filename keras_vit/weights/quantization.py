@@ -59,17 +59,25 @@ def quantize_weights(model: keras.Model) -> keras.Model:
             f"Model {model.name!r} has LoRA's kernels beside its own: save it with "
             "Model.save, which merges them, and pass the model loaded from there."
         )
-    quantized = describe(
-        keras.models.clone_model(model, clone_function=_quantized, recursive=True),
-        model,
+    copies = {}
+
+    def quantized_layer(layer: keras.layers.Layer) -> keras.layers.Layer:
+        kind = INT8_CLASSES.get(type(layer), type(layer))
+        copies[layer] = kind.from_config(layer.get_config())
+        return copies[layer]
+
+    quantized = keras.models.clone_model(
+        model, clone_function=quantized_layer, recursive=True
     )
     if not is_quantized(quantized):
         raise ValueError(
             f"Model {model.name!r} has no kernels to quantise: pass a model made by "
             f"{_MAKERS}."
         )
-    _copy_weights(model, quantized)
-    return quantized
+    for layer, copy in copies.items():
+        if getattr(layer, "weights", ()):  # an operation has none
+            _copy_weights(layer, copy)
+    return describe(quantized, model)
 
 
 def is_quantized(model: keras.Model) -> bool:
@@ -92,27 +100,15 @@ def int8_and_scale(kernel: np.ndarray) -> tuple:
     return np.clip(rounded, -127, 127).astype("int8"), scale
 
 
-def _quantized(layer):
-    kind = INT8_CLASSES.get(type(layer), type(layer))
-    return kind.from_config(layer.get_config())
-
-
-def _copy_weights(model, quantized):
-    for layer in model.layers:
-        if not layer.weights:
-            # Among these are inputs, which Keras may give another name.
-            continue
-        copy = quantized.get_layer(layer.name)
-        if isinstance(layer, keras.Model):
-            _copy_weights(layer, copy)
-        elif type(layer) in INT8_CLASSES:
-            for source, target in zip(with_parts(layer), with_parts(copy), strict=True):
-                if hasattr(target, "assign_int8"):
-                    target.assign_int8(*int8_and_scale(_kernel(source)))
-            for source, target in zip(_others(layer), _others(copy), strict=True):
-                target.assign(source)
-        else:
-            copy.set_weights(layer.get_weights())
+def _copy_weights(layer, copy):
+    if type(layer) not in INT8_CLASSES:
+        copy.set_weights(layer.get_weights())
+        return
+    for source, target in zip(with_parts(layer), with_parts(copy), strict=True):
+        if hasattr(target, "assign_int8"):
+            target.assign_int8(*int8_and_scale(_kernel(source)))
+    for source, target in zip(_others(layer), _others(copy), strict=True):
+        target.assign(source)
 
 
 def _kernel(layer):
