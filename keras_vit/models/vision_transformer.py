@@ -18,6 +18,7 @@ from keras_vit.models.network import build
 from keras_vit.models.resizing import at_image_size
 from keras_vit.structure import architectures
 from keras_vit.weights import loading
+from zoo.catalog.locate import read_located
 from zoo.network import ViTConfig, finite_float, pair, positive_int, rate
 from zoo.network.head import ONE_CLASS, Head
 from zoo.network.position_embedding import METHODS
@@ -225,7 +226,7 @@ def load_model(
         if patch_size is not None:
             options["patch_size"] = patch_size
         return architecture.make(config, weights, **options)
-    checkpoint = loading.read_weights(weights)
+    checkpoint = read_located(weights)
     if patch_size is not None:
         checkpoint = checkpoint.with_patch_size(patch_size)
     options.setdefault("pooling", checkpoint.pooling)
@@ -267,7 +268,7 @@ def _read(config, weights, variant):
             f"{config.position_embedding!r} and position_embedding_at="
             f"{config.position_embedding_at!r}: leave these out, or pass weights=None."
         )
-    checkpoint = loading.read_weights(weights, variant, config.num_heads)
+    checkpoint = read_located(weights, variant, config.num_heads)
     return config.completed(checkpoint.config, checkpoint.path), checkpoint
 
 

@@ -30,21 +30,6 @@ _HEAD_KERNEL, _ = released_names.HEAD_ARRAYS
 _SECOND_HEAD = released_names.SECOND_HEAD_ARRAYS.keys()
 
 
-def read_weights(
-    weights: str | os.PathLike | zoo.Checkpoint,
-    variant: str | None = None,
-    num_heads: int | None = None,
-) -> zoo.Checkpoint:
-    """Returns the `zoo.Checkpoint` that the `weights=` of a model names.
-
-    A text is what `zoo.locate` says, the name of a release only with a variant.
-    `num_heads` is of the model, for files that do not state theirs.
-    """
-    if isinstance(weights, zoo.Checkpoint):
-        return weights
-    return read_located(weights, variant, num_heads)
-
-
 def assign(
     model: keras.Model,
     checkpoint: zoo.Checkpoint,
@@ -142,7 +127,7 @@ def load(
     """Loads a file into a model, see `keras_vit.load_released_weights`."""
     released_variables(model)  # refuses others before a file is downloaded
     config = model.config
-    checkpoint = read_weights(source, variant or _variant(config), config.num_heads)
+    checkpoint = read_located(source, variant or _variant(config), config.num_heads)
     assign(model, checkpoint, new_head, position_embedding_method)
 
 

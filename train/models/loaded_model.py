@@ -21,12 +21,12 @@ from keras_vit.structure import (
     set_bits,
 )
 from keras_vit.structure.image_sizes import own_image_size
-from keras_vit.weights.loading import read_weights
 from train.common.errors import RunError
 from train.models import finding
 from train.models.finding import FoundModel
 from train.models.keras_files import load_model
 from train.models.run_directory import RunDirectory
+from zoo.catalog.locate import read_located
 from zoo.common.regular_files import expand_home
 from zoo.network import pair
 
@@ -166,7 +166,7 @@ def _of_weights(source, image_size, features):
     if architectures.of_file(source) is not None:
         model = keras_vit.load_model(source, include_top=not features, **options)
         return LoadedModel(_name(pathlib.Path(source).stem), model, source=source)
-    checkpoint = read_weights(source)
+    checkpoint = read_located(source)
     # Models of many families are published without a head.
     features = features or checkpoint.classes is None
     if features:

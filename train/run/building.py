@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import keras
 from keras.optimizers.schedules import LearningRateSchedule
@@ -9,7 +10,6 @@ from keras.optimizers.schedules import LearningRateSchedule
 import keras_vit
 import zoo
 from keras_vit.structure import architectures
-from keras_vit.weights.loading import read_weights
 from train.common.errors import RunError
 from train.data.sources.splits import Source
 from train.engine.choices import LOSSES, OPTIMIZERS, SCHEDULES
@@ -17,6 +17,7 @@ from train.engine.step import Devices, Trainer
 from train.recipes import Recipe
 from train.recipes.recipe import brings_weights
 from train.run.task import Task
+from zoo.catalog.locate import read_located
 from zoo.common.safe_text import named
 from zoo.network import NETWORKS
 
@@ -105,9 +106,9 @@ def architecture_of(recipe: Recipe) -> architectures.Architecture:
 
 def config_of(recipe: Recipe) -> zoo.ViTConfig:
     """Returns the `ViTConfig` of the recipe's model."""
-    model = recipe.model
+    model: Any = recipe.model
     if brings_weights(model):
-        return read_weights(model).config
+        return read_located(model).config
     config = _known(model)
     if not isinstance(config, zoo.ViTConfig):
         raise RunError(
@@ -132,14 +133,14 @@ def _network(recipe):
         config = _known(model)
         if weights and isinstance(config, zoo.ViTConfig):
             of_kind = (None, model.num_heads) if config is model else (model,)
-            weights = read_weights(weights, *of_kind).without_head()
+            weights = read_located(weights, *of_kind).without_head()
         return model, weights, "token"
     if weights not in (None, model):
         raise RunError(
             f"The model {model} has weights of its own: leave out "
             f"--weights={weights}, or pass none for random ones."
         )
-    checkpoint = read_weights(model)
+    checkpoint = read_located(model)
     if weights is None:
         return checkpoint.config, None, checkpoint.pooling
     return keras_vit.ViTConfig(), checkpoint.without_head(), checkpoint.pooling

@@ -153,18 +153,22 @@ def _unknown(source, path, variant):
 
 
 def read_located(
-    source: str | os.PathLike, variant: str | None = None, num_heads: int | None = None
+    source: str | os.PathLike | Checkpoint,
+    variant: str | None = None,
+    num_heads: int | None = None,
 ) -> Checkpoint:
-    """Returns the checkpoint of what `locate` finds.
+    """Returns the checkpoint of what `locate` finds, or one that it is given.
 
     It computes what its card says where one repository serves two networks, and it and
     its outputs have the names of the card.
 
     Args:
-        source: as of `locate`.
+        source: as of `locate`, or a `Checkpoint`.
         variant: as of `locate`.
         num_heads: as of `zoo.read`.
     """
+    if isinstance(source, Checkpoint):
+        return source
     path, card = resolve(source, variant).fetch()
     no_model.refuse(path)
     semantics = card.semantics if isinstance(card, HubModel) else None

@@ -18,7 +18,7 @@ from keras_vit import VisionTransformer, ViTConfig
 from keras_vit.models.bit import BiTResNet
 from zoo.network import BiTConfig
 
-READ = "keras_vit.models.vision_transformer.read_weights"
+READ = "keras_vit.models.vision_transformer.read_located"
 
 
 def vit(config=PLAIN, **options):
@@ -135,11 +135,11 @@ def asked(monkeypatch):
     """Calls a function, and returns the weights that it asks for."""
     asked = []
 
-    def read_weights(weights, variant, num_heads):
+    def read_located(weights, variant, num_heads):
         asked.append(weights)
         raise zoo.StoreError("told")
 
-    monkeypatch.setattr(READ, read_weights)
+    monkeypatch.setattr(READ, read_located)
 
     def ask(function, **options):
         with pytest.raises(zoo.StoreError, match="told"):
