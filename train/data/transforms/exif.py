@@ -32,7 +32,8 @@ def orientation(encoded: tf.Tensor) -> tf.Tensor:
         return _of_tiff(_segments(encoded))
 
     def of_png() -> tf.Tensor:
-        following = _split(encoded, b"eXIf")[1:]
+        parts = tf.raw_ops.StringSplitV2(input=encoded[None], sep=b"eXIf").values
+        following = parts[1:]
         # The name may be among compressed pixels by chance, but not with a header.
         begin = tf.strings.substr(following, 0, 4)
         is_exif = (begin == b"II*\0") | (begin == b"MM\0*")
@@ -160,7 +161,3 @@ def stored_window(
     flipped = tf.gather(_FLIPS, turn)[:2]
     start = tf.where(flipped, shape[:2] - start - size, start)
     return tf.concat([start, size], axis=0)
-
-
-def _split(text, marker):
-    return tf.raw_ops.StringSplitV2(input=text[None], sep=marker).values
