@@ -6,7 +6,6 @@ import pkgutil
 import sys
 import typing
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from absl import app, flags
 
@@ -225,13 +224,8 @@ def read(
     With `--print_config` it prints the settings, and ends the command.
     """
     values = flags.FLAGS.flag_values_dict()
-    names = ("dataset", "recipe", "config", "smoke")
     try:
-        settled = settings.settle(
-            find_recipe,
-            flags=functools.partial(overrides, values),
-            **{name: values[name] for name in names},
-        )
+        settled = settings.settle(find_recipe, values)
         settled.recipe.check()
         check(settled.recipe)
     except ValueError as error:
@@ -265,27 +259,3 @@ def read(
 
 def _origin(name):
     return settings.OF_FLAG if flags.FLAGS[name].present else settings.DEFAULT
-
-
-def overrides(
-    flag_values: dict[str, Any], recipe_class: type[Recipe]
-) -> dict[str, Any]:
-    """Returns the settings of a recipe that the flags give, a dict.
-
-    A `ValueError` names a flag whose value is not written as it should be.
-    """
-    fields = {field.name: field for field in dataclasses.fields(recipe_class)}
-    values = {
-        name: flag_values[name]
-        for name in fields
-        if name != "dataset" and flag_values.get(name) is not None
-    }
-    for name, value in values.items():
-        try:
-            values[name] = setting.fitted(fields[name], value)
-        except ValueError as error:
-            raise ValueError(
-                f"--{name}={','.join(value)} cannot be read: pass "
-                f"{fields[name].metadata['example']}."
-            ) from error
-    return values

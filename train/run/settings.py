@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from absl import flags as absl_flags
 
 from keras_vit_start import styled
+from train.common import setting
 from train.common.errors import RunError
 from train.recipes import Recipe
 from train.run import config_file
@@ -34,25 +35,17 @@ class Settings:
     run_name: str
 
 
-def settle(
-    find_recipe: Callable[[str, str | None], Recipe],
-    *,
-    dataset: str | None,
-    recipe: str | None,
-    config: str | None,
-    smoke: bool,
-    flags: Callable[[type[Recipe]], dict],
-) -> Settings:
-    """Returns the `Settings` of a command line.
+def settle(find_recipe: Callable[..., Recipe], flags: dict) -> Settings:
+    """Returns the `Settings` of a command line, from the values of its flags.
 
-    The recipe's values are overridden by those of the file `config`, these by `smoke`,
-    and these by `flags`, a function of the class of the recipe to a dict. Unless given,
-    warm-up and micro-batches follow, as `train.recipes.Recipe.override` says.
-    `find_recipe` takes a data set, and the name of a recipe or None; `dataset`,
-    `recipe` and `config` may be None, where the file names a data set.
+    The recipe's values are overridden by those of the file of `--config`, these by
+    `--smoke`, and these by the flags that are given. Unless given, warm-up and
+    micro-batches follow, as `train.recipes.Recipe.override` says. `find_recipe` takes a
+    data set, and the name of a recipe or None.
 
     Raises a `ValueError` or `RunError` where values do not fit.
     """
+    dataset, recipe, config = (flags[key] for key in ("dataset", "recipe", "config"))
     content = config_file.read(config) if config else {}
     named = {
         name: config_file.text_of(content, name, config)
@@ -64,7 +57,7 @@ def settle(
         named["dataset"] if dataset is None else dataset, recipe or named["recipe"]
     )
     of_file = config_file.values(content, type(base), config)
-    of_flags = flags(type(base))
+    of_flags = overrides(flags, type(base))
     origins = {
         field.name: DEFAULT if getattr(base, field.name) == field.default else OF_RECIPE
         for field in dataclasses.fields(base)
@@ -79,11 +72,33 @@ def settle(
     except ValueError as error:
         raise ValueError(f"--config={config}: {error}") from error
     run_name = changed.override(model=of_flags.get("model", changed.model)).run_name
-    if smoke:
+    if flags["smoke"]:
         _note(changed, changed.smoke(), OF_SMOKE, origins)
         changed = changed.smoke()
     changed = _override(changed, of_flags, OF_FLAG, origins)
     return Settings(changed, origins, name, run_name)
+
+
+def overrides(flags: dict, recipe_class: type[Recipe]) -> dict:
+    """Returns the settings of a recipe that the flags give.
+
+    A `ValueError` names a flag whose value is not written as it should be.
+    """
+    fields = {field.name: field for field in dataclasses.fields(recipe_class)}
+    values = {
+        name: flags[name]
+        for name in fields
+        if name != "dataset" and flags.get(name) is not None
+    }
+    for name, value in values.items():
+        try:
+            values[name] = setting.fitted(fields[name], value)
+        except ValueError as error:
+            raise ValueError(
+                f"--{name}={','.join(value)} cannot be read: pass "
+                f"{fields[name].metadata['example']}."
+            ) from error
+    return values
 
 
 def _override(recipe, values, origin, origins):
@@ -144,7 +159,7 @@ def add_to_help(
     if not named["config"]:
         named["dataset"] = named["dataset"] or ""
     try:
-        settled = settle(find_recipe, **named, flags=lambda recipe_class: {})
+        settled = settle(find_recipe, named)
     except (ValueError, OSError, RunError) as error:
         warning = styled("warning:", "warning", sys.stderr)
         print(f"{warning} the help has no values: {error}", file=sys.stderr)

@@ -1,6 +1,5 @@
 """Settings of runs: flags, --config, --print_config, their order, and their help."""
 
-import functools
 import json
 import pathlib
 import re
@@ -34,10 +33,8 @@ def test_texts_of_flags():
 
 
 def settle(config=None, find_recipe=recipes.for_dataset, **given):
-    flags = {"dataset": None, "recipe": None, "smoke": False} | given
-    named = {name: flags.pop(name) for name in ("dataset", "recipe", "smoke")}
-    overriding = functools.partial(recipe_flags.overrides, flags)
-    return settings.settle(find_recipe, config=config, flags=overriding, **named)
+    flags = {"dataset": None, "recipe": None, "smoke": False, "config": config}
+    return settings.settle(find_recipe, flags | given)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from train.engine.metric_log import MetricLog
 from train.models.run_directory import RunDirectory
 from train.recipes import Recipe
 from train.reports import figures
-from train.run import recipe_flags, training
+from train.run import settings, training
 from train.study import kinds, studies
 from train.study.kinds import compute, examples, learning_rates, positions
 from train.study.options import Options
@@ -228,7 +228,7 @@ def test_recipes():
     assert kinds.recipe_for("learning_rates", "x", "imagenet2012").weights
     assert kinds.recipe_for("compute", "x", "imagenet2012").weights is None
     given = {"learning_rates": ["0.1", "3e-3", "0.1"]}
-    rates = DIGITS.override(**recipe_flags.overrides(given, Recipe)).learning_rates
+    rates = DIGITS.override(**settings.overrides(given, Recipe)).learning_rates
     assert rates == (0.1, 0.003)
 
 
