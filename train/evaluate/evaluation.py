@@ -22,7 +22,7 @@ from train.reports.answers import answers_of
 from train.reports.report import write_report
 from train.scoring import evaluation_data, predicting
 from train.scoring.class_matching import match_classes
-from train.scoring.metrics import calibration, classification_summary
+from train.scoring.metrics import classification_summary
 from train.scoring.ranked import joined, ranked
 from zoo.network.head import softmax
 from zoo.network.preparation import asked_for
@@ -133,7 +133,6 @@ def evaluate(
             "The data set's classes are numbers: they were taken for places in the "
             "model's outputs, from 0."
         )
-    summary["calibration"] = calibration(answered)
     results = write_report(
         directory,
         config={

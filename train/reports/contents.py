@@ -72,7 +72,7 @@ def contents(
         *_learning_curve(folder, results),
         _classes(summary),
         _confusions(summary),
-        *_calibration(summary),
+        _calibration(summary["calibration"]),
         _results(results),
         Section("Settings", table=settings),
         *_pictures(folder),
@@ -236,16 +236,13 @@ def _confusions(summary):
     )
 
 
-def _calibration(summary):
-    if "calibration" in summary:
-        measured = summary["calibration"]
-        text = (
-            f"The expected calibration error is {measured['error']:.2%}: the mean over "
-            "the examples of the difference between accuracy and mean confidence (the "
-            f"largest probability) in their bin, of {len(measured['bins'])} bins of "
-            "equal width."
-        )
-        yield Section("Calibration", (text,), figures=(RELIABILITY,))
+def _calibration(measured):
+    text = (
+        f"The expected calibration error is {measured['error']:.2%}: the mean over the "
+        "examples of the difference between accuracy and mean confidence (the largest "
+        f"probability) in their bin, of {len(measured['bins'])} bins of equal width."
+    )
+    return Section("Calibration", (text,), figures=(RELIABILITY,))
 
 
 def _results(results):

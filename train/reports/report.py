@@ -38,9 +38,8 @@ def write_report(
     every other PNG file of the directory; `report.json` is the last. Each file replaces
     its predecessor whole.
 
-    `summary` is the `classification_summary` of the split, perhaps with `calibration`;
-    `history` is the run's `MetricLog`, None without training. `answers` are the
-    `train.reports.answers.Answers` to all images: `mistakes.csv` has them,
+    `summary` is the `classification_summary` of the split; `history` is None without
+    training. `answers` are those to all images: `mistakes.csv` has them,
     `label_errors.csv` the labels that they make doubtful, and the pages show some.
     `in_training` are the images that the model was trained on, among which no label
     errors are sought: bools (images,), their number, why they are not known, a str, or
@@ -52,12 +51,12 @@ def write_report(
         **{f"{split}_{key}": value for key, value in shares.items()},
         f"{split}_examples": summary["examples"],
         **{f"{split}_macro_{key}": value for key, value in summary["macro"].items()},
+        f"{split}_calibration_error": summary["calibration"]["error"],
     }
+    bins = summary["calibration"]["bins"]
     names = ("absent_classes", "per_class", "confusions")
     details = {"config": config, **{name: summary[name] for name in names}}
-    if "calibration" in summary:
-        measured[f"{split}_calibration_error"] = summary["calibration"]["error"]
-        details["calibration"] = summary["calibration"]["bins"]
+    details["calibration"] = bins
     suspected, why_not = _label_errors(answers, split, in_training)
     if suspected is not None:
         measured[f"{split}_suspected_label_errors"] = len(suspected.places)
@@ -73,9 +72,7 @@ def write_report(
     if history is not None:
         loss = results.get("loss_function", "")
         figures.draw_learning_curve(run_dir / figures.LEARNING_CURVE, history, loss)
-    if "calibration" in summary:
-        bins = summary["calibration"]["bins"]
-        figures.draw_reliability(run_dir / figures.RELIABILITY, bins)
+    figures.draw_reliability(run_dir / figures.RELIABILITY, bins)
     page_contents = contents.contents(
         run_dir,
         config=details["config"],

@@ -25,7 +25,7 @@ from train.reports.report import write_report
 from train.run import building
 from train.run.task import Task, speed
 from train.run.trained_parts import choose_trainable, count_parameters, layer_rates
-from train.scoring.metrics import calibration, classification_summary
+from train.scoring.metrics import classification_summary
 from train.scoring.ranked import joined, ranked
 
 # Counting the classes of more, as of all ImageNet, would take minutes of reading.
@@ -137,7 +137,6 @@ class FineTuning(Task):
             results["validation_examples"] = source.validation.num_examples
         results.update(speed(log))
         summary = classification_summary(answered, source.class_names)
-        summary["calibration"] = calibration(answered)
         if source.train.num_examples <= _COUNTED_EXAMPLES:
             counts = source.train.class_counts(len(source.class_names))
             for row, count in zip(summary["per_class"], counts, strict=True):

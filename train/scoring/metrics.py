@@ -78,6 +78,7 @@ def classification_summary(
         names = [*(class_names[place] for place in own), OTHER_CLASSES]
         matrix = _confusion_matrix(places[labels], places[predicted], len(names))
     summary |= {"matrix_classes": names, "confusion_matrix": matrix}
+    summary["calibration"] = calibration(ranking)
     if len(class_names) > 5:
         summary.update(share("top5_accuracy", ranking.ahead < 5))
     return summary

@@ -18,7 +18,7 @@ from train.data.sources.folder_source import file_split
 from train.reports import gallery
 from train.reports.answers import answers_of
 from train.reports.report import write_report
-from train.scoring.metrics import calibration, classification_summary
+from train.scoring.metrics import classification_summary
 from train.scoring.ranked import ranked
 
 NAMES = ("<b>cat</b> & co", "dog", "a rather long name of a class")
@@ -49,7 +49,6 @@ def written(out, split, *, mistakes=30, names=NAMES, part="test", in_training=No
     chances[np.arange(len(labels)), guesses] = np.linspace(0.5, 0.9, len(labels))
     chances /= chances.sum(axis=1, keepdims=True)
     summary = classification_summary(ranked(labels, chances), names)
-    summary["calibration"] = calibration(ranked(labels, chances))
     summary["notes"] = [*names]
     results = write_report(
         out,

@@ -92,7 +92,7 @@ def test_report_of_many_sizes(tmp_path, drawn, classes):
     assert ("Without examples" in table) == (tested < classes)
     assert sorted(os.listdir(tmp_path)) == [
         *("confusion_matrix.png", "learning_curve.png", "metrics.jsonl"),
-        *("report.html", "report.json", "report.md"),
+        *("reliability.png", "report.html", "report.json", "report.md"),
     ]
 
 
@@ -147,7 +147,7 @@ def test_a_perfect_model_without_history_or_name(tmp_path):
 
 def test_a_report_of_another_split_with_calibration(tmp_path, figures):
     found = calibration(ranked(*answers(10)))
-    summary = summary_of(10) | {"calibration": found}
+    summary = summary_of(10)
     data, page = written(tmp_path, summary=summary, history=None, split="validation")
     assert "200 validation examples" in page and "learning_curve" not in page
     assert "test_accuracy" not in data
@@ -234,8 +234,6 @@ def test_no_text_overlaps_or_is_cut(tmp_path, figures, classes):
     summary = summary_of(classes, 2000, names)
     history = None
     if classes == 2:
-        # The same whatever the number of classes.
-        summary["calibration"] = calibration(ranked(labels, probabilities))
         history = training_log(tmp_path / "metrics.jsonl")
     written(tmp_path, summary=summary, history=history)
     images = np.zeros((12, 16, 16, 3), np.float32)
@@ -243,7 +241,7 @@ def test_no_text_overlaps_or_is_cut(tmp_path, figures, classes):
     write_predictions_picture(
         path, images, labels[:12], probabilities[:12], names, "Test"
     )
-    assert len(figures) == (4 if classes == 2 else 2)
+    assert len(figures) == (4 if classes == 2 else 3)
     for figure in figures:
         texts, boxes = zip(*texts_of(figure), strict=True)
         for text, box in zip(texts, boxes, strict=True):
