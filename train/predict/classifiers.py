@@ -10,6 +10,7 @@ from train.common.errors import RunError
 from train.models import finding
 from train.models.exports import exported_model
 from train.models.run_directory import how_to_name
+from zoo.network import pair
 from zoo.network.head import NUMBERS, SEVERAL_CLASSES, Answers, numbered_names
 from zoo.network.preparation import asked_for
 
@@ -103,6 +104,10 @@ def _of_export(path, image_size, batch_size, with_features, trust):
         vectors = features(images) if with_features else None
         return None if is_features else model.run(images), vectors
 
+    num_features = None
+    if with_features:
+        images = np.zeros((1, *model.image_shape), "float32")
+        num_features = features(images).shape[-1]
     most = 1 if model.one_by_one else _EXPORT_BATCH_SIZE
     return Classifier(
         name="/".join(path.resolve().parts[-2:]),
@@ -111,7 +116,7 @@ def _of_export(path, image_size, batch_size, with_features, trust):
         batch_size=batch_size or most,
         compute=compute,
         answers=answers,
-        num_features=_length(features, model) if with_features else None,
+        num_features=num_features,
         notes=notes,
         digest=lambda: exported_model.digest_of(path),
         bits=model.bits,
@@ -125,19 +130,13 @@ def _at_image_size(model, path, image_size):
             f"The model {path} is exported for images of one size: leave --image_size "
             "out, or export it again with --image_size or --any_size."
         )
-    if any(image_size % step for step in model.size_step):
-        height, width = model.size_step
+    size, (height, width) = pair(image_size, "image_size"), model.size_step
+    if size[0] % height or size[1] % width:
         raise RunError(
             f"The model {path} takes images whose sides are multiples of {height} and "
             f"{width}, got --image_size={image_size}: pass such a size."
         )
-    shape = (image_size, image_size, model.image_shape[2])
-    return dataclasses.replace(model, image_shape=shape)
-
-
-def _length(features, model):
-    images = np.zeros((1, *model.image_shape), "float32")
-    return features(images).shape[-1]
+    return dataclasses.replace(model, image_shape=(*size, model.image_shape[2]))
 
 
 def _of_keras_model(place, image_size, batch_size, with_features, engine, precision):

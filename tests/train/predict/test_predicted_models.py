@@ -116,9 +116,10 @@ def test_exports_of_any_size_answer_as_the_model_of_that_size(folder, files):
     export.write_onnx(keras_vit.at_image_size(model, (None, None)), "any.onnx")
     with pytest.raises(RunError, match="multiples of .*, got --image_size=61: pass"):
         predict("any.onnx", paths(), image_size=61)
-    _, found = answers_of("any.onnx", image_size=48)
-    _, expected = answers_of(files / "model.keras", image_size=48)
-    np.testing.assert_allclose(found, expected, rtol=1e-3)
+    for size in (48, (48, 96)):
+        _, found = answers_of("any.onnx", image_size=size)
+        _, expected = answers_of(files / "model.keras", image_size=size)
+        np.testing.assert_allclose(found, expected, rtol=1e-3)
 
 
 def test_engines_and_precisions(folder, files):
