@@ -71,7 +71,6 @@ class Photos:
         places = [pathlib.Path(os.path.abspath(path)) for path in self.paths]
         common = os.path.commonpath([place.parent for place in places])
         self.names = tuple(place.relative_to(common).as_posix() for place in places)
-        self.shape, self._preparation = None, "squash"
         files = [str(path) for path in self.paths]
         self._split = file_split("the photos", files, np.zeros(len(files)))
         with warnings.catch_warnings():
@@ -88,9 +87,7 @@ class Photos:
     def __len__(self):
         return len(self.paths)
 
-    def prepare_for(
-        self, shape: tuple, preparation: str = "squash", bits: int | None = None
-    ) -> None:
+    def prepare_for(self, shape: tuple, preparation: str, bits: int | None) -> None:
         """Sets (height, width, channels) of images, and how photos come to that size.
 
         `preparation` and `bits` are those of `zoo.photos.prepare`.

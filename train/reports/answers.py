@@ -101,24 +101,20 @@ class LabelErrors:
     thresholds: np.ndarray
 
 
-def label_errors(
-    answers: Answers, is_new: np.ndarray | None = None
-) -> LabelErrors | None:
+def label_errors(answers: Answers, is_new: np.ndarray) -> LabelErrors | None:
     """Finds `LabelErrors` by confident learning, None where no class can be judged.
 
     A class's threshold is the mean of its probability over the images labelled so. An
     image is counted for the most probable of the classes whose threshold it reaches
-    (of the ten most probable, which alone are kept); if
-    that is not its label, and the model's answer is not its label either, the label is
-    suspected. Only images that the model was not trained on count: `is_new`, bools
-    (images,), None for all. Classes of fewer than `LEAST_EXAMPLES` of them are not
-    suggested.
+    (of the ten most probable, which alone are kept); if that is not its label, and the
+    model's answer is not its label either, the label is suspected. Only images that the
+    model was not trained on count: `is_new`, bools (images,). Classes of fewer than
+    `LEAST_EXAMPLES` of them are not suggested.
 
     Source: Northcutt, Jiang and Chuang, Confident Learning (2021), section 3.1,
     https://arxiv.org/abs/1911.00068.
     """
     labels, classes = answers.labels, len(answers.class_names)
-    is_new = np.ones(len(labels), bool) if is_new is None else is_new
     counts = np.bincount(labels[is_new], minlength=classes)
     sums = np.bincount(labels[is_new], answers.of_truth[is_new], minlength=classes)
     is_judged = counts >= LEAST_EXAMPLES

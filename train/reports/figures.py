@@ -37,9 +37,7 @@ PICTURES = 12
 BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"
 
 
-def draw_learning_curve(
-    path: Path, history: MetricLog, loss_function: str = ""
-) -> None:
+def draw_learning_curve(path: Path, history: MetricLog, loss_function: str) -> None:
     """Plots loss, accuracy and learning rate of a `MetricLog`; without any, no file."""
     panels = []
     for name, label in (("loss", "Loss"), ("accuracy", "Accuracy")):

@@ -65,13 +65,6 @@ def find(
 
     Returns a dict, as in `report.json`, where `suggested` is None if the loss did not
     fall; None on all hosts but the first.
-
-    Example:
-        >>> from train import recipes
-        >>> from train.run.classification import FineTuning
-        >>> recipe = recipes.for_dataset("digits").smoke()
-        >>> find(FineTuning(recipe), run_dir="runs/digits")["suggested"]
-        ... # doctest: +SKIP
     """
     devices = devices or alone()
     plan.settle(task, RunDirectory(run_dir), devices, average_decay=0.0)
@@ -144,19 +137,13 @@ def _range_test(run, devices):
     return rates[: len(losses) - 1], losses[1:], diverged
 
 
-def suggest(
-    rates: Sequence[float], losses: Sequence[float], diverged: bool = False
-) -> dict:
-    """Returns what a range test shows, a dict.
+def suggest(rates: Sequence[float], losses: Sequence[float], diverged: bool) -> dict:
+    """Returns what a range test shows, whose rates do not fall.
 
-    `suggested` is the rate by `RULE`, None where the loss did not fall by more than it
-    varies; `diverged` the rate from which on it diverged, or None; `smoothed` the means
-    of `WINDOW` losses, the steps in their middle.
-
-    Args:
-        rates: learning rates of the steps, floats that do not fall.
-        losses: losses after each of these steps; the last may be infinite.
-        diverged: whether the test ended for that.
+    `losses` are those after the steps, of which the last may be infinite. `suggested`
+    is the rate by `RULE`, None where the loss did not fall by more than it varies;
+    `diverged` the rate from which on it diverged, or None; `smoothed` the means of
+    `WINDOW` losses, the steps in their middle.
     """
     rates, losses = np.array(rates, "float64"), np.array(losses, "float64")
     diverged = float(rates[-1]) if diverged and len(rates) else None

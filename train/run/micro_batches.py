@@ -68,8 +68,13 @@ def number_of(task: Task, devices: Devices, directory: RunDirectory) -> int:
     # Free the trainers of the trials, which compiled steps keep in circles.
     gc.collect()
     write_json(file, chosen)
-    print(_announcement(chosen))
-    return chosen["micro_batches"]
+    parts = chosen["micro_batches"]
+    size = chosen["batch_size"] // parts
+    print(
+        f"{parts} micro-batch{'es' * (parts > 1)} of {size} "
+        f"image{'s' * (size > 1)}{_memory(chosen)}"
+    )
+    return parts
 
 
 def _is_no_retracing(record):
@@ -110,15 +115,6 @@ def _search(trials):
         "devices": devices.count,
         **facts,
     }
-
-
-def _announcement(chosen):
-    parts = chosen["micro_batches"]
-    size = chosen["batch_size"] // parts
-    return (
-        f"{parts} micro-batch{'es' * (parts > 1)} of {size} "
-        f"image{'s' * (size > 1)}{_memory(chosen)}"
-    )
 
 
 def _memory(facts):

@@ -22,7 +22,7 @@ SHAPE = (*small_models.SIZE, 3)
 
 def test_photos_as_they_are_shown(photos, whole_photos):
     found = Photos([photos])
-    found.prepare_for(SHAPE)
+    found.prepare_for(SHAPE, "squash", None)
     names = ("<i>&tall.jpg", "deep/grey.bmp", "deep/square.gif", "wide.png")
     assert found.names == names
     # Squashed for the model, whole and smaller for people.
@@ -32,7 +32,7 @@ def test_photos_as_they_are_shown(photos, whole_photos):
     expected = np.asarray(PIL.Image.open(photos / "<i>&tall.jpg"), int)
     assert np.abs(small.picture - expected).mean() < 2
     # Cropped for both.
-    found.prepare_for(SHAPE, "central crop")
+    found.prepare_for(SHAPE, "central crop", None)
     [photo] = found.chosen([3])
     assert photo.picture.shape == SHAPE
     pixels = (photo.image[0] + 1) * 127.5
@@ -59,7 +59,7 @@ def test_names_of_photos(photos, tmp_path, monkeypatch, whole_photos):
     shutil.copyfile(photos / "wide.png", long)
     found = Photos([link, long])
     assert found.names == ("link.jpg", f"sub/{long.name}")
-    found.prepare_for((8, 8, 1))
+    found.prepare_for((8, 8, 1), "squash", None)
     photo = dataclasses.replace(*found.chosen([1]), number=7)
     assert photo.file_name == f"07-{'x' * 60}" and photo.image.shape == (1, 8, 8, 1)
     assert dataclasses.replace(photo, name="<i>&tall.jpg").file_name == "07-i-tall"
@@ -76,7 +76,7 @@ def test_photos_of_more_bits_are_refused_with_what_to_do(tmp_path):
     PIL.Image.fromarray(np.full((8, 8), 4096, "uint16")).save(tmp_path / "1.png")
     found = Photos([str(tmp_path)])
     for bits, remedy in ((12, "leave out bits=12"), (ModelBits(12), "pass bits=16")):
-        found.prepare_for((8, 8, 3), bits=bits)
+        found.prepare_for((8, 8, 3), "squash", bits)
         with pytest.raises(DataError, match=rf"1\.png has .* 4,096, .*: {remedy}"):
             list(found.batches(1))
 

@@ -41,7 +41,7 @@ def test_confident_mistakes_come_first_then_uncertain_answers():
     # A model of one class.
     answers = answers_of(None, ranked(np.zeros(3, int), np.ones((3, 1))), "a")
     assert answers.margin.tolist() == [1, 1, 1] and not len(answers.mistakes)
-    assert label_errors(answers) is None
+    assert label_errors(answers, np.ones(3, bool)) is None
 
 
 def dense_label_errors(labels, probabilities, is_new):
@@ -120,7 +120,7 @@ def test_many_classes_need_little_memory():
     tracemalloc.start()
     try:
         summary = classification_summary(found, names)
-        label_errors(answers_of(None, found, names))
+        label_errors(answers_of(None, found, names), np.ones(images, bool))
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -155,7 +155,8 @@ def test_the_file_of_suspected_label_errors(tmp_path):
     chances[3], chances[9] = (0.1, 0.85, 0.05), (0.75, 0.15, 0.1)
     answers = answers_of(None, ranked(labels, chances), ["a", "=b", "c"])
     names = [f"@{index}.jpg" for index in range(10)]
-    write_label_errors(tmp_path / "a.csv", answers, label_errors(answers), names)
+    errors = label_errors(answers, np.ones(10, bool))
+    write_label_errors(tmp_path / "a.csv", answers, errors, names)
     assert (tmp_path / "a.csv").read_text().splitlines() == [
         "file,truth,suggested,probability,probability_of_truth,threshold",
         "'@3.jpg,a,'=b,0.85,0.1,0.67",

@@ -25,7 +25,7 @@ def fall(at, width=0.3):
 @pytest.mark.parametrize("noise", [0.0, 0.01])
 def test_the_steepest_fall_is_found(at, noise):
     losses = fall(at) + np.random.default_rng(0).normal(0, noise, len(RATES))
-    found = suggest(RATES, losses)
+    found = suggest(RATES, losses, diverged=False)
     # Within a step; noise moves the steepest point within the flank.
     off = STEP * 1.01 if not noise else 3.0
     assert at / off <= found["suggested"] <= at * off
@@ -65,7 +65,9 @@ def test_rates_that_are_repeated_are_one():
     # Rounded, those below the smallest number of float32 are zero.
     rates = np.append(np.zeros(3), np.repeat(RATES, 2))
     losses = np.append([2.3] * 3, np.repeat(fall(0.03), 2))
-    assert suggest(rates, losses)["suggested"] == pytest.approx(0.03, rel=0.2)
+    assert suggest(rates, losses, diverged=False)["suggested"] == pytest.approx(
+        0.03, rel=0.2
+    )
 
 
 def test_rates_rise_by_the_same_factor():
