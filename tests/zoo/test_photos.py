@@ -143,6 +143,14 @@ def test_heic_is_read_or_says_what_to_install(trained, tmp_path, monkeypatch):
         photos.decode(path)
 
 
+@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
+def test_photos_that_all_decoders_read_alike_say_how_they_are_turned(kind):
+    assert photos.plain_orientation(encode(PIXELS, kind)) == 1
+    assert photos.plain_orientation(encode(PIXELS, kind, turn=6)) == 6
+    other = png_of(values()) if kind == "PNG" else encode(PIXELS, kind, "CMYK")
+    assert photos.plain_orientation(other) == 0
+
+
 @pytest.mark.parametrize("dtype", ["uint8", "int32", "float16", "float32", "float64"])
 def test_arrays(dtype):
     image = PIXELS
@@ -203,6 +211,14 @@ def test_gray_models_get_the_luminance(tf):
     pixels = tf.io.decode_jpeg(encoded, channels=1).numpy()
     assert found.shape == (HEIGHT, WIDTH, 1)
     assert np.abs(found * 127.5 + 127.5 - pixels).max() < 4
+
+
+def test_a_photo_of_any_channels_is_fitted_as_each_of_them():
+    size, preparation = (16, 24), "timm crop bicubic 0.9"
+    expected = photos.fitted(PIXELS, size, preparation)
+    for channels in ([0], [2, 0], [0, 1, 2, 1]):
+        found = photos.fitted(PIXELS[..., channels], size, preparation)
+        np.testing.assert_array_equal(found, expected[..., channels])
 
 
 def values(bits=16, channels=3):
