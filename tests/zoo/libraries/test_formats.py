@@ -1,6 +1,7 @@
 """Names of libraries and files of safetensors: what is written is read back."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -76,6 +77,20 @@ def test_what_is_written_is_read_back(name, naming, tmp_path):
     assert again.grid_size == golden(name).grid_size or again.grid_size == (4, 7)
     zoo.write(tmp_path / "back.safetensors", again)
     assert_same(zoo.read(tmp_path / "back.safetensors").arrays, golden(name).arrays)
+
+
+@pytest.mark.parametrize(
+    ("resizing", "architecture"),
+    [("bicubic", "vit_base_patch16_224"), ("bilinear_no_antialias", "flexivit_base")],
+)
+def test_timms_model_resizes_positions_as_its_file_says(
+    resizing, architecture, tmp_path
+):
+    said = zoo.ViTConfig(activation="gelu", position_resizing=resizing)
+    path = write(tmp_path, semantics=said)
+    settings = json.loads(path.with_name("config.json").read_text())
+    assert settings["architecture"] == architecture
+    assert zoo.read(path).semantics.position_resizing == resizing
 
 
 def test_the_pooler_of_transformers(tmp_path):
