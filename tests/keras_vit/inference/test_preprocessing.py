@@ -94,6 +94,8 @@ def test_decode_predictions_of_imagenet():
     assert decode_predictions(predictions, 2, "imagenet2012") == [
         [("n15075141", "toilet tissue", 2.0), ("n01514668", "cock", 1.0)]
     ]
+    [answers] = decode_predictions(predictions, class_names="imagenet2012")
+    assert len(answers) == 5
 
 
 def test_decode_predictions_of_imagenet21k(mirror):
