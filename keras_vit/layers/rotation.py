@@ -34,20 +34,11 @@ def angles(
 ) -> Tensor:
     """Returns the angles by which the numbers of a head are turned.
 
-    Args:
-        kind: `"eva"`, `"perception"`, `"axial"` or `"dinov3"`.
-        grid_size: (rows, columns) of the patches, ints or tensors of one.
-        head_size: int, a multiple of 4.
-        num_prefix_tokens: int, the tokens before those of the patches, which have the
-            angle 0.
-        reference: None or (rows, columns): the grid to which coordinates are stretched.
-        base: None or float, of the frequencies; by default that of the kind.
-        xp: module of the functions of arrays that compute them, see `axis_weights` in
-            `zoo.network.position_embedding`.
-
-    Returns:
-        float64 array or tensor (tokens, head_size), in the order of the numbers that
-        they turn.
+    A float64 array or tensor (tokens, head_size), in the order of the numbers that they
+    turn; tokens before those of the patches have the angle 0. Sides of the grid may be
+    tensors of `xp`, the module of array functions, see `axis_weights` in
+    `zoo.network.position_embedding`. Coordinates are stretched to the grid `reference`;
+    `base` is that of the frequencies, by default the kind's.
 
     Source:
         Su et al., arXiv 2104.09864, section 3.2. `RotaryEmbeddingCat` of timm for
