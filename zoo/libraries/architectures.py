@@ -6,7 +6,7 @@ implied by names alone: `epsilon` of the layer norms, `distilled` for a second t
 with a head, `swiglu`, what images are expected (`inputs`), a rule of resizing positions
 that is not timm's usual one, the kind of `rotary` positions, the heads of the pooling,
 and `named_as`, by which of timm's classes the arrays are named: `"eva"` with separate
-biases of queries and values, `"eva unfused"` with separate kernels too, `"eva fused"`
+biases of queries and values, `"eva_unfused"` with separate kernels too, `"eva_fused"`
 with neither, `"beit"` as `"eva"` with other arguments, `"naflex"` with flat patches.
 
 The rows of `architectures.csv` have the arguments that a name implies, of which those

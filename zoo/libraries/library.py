@@ -59,12 +59,9 @@ class Library:
         """Returns {key: name in `names.TABLE`} of the model's arrays."""
         raise NotImplementedError
 
-    def joined(self, arrays: dict) -> tuple[dict, bool]:
-        """Joins arrays that are one elsewhere.
-
-        Returns them, and whether keys have biases where queries do.
-        """
-        return arrays, True
+    def arranged(self, arrays: dict) -> dict:
+        """Returns {name in `names.TABLE`: array} as the column has them."""
+        return arrays
 
     def known_heads(self, shown: Shown) -> int | None:
         """Returns the attention heads that arrays show, None where they show none."""

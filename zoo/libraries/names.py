@@ -9,6 +9,7 @@ einops pattern, so what is written is read back to the last bit.
 
 import math
 import re
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -73,7 +74,8 @@ _LAYERS = {
     for row in rows("names.csv")
 }
 # Pairs of parts of names by dialect: in files, and in a column of `TABLE`, where ^
-# begins a part that only the start of a name may be.
+# begins a part that only the start of a name may be, and [i] or [i/2] says which part
+# of the column's array the file holds as one of its own.
 RENAMED = _renamed()
 
 
@@ -96,6 +98,21 @@ _EVERY_ARRAY = layout(1, (1,)) | layout(
     1, (1,), {*OPTIONAL_ARRAYS, *OPTIONAL_BLOCK_ARRAYS}
 )
 TABLE = tuple(_row(_template(released)) for released in _EVERY_ARRAY)
+
+
+class Joined:
+    """Arrays after one another along their first axis, read when it is used."""
+
+    def __init__(self, parts):
+        kinds = {part and part.ndim and (part.dtype, part.shape[1:]) for part in parts}
+        if len(kinds) != 1 or not all(kinds):
+            raise ValueError(f"needs {len(parts)} parts of one shape")
+        self.parts, self.ndim = parts, parts[0].ndim
+        ((self.dtype, rest),) = kinds
+        self.shape = (sum(part.shape[0] for part in parts), *rest)
+
+    def __array__(self, dtype=None, copy=None):
+        return np.concatenate(list(map(np.asarray, self.parts)), dtype=dtype)
 
 
 class Rearranged:
@@ -122,6 +139,54 @@ class Rearranged:
         return np.ascontiguousarray(array, dtype)
 
 
+def renamed(name: str, pairs: Iterable[tuple[str, str]]) -> str:
+    """Returns a name with the first part of each pair replaced by the second."""
+    for old, new in pairs:
+        if not old.startswith("^"):
+            name = name.replace(old, new)
+        elif name.startswith(old[1:]):
+            name = new[1:] + name.removeprefix(old[1:])
+    return name
+
+
+def in_files(arrays: dict, pairs: Sequence[tuple[str, str]]) -> dict:
+    """Returns arrays of a column under the names of a dialect, see `RENAMED`."""
+    back = [(ours, theirs) for theirs, ours in pairs]
+    parts = {ours: part for _, ours in pairs if (part := _PART.search(ours))}
+    named = {}
+    for name, array in arrays.items():
+        # The attention's own output has the name that an MLP's second layer has.
+        own = [pair for pair in back if f".attention{pair[0]}" not in name]
+        apart = [ours for ours in parts if _PART.sub("", ours) in name]
+        if not apart:
+            named[renamed(name, own)] = array
+        for ours in apart:
+            number, count = _numbers(parts[ours])
+            key = name.replace(_PART.sub("", ours), ours)
+            named[renamed(key, own)] = np.split(array, count)[number]
+    return named
+
+
+def joined(column: str, arrays: dict) -> tuple[dict, list[str]]:
+    """Joins the arrays that a column has as one, and returns a list of problems."""
+    whole, apart, problems = {}, {}, []
+    for name, array in arrays.items():
+        part = _PART.search(name)
+        if part is None or any(_rows(column, name)):
+            whole[name] = array
+        else:
+            number, count = _numbers(part)
+            apart.setdefault(_PART.sub("", name), [None] * count)[number] = array
+    for name, parts in apart.items():
+        if name in whole:
+            problems.append(f"two arrays for {name}")
+        try:
+            whole[name] = Joined(parts)
+        except ValueError as error:
+            problems.append(f"{name} {error}")
+    return whole, problems
+
+
 def to_released(
     column: str, arrays: dict, num_heads: int, pooling_heads: int | None = None
 ) -> tuple[dict, list[str]]:
@@ -136,8 +201,9 @@ def to_released(
             problems.append(f"unknown {name}")
         for row, numbers in rows:
             part = _PART.search(getattr(row, column))
+            is_apart = part and part[0] in name
             try:
-                own = _part(array, *_numbers(part)) if part else array
+                own = _part(array, *_numbers(part)) if part and not is_apart else array
                 if row.released in _WITH_FIRST_AXES:
                     own = _with_first_axes(own)
                 if row.released == _EMBEDDING and own.ndim == 2:
@@ -149,7 +215,10 @@ def to_released(
             except ValueError as error:
                 problems.append(f"{name} has shape {tuple(array.shape)}: {error}")
                 continue
-            released[row.released.format(**_shifted(numbers, 1))] = own
+            place = row.released.format(**_shifted(numbers, 1))
+            if place in released:
+                problems.append(f"two arrays for {place}, one is {name}")
+            released[place] = own
     return released, problems
 
 
@@ -189,13 +258,6 @@ def _joined(parts):
     return np.concatenate([zeros if part is None else part for part in parts])
 
 
-def may_be_joined(parts) -> bool:
-    """Returns whether arrays are all there, and fit along the first axis."""
-    shapes = {None if part is None else part.shape[1:] for part in parts}
-    lengths = {0 if part is None else part.ndim for part in parts}
-    return len(shapes) == len(lengths) == 1 and shapes != {None} and lengths != {0}
-
-
 def flat_patches(kernel: np.ndarray) -> np.ndarray:
     """Returns a kernel (outputs, inputs, y, x) as NaFlex has it."""
     return kernel.transpose(0, 2, 3, 1).reshape(len(kernel), -1)
@@ -218,7 +280,8 @@ def _rows(column, name):
 
 
 def _pattern(template):
-    template = re.escape(_PART.sub("", template))
+    # A file may hold the part as an array of its own.
+    template = re.sub(r"(\\\[[0-9/]+\\\])", r"(?:\1)?", re.escape(template))
     # Without leading zeros, so that no array has two names.
     return re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>0|[1-9][0-9]*)", template))
 

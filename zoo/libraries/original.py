@@ -16,11 +16,10 @@ import numpy as np
 from zoo.common.safe_text import brief
 from zoo.containers.arrays import CheckpointError
 from zoo.containers.opening import read_json
-from zoo.libraries import description, fields, timm
+from zoo.libraries import description, fields, names, timm
 from zoo.libraries.architectures import INPUTS
 from zoo.libraries.comparison import Shown
 from zoo.libraries.description import Description
-from zoo.libraries.names import RENAMED, Rearranged
 
 COLUMN = "the authors' code"
 _CONFIG, _OPEN_CLIP = "config.json", "open_clip_config.json"
@@ -226,32 +225,33 @@ class Original(timm.Timm):
         for key in keys:
             if _UNUSED[names_of].match(key):
                 continue
-            name = _CHUNK.sub("blocks.", key)
-            for theirs, ours in RENAMED[_DIALECTS[names_of]]:
-                name = name.replace(theirs, ours)
+            pairs = names.RENAMED[_DIALECTS[names_of]]
+            name = names.renamed(_CHUNK.sub("blocks.", key), pairs)
             if is_masked and name.endswith(".attn.qkv.bias"):
                 name = name.removesuffix(".qkv.bias") + _MASKED
             chosen[key] = name
-        names = super().select(chosen.values())
-        return {key: names[name] for key, name in chosen.items()}
+        of_timm = super().select(chosen.values())
+        return {key: of_timm[name] for key, name in chosen.items()}
 
-    def joined(self, arrays: dict) -> tuple[dict, bool]:
-        joined: dict[str, Any] = {}
+    def arranged(self, arrays: dict) -> dict:
+        arranged: dict[str, Any] = {}
         for name, array in arrays.items():
             if name.endswith(_MASKED) and array.ndim == 1 and not array.shape[0] % 3:
                 # The bias of keys is masked.
                 query, _, value = np.split(np.asarray(array), 3)
-                stem = name.removesuffix(_MASKED)
-                joined |= {f"{stem}.q_bias": query, f"{stem}.v_bias": value}
+                arranged[name.replace(_MASKED, ".qkv[0].bias")] = query
+                arranged[name.replace(_MASKED, ".qkv[2].bias")] = value
             else:
-                joined[name] = array
-        head, kernel = joined.get("head.weight"), joined.get("patch_embed.proj.weight")
-        if head is not None and "head.bias" not in joined and head.ndim == 2:
-            joined["head.weight"] = Rearranged(head, "inputs outputs -> outputs inputs")
-            joined["head.bias"] = np.zeros(head.shape[1], np.float32)
-        if kernel is not None and "patch_embed.proj.bias" not in joined:
-            joined["patch_embed.proj.bias"] = np.zeros(kernel.shape[0], np.float32)
-        return super().joined(joined)
+                arranged[name] = array
+        head = arranged.get("head.weight")
+        kernel = arranged.get("patch_embed.proj.weight")
+        if head is not None and "head.bias" not in arranged and head.ndim == 2:
+            pattern = "inputs outputs -> outputs inputs"
+            arranged["head.weight"] = names.Rearranged(head, pattern)
+            arranged["head.bias"] = np.zeros(head.shape[1], np.float32)
+        if kernel is not None and "patch_embed.proj.bias" not in arranged:
+            arranged["patch_embed.proj.bias"] = np.zeros(kernel.shape[0], np.float32)
+        return arranged
 
     def describe(self, folder: pathlib.Path, shown: Shown) -> Description:
         file, beside = folder / _CONFIG, folder / _OPEN_CLIP

@@ -64,20 +64,20 @@ def read(
     column = library.column(holders)
     arrays, problems = _selected(file, holders, library)
     arrays, biases = _unshared(arrays, library)
-    arrays, key_biases = library.joined(arrays)
+    arrays, apart = names.joined(column, library.arranged(arrays))
     # The sizes but the heads, which settings are then compared with.
     parts, wrong = names.to_released(column, arrays, num_heads=1)
     if "norm_before_blocks/scale" in parts:
         given = [bias for bias in library.without_biases[:1] if bias in parts]
         wrong += [f"unknown {names.foreign_name(column, bias)}" for bias in given]
-    _complete(parts, key_biases, library)
+    _complete(parts, library)
     shapes = {name: part.shape for name, part in parts.items()}
     # Before the settings say which biases there are, those of some blocks mean all.
     norm_missing = not released_names.ENCODER_NORM.keys() & shapes.keys()
     without = {released_names.NO_FINAL_NORM} if norm_missing else set()
     sizes, missing = released_names.measure(shapes, without)
     missing = [_in_their_names(column, problem) for problem in missing]
-    refuse(file.path, problems + wrong + missing, library)
+    refuse(file.path, problems + apart + wrong + missing, library)
     shown = Shown(
         shapes,
         sizes,
@@ -96,7 +96,7 @@ def read(
         arrays = {name: arrays[name] for name in arrays.keys() - pooling}
     heads = _num_heads(file, stated.config.num_heads, num_heads, library, shown)
     parts, problems = names.to_released(column, arrays, heads, stated.pooling_heads)
-    _complete(parts, key_biases, library)
+    _complete(parts, library)
     refuse(file.path, problems + _ambiguous_positions(parts, stated), library)
     return parts, stated
 
@@ -119,6 +119,9 @@ def _selected(file, holders, library):
     arrays: dict[str, Any] = {}
     problems = []
     for key, name in library.select(holders).items():
+        if "[" in key:
+            problems.append(f"unknown {key}")
+            continue
         if name in arrays:
             problems.append(f"two arrays for {name}, one is {key}")
         arrays[name] = holders[key].check(key)
@@ -206,16 +209,11 @@ def _in_their_names(library, problem):
     return f"{problem}, from {theirs}" if theirs else problem
 
 
-def _complete(parts, key_biases, library):
+def _complete(parts, library):
     """Gives CLIP's patch embedding and projection zeros for biases, in place.
 
     timm has one of the projection.
-
-    And takes away biases of keys that only the joining with others has made.
     """
-    if not key_biases:
-        for name in [name for name in parts if name.endswith("/key/bias")]:
-            del parts[name]
     registers = parts.get(released_names.REGISTERS)
     if registers is not None and registers.shape[1:2] == (0,):
         # transformers has an array of none.

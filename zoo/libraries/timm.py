@@ -9,17 +9,14 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
 from zoo.common.safe_text import brief
 from zoo.containers.arrays import CheckpointError
 from zoo.containers.opening import read_json
-from zoo.libraries import architectures, description, fields
+from zoo.libraries import architectures, description, fields, names
 from zoo.libraries.architectures import ARGUMENTS
 from zoo.libraries.comparison import BIASES, Shown
 from zoo.libraries.description import Description
 from zoo.libraries.library import EMBEDDING_BIAS, Library, arrays_of, first_alike
-from zoo.libraries.names import flat_patches, may_be_joined
 from zoo.network import ViTConfig, pair, released_names
 from zoo.network.head import Head
 from zoo.network.preparation import INTERPOLATIONS, Preparation
@@ -28,12 +25,8 @@ COLUMN = "timm"
 DEFAULTS = ViTConfig.released(activation="gelu", resnet_epsilons="timm")
 
 CONFIG = "config.json"
-_STEM = "patch_embed.backbone.stem."
-_LONE_STEM = re.compile(r"patch_embed\.backbone\.(?=(conv|norm)\.)")
 # Ids of labels in WordNet, and in Open Images.
 _LABEL_ID = re.compile(r"n\d{8}|/[mgt]/\w+")
-# transformers puts this before the keys of timm's models that it wraps.
-_WRAPPER = "timm_model."
 _ACTIVATIONS = {
     None: "gelu",
     "gelu": "gelu",
@@ -50,7 +43,7 @@ _AT_THE_TOP = fields.OF_EVERY_TYPE | FIELDS["pretrained_cfg"] | FIELDS["top"]
 
 _DEFAULTS = {name: argument.default for name, argument in ARGUMENTS.items()}
 # The names of classes whose keys have no biases.
-_BIASES_APART = ("beit", "eva", "eva unfused")
+_BIASES_APART = ("beit", "eva", "eva_unfused")
 # The types of fields that must have a value, but for those where timm has None, too.
 _WITH_VALUE = ("flag", "number or none")
 _MAY_BE_NULL = ("fc_norm", "use_fc_norm", "final_norm", "use_post_transformer_norm")
@@ -58,25 +51,6 @@ _MAY_BE_NULL = ("fc_norm", "use_fc_norm", "final_norm", "use_post_transformer_no
 _EVALUATION = {"crop_pct": 0.875, "crop_mode": "center", "interpolation": "bicubic"}
 _FITS = {"center": "crop", "squash": "squash"}
 _POOLINGS = {"token": "token", "avg": "gap", "map": "map", "": None, None: None}
-_NAFLEX = re.compile(r"^embeds\.")
-# timm's EVA has other names for these.
-_EVA = {".gamma_1": ".ls1.gamma", ".gamma_2": ".ls2.gamma"}
-_QKV = [f".attn.{part}_proj.weight" for part in "qkv"]
-_QKV_BIAS = [f".attn.{part}_proj.bias" for part in "qkv"]
-_FUSED_BIAS = [f".attn.{part}_bias" for part in "qkv"]
-# Keys have none.
-_NO_BIAS = (_QKV_BIAS[1], _FUSED_BIAS[1])
-# The first of arrays that are one elsewhere: that one's name, and all that it has.
-_APART = {
-    _QKV[0]: (".attn.qkv.weight", _QKV),
-    _QKV_BIAS[0]: (".attn.qkv.bias", _QKV_BIAS),
-    _FUSED_BIAS[0]: (".attn.qkv.bias", _FUSED_BIAS),
-    ".mlp.fc1_g.weight": (
-        ".mlp.fc1.weight",
-        [".mlp.fc1_g.weight", ".mlp.fc1_x.weight"],
-    ),
-    ".mlp.fc1_g.bias": (".mlp.fc1.bias", [".mlp.fc1_g.bias", ".mlp.fc1_x.bias"]),
-}
 _HYBRIDS = {
     (): "vit_tiny_r_s16_p8_224",
     (2, 2, 2, 2): "vit_small_r26_s32_224",
@@ -352,7 +326,7 @@ def _norms(said):
 
 def _class_of(named_as):
     """Returns `"beit"`, `"eva"` or `"vit"`, the class that these names are of."""
-    kind = (named_as or "").partition(" ")[0]
+    kind = (named_as or "").partition("_")[0]
     return kind if kind in ("beit", "eva") else "vit"
 
 
@@ -536,52 +510,19 @@ def _fixed(said):
 
 
 def _file_keys(arrays, named_as, checkpoint):
-    """Returns arrays under the keys of a whole file."""
-    if any(name.startswith("patch_embed.backbone.stages.") for name in arrays):
-        return arrays
-    arrays = {
-        name.replace(_STEM, "patch_embed.backbone."): arrays[name] for name in arrays
-    }
-    if named_as == "naflex":
-        return _flat(arrays, checkpoint)
-    return _apart(arrays, named_as, checkpoint) if named_as else arrays
-
-
-def _flat(arrays, checkpoint):
-    """Returns arrays as timm's NaFlex has them, undoing `select`."""
-    renamed = {}
-    for name, array in arrays.items():
-        if name == "patch_embed.proj.weight":
-            array = flat_patches(array)
-        if name == "pos_embed":
-            array = array.reshape((1, *checkpoint.grid_size, -1))
-        of_embeds = name.startswith(("patch_embed.", "pos_embed", "reg_", "cls_"))
-        name = name.removeprefix("patch_embed.")
-        renamed[f"embeds.{name}" if of_embeds else name] = array
-    return renamed
-
-
-def _apart(arrays, named_as, checkpoint):
-    """Returns arrays as timm's EVA has them, undoing `joined` and `select`."""
+    """Returns arrays under the keys of a whole file, undoing `select`."""
     config = checkpoint.config
-    firsts = {"eva unfused": (_QKV[0], _QKV_BIAS[0]), "eva fused": ()}
-    firsts = firsts.get(named_as, (_FUSED_BIAS[0],))
+    dialects = [named_as, "" if checkpoint.resnet_stages else "lone_stem"]
     # The gates of EVA-02's tiny and small models are packed with the values.
     is_packed = not config.mlp_norm_inside and config.rotary != "dinov3"
-    if config.activation == "swiglu" and not is_packed:
-        firsts += (".mlp.fc1_g.weight", ".mlp.fc1_g.bias")
-    wholes, apart = dict(_APART[first] for first in firsts), {}
-    for name, array in arrays.items():
-        whole = next(filter(name.endswith, wholes), "")
-        if whole:
-            stem, parts = name.removesuffix(whole), wholes[whole]
-            own = zip(parts, np.split(array, len(parts)), strict=True)
-            apart |= {stem + part: array for part, array in own if part not in _NO_BIAS}
-            continue
-        for theirs, ours in _EVA.items():
-            name = name.replace(ours, theirs)
-        apart[name] = array
-    return apart
+    if named_as and config.activation == "swiglu" and not is_packed:
+        dialects.append("gates")
+    if named_as == "naflex":
+        kernel, grid = "patch_embed.proj.weight", checkpoint.grid_size
+        arrays[kernel] = names.flat_patches(arrays[kernel])
+        arrays["pos_embed"] = arrays["pos_embed"].reshape((1, *grid, -1))
+    pairs = [pair for name in dialects for pair in names.RENAMED.get(name, ())]
+    return names.in_files(arrays, pairs)
 
 
 class Timm(Library):
@@ -608,36 +549,12 @@ class Timm(Library):
             of_name(file, config["architecture"])
 
     def select(self, keys: Iterable[str]) -> dict[str, str]:
-        chosen = {}
-        for key in keys:
-            if key.endswith(".relative_position_index"):
-                continue  # of the grid alone
-            own = key.removeprefix(_WRAPPER)
-            name = _LONE_STEM.sub(_STEM, _NAFLEX.sub("", own))
-            if _NAFLEX.match(own) and name.startswith("proj."):
-                name = f"patch_embed.{name}"
-            for theirs, ours in _EVA.items():
-                name = name.replace(theirs, ours)
-            chosen[key] = name
-        return chosen
-
-    def joined(self, arrays: dict) -> tuple[dict, bool]:
-        fused, key_biases = dict(arrays), True
-        for name, array in arrays.items():
-            first = next(filter(name.endswith, _APART), None)
-            if first is None:
-                continue
-            stem, (whole, others) = name.removesuffix(first), _APART[first]
-            parts = [arrays.get(stem + other) for other in others]
-            # Keys have no bias, and queries and values both or none.
-            if len(parts) == 3 and np.ndim(array) == 1 and parts[1] is None:
-                key_biases = False
-                parts[1] = np.zeros(array.shape, np.float32)
-            if stem + whole not in arrays and may_be_joined(parts):
-                for other in others:
-                    fused.pop(stem + other, None)
-                fused[stem + whole] = np.concatenate(list(map(np.asarray, parts)))
-        return fused, key_biases
+        return {
+            key: names.renamed(key, names.RENAMED[COLUMN])
+            for key in keys
+            # It follows from the grid alone.
+            if not key.endswith(".relative_position_index")
+        }
 
     def describe(self, folder: pathlib.Path, shown: Shown) -> Description:
         file = folder / CONFIG
@@ -656,8 +573,8 @@ class Timm(Library):
         if checkpoint.representation_size is not None:
             raise ValueError("timm has no model with pre_logits: leave the arrays out")
         is_hybrid = checkpoint.resnet_stages is not None
-        names = [_hybrid(checkpoint)] if is_hybrid else _WRITTEN
-        differences = {name: _differences(name, checkpoint) for name in names}
+        wanted = [_hybrid(checkpoint)] if is_hybrid else _WRITTEN
+        differences = {name: _differences(name, checkpoint) for name in wanted}
         architecture, arguments = first_alike(self, differences)
         table = _settings(checkpoint, architecture, arguments)
         without = self.without_biases if checkpoint.config.norm_before_blocks else ()

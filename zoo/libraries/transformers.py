@@ -26,7 +26,6 @@ from zoo.libraries.library import (
     arrays_of,
     first_alike,
 )
-from zoo.libraries.names import flat_patches, may_be_joined
 from zoo.network import FAMILIES, RESIZING, ROTARY_BASES, ViTConfig
 from zoo.network.head import Head
 
@@ -176,8 +175,7 @@ def _types():
 
 
 _TYPES = dict(_types())
-# Its gates, and the values behind them, are one array elsewhere.
-_GATE, _VALUES = ".mlp.gate_proj.", ".intermediate.dense."
+_GATES = re.compile(r"\.mlp\.(gate_proj|weights_in|w12)\.")
 # Settings that a family has besides those of all types.
 _OWN_SETTINGS = {
     "dinov2": _of_dinov2,
@@ -244,12 +242,9 @@ def _column(family):
     return "timm" if family == "tipsv2" else COLUMN
 
 
-def _replaced(name, old, new):
-    """Returns a name with a part of it replaced, its start where that begins with ^."""
-    if not old.startswith("^"):
-        return name.replace(old, new)
-    is_start = name.startswith(old[1:])
-    return new[1:] + name.removeprefix(old[1:]) if is_start else name
+def _renamed(family, gated):
+    """Returns the pairs of `names.RENAMED` of a family, with gates or without."""
+    return names.RENAMED.get(f"{family}_gated" if gated else family, ())
 
 
 def of_type(file: pathlib.Path, model_type: str) -> _Type:
@@ -598,19 +593,14 @@ def _with_labels(checkpoint, name, config):
 
 def _file_keys(arrays, kind, checkpoint):
     """Returns arrays under the keys of a whole file."""
-    gated = _is_gated(checkpoint)
     # A class with a head has the encoder inside, others are it.
     prefix = kind.prefix if "classifier.weight" in arrays else ""
-    renamed = names.RENAMED.get(kind.family, ())
-    renamed = names.RENAMED.get(f"{kind.family}_gated", renamed) if gated else renamed
-    size, named = checkpoint.hidden_size, {}
+    size, named, heads = checkpoint.hidden_size, {}, {}
     for name, array in arrays.items():
-        if gated and kind.family == "dinov3" and _VALUES in name:
-            gate, array = np.split(array, 2)
-            place = name.replace(_VALUES, _GATE)
-            named[_replaced(place, "^encoder.layer.", "^layer.")] = gate
         key = _classifier_key(name, arrays, kind)
-        named[key or prefix + _key(name, renamed)] = _shaped(name, array, kind)
+        (heads if key else named)[key or name] = _shaped(name, array, kind)
+    named = names.in_files(named, _renamed(kind.family, _is_gated(checkpoint)))
+    named = heads | {prefix + key: array for key, array in named.items()}
     if kind.family == "dinov3" and not checkpoint.config.num_registers:
         named["embeddings.register_tokens"] = np.zeros((1, 0, size), np.float32)
     if kind.family == "clip" and "classifier.bias" in arrays:
@@ -631,24 +621,13 @@ def _classifier_key(name, arrays, kind):
     return name.replace("distillation_cls_", "distillation_")
 
 
-def _key(name, renamed):
-    """Returns the key of another array, undoing `Transformers.select`."""
-    if name.startswith("head."):
-        return name.replace("in_proj.", "in_proj_")
-    for theirs, ours in renamed:
-        # The attention's own output has the name that an MLP's second layer has.
-        if f".attention{ours}" not in name or ours.startswith(".attention."):
-            name = _replaced(name, ours, theirs)
-    return name
-
-
 def _shaped(name, array, kind):
     """Returns an array with the axes that it has in files of a type."""
     if (
         kind.family == "naflex"
         and name == "embeddings.patch_embeddings.projection.weight"
     ):
-        return flat_patches(array)
+        return names.flat_patches(array)
     if kind.family in _OF_TWO_TOWERS and name in _FLAT:
         return array.reshape(array.shape[_FLAT[name] :])
     return array
@@ -700,10 +679,10 @@ class Transformers(Library):
             # CLIP's classifiers read the tokens before the last norm.
             unused_heads += ("post_layernorm.",)
         idle = _UNUSED_OF_TWO if of_two else _UNUSED
-        renamed = names.RENAMED[family] + names.RENAMED.get(f"{family}_gated", ())
+        pairs = _renamed(family, any(map(_GATES.search, keys)))
         if family == "dinov2":
             # In memory transformers 5 has other names than in files.
-            renamed = names.RENAMED["transformers_5"] + renamed
+            pairs = names.RENAMED["transformers_5"] + pairs
         for key in keys:
             prefix = next(filter(key.startswith, _PREFIXES), "")
             name = key.removeprefix(prefix)
@@ -711,24 +690,9 @@ class Transformers(Library):
                 continue
             if family == "dinov3":
                 name = name.removeprefix("model.")
-            for theirs, ours in renamed:
-                # The MLP of an attention pooling is called so by all.
-                if not (theirs.startswith(".mlp") and name.startswith("head.")):
-                    name = _replaced(name, theirs, ours)
+            name = names.renamed(name, pairs)
             chosen[key] = name.replace("cls_classifier.", "classifier.")
         return chosen
-
-    def joined(self, arrays: dict) -> tuple[dict, bool]:
-        joined_arrays = {}
-        for name, array in arrays.items():
-            gate = name.replace(_VALUES, _GATE) if _VALUES in name else None
-            if gate in arrays and may_be_joined((arrays[gate], array)):
-                joined_arrays[name] = np.concatenate(
-                    [np.asarray(arrays[gate]), np.asarray(array)]
-                )
-            elif _GATE not in name or name.replace(_GATE, _VALUES) not in arrays:
-                joined_arrays[name] = array
-        return joined_arrays, True
 
     def describe(self, folder: pathlib.Path, shown: Shown) -> Description:
         file = folder / _CONFIG
