@@ -94,15 +94,6 @@ def _head(class_names=None, problem_type=None, preparation=None, bits=None):
     return Head(class_names, problem_type, preparation, check_bits(bits))
 
 
-def refuse_null(file: object, fields: list[str]) -> None:
-    """Refuses settings without a value, which would be a guess."""
-    if fields:
-        raise CheckpointError(
-            f"{file} has null for {', '.join(fields)}: write the value that the model "
-            "was trained with, or take the line out for its library's default."
-        )
-
-
 def check_choices(file: object, settings: dict, known: dict) -> None:
     """Refuses values of settings that are none of those known, by field."""
     for name, choices in known.items():

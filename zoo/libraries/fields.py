@@ -3,7 +3,7 @@
 Tables beside this file have each field that a library writes: what is read, or compared
 with the arrays, what must have the one value that is computed, and why others change
 nothing. A field of no table may change numbers, and is refused. The values that a field
-may have are in the column `type`, a name of `_TYPES`.
+may have are in the column `type`, a name of `_TYPES`; with ! null is none of them.
 """
 
 import csv
@@ -15,6 +15,7 @@ from typing import NamedTuple
 from zoo.common import limits
 from zoo.common.safe_text import brief, named
 from zoo.containers.arrays import CheckpointError
+from zoo.containers.opening import read_json
 
 
 class Field(NamedTuple):
@@ -23,6 +24,7 @@ class Field(NamedTuple):
     use: str
     implied: object = None
     type: str = ""
+    may_be_null: bool = True
 
     @property
     def is_computed(self) -> bool:
@@ -39,13 +41,20 @@ def rows(name: str) -> list[dict[str, str]]:
 
 def table(name: str, part: str | None = None) -> dict[str, Field]:
     """Returns the fields of a table beside this file, or of one part of it."""
-    return {
-        row["field"]: Field(
-            row["use"], json.loads(row["implied"] or "null"), row["type"]
-        )
-        for row in rows(name)
-        if part in (None, row.get("table"))
-    }
+    fields = {}
+    for row in rows(name):
+        if part in (None, row.get("table")):
+            kind, needed, _ = row["type"].partition("!")
+            implied = json.loads(row["implied"] or "null")
+            fields[row["field"]] = Field(row["use"], implied, kind, not needed)
+    return fields
+
+
+def read(file: pathlib.Path, fields: dict[str, Field]) -> dict:
+    """Returns the settings in a file, {} without one, after `check_types`."""
+    settings = read_json(file)
+    check_types(file, settings, fields)
+    return settings
 
 
 class _Type(NamedTuple):
@@ -189,13 +198,23 @@ def check(file: object, settings: dict, fields: dict[str, Field]) -> None:
 
     Args:
         file: the settings, for messages.
-        settings: what they say, or one table of it. Null is a field that is not there.
+        settings: what they say, or one table of it. Null is a field that is not there,
+            but for those whose library computes something else with it.
         fields: those that are known.
 
     Raises:
         CheckpointError: it names the file and the fields.
     """
     check_types(file, settings, fields)
+    if nulls := [
+        name
+        for name, field in fields.items()
+        if not field.may_be_null and settings.get(name, 0) is None
+    ]:
+        raise CheckpointError(
+            f"{file} has null for {', '.join(nulls)}: write the value that the model "
+            "was trained with, or take the line out for its library's default."
+        )
     said = {name: value for name, value in settings.items() if value is not None}
     if unknown := [
         f"{name}={brief(said[name])}" for name in said if name not in fields

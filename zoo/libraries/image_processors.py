@@ -172,10 +172,6 @@ def _complete(file, settings, name):
         },
         _FIELDS,
     )
-    names = ("image_mean", "image_std", "do_normalize", "rescale_factor", "do_rescale")
-    description.refuse_null(
-        file, [field for field in names if settings.get(field, 0) is None]
-    )
     said = {
         field: settings[field] for field in _READ if settings.get(field) is not None
     }

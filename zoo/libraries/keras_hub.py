@@ -8,7 +8,6 @@ from typing import Any
 from zoo.common.safe_text import brief
 from zoo.containers.arrays import CheckpointError
 from zoo.containers.h5 import H5
-from zoo.containers.opening import read_json
 from zoo.libraries import description, fields
 from zoo.libraries.comparison import Shown
 from zoo.libraries.description import Description
@@ -62,7 +61,7 @@ def _converter(folder):
     converters = []
     for name in _CONVERTERS:
         file = folder / name
-        settings = _inside(file, _settings(file), "config")
+        settings = _inside(file, fields.read(file, _FIELDS), "config")
         settings |= _inside(file, settings, "image_converter", "config")
         fields.check(file, settings, _FIELDS)
         if known := {key: settings[key] for key in _DEFAULTS if key in settings}:
@@ -123,12 +122,6 @@ def _inputs(file, converter):
     return tuple(round(m, 9) for m in mean), tuple(round(s, 9) for s in std)
 
 
-def _settings(file):
-    settings = read_json(file)
-    fields.check_types(file, settings, _FIELDS)
-    return settings
-
-
 def _inside(file, settings, *names):
     """Returns a table inside settings, {} where there is none."""
     for name in names:
@@ -173,7 +166,7 @@ class KerasHub(Library):
 
     def describe(self, folder: pathlib.Path, shown: Shown) -> Description:
         file = folder / _CONFIG
-        config = _settings(file)
+        config = fields.read(file, _FIELDS)
         if "class_name" in config:
             if config["class_name"] not in ("ViTBackbone", "ViTImageClassifier"):
                 raise CheckpointError(
@@ -185,7 +178,7 @@ class KerasHub(Library):
         else:
             config = {}
         shown.check_sizes(file, config, _SIZES)
-        task = _inside(folder / _TASK, _settings(folder / _TASK), "config")
+        task = _inside(folder / _TASK, fields.read(folder / _TASK, _FIELDS), "config")
         pooled = task.get("pooling", "token")
         if shown.classes is not None:
             stated = {"class_token": pooled == "token"}

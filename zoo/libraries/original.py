@@ -56,7 +56,6 @@ _TOWER = {
     "patch_size": 16, "ls_init_value": None, "no_ln_pre": False, "pool_type": "tok",
     "final_ln_after_pool": False,
 }  # fmt: skip
-_NUMBERS = ("image_size", "width", "layers", "patch_size", "mlp_ratio", "head_width")
 _POOLINGS = {"tok": "token", "avg": "avg"}
 # Their names of sizes, and ours.
 _SIZES = {
@@ -68,7 +67,7 @@ _SIZES = {
 # Each field of OpenCLIP's settings, by the table that has it.
 _FIELDS = {
     part: fields.table("open_clip_fields.csv", part)
-    for part in ("top", "model_cfg", "vision_cfg", "preprocess_cfg")
+    for part in ("top", "model_cfg", "vision_cfg", "timm_tower", "preprocess_cfg")
 }
 # How OpenCLIP's `image_transform` brings photos to the size, in timm's words.
 _FITS = {"shortest": "center", "squash": "squash"}
@@ -108,9 +107,9 @@ def _dinov3(match):
     return said, {}
 
 
-def _of_open_clip(file, settings, shown):
+def _of_open_clip(file, shown):
     """Returns timm's settings of the tower that OpenCLIP's describe."""
-    fields.check_types(file, settings, _FIELDS["top"])
+    settings = fields.read(file, _FIELDS["top"])
     config = settings.get("model_cfg") or {}
     fields.check_types(file, config, _FIELDS["model_cfg"])
     vision = config.get("vision_cfg")
@@ -118,16 +117,17 @@ def _of_open_clip(file, settings, shown):
         raise CheckpointError(
             f"{file} has no vision_cfg in its model_cfg: copy the file again."
         )
-    fields.check_types(file, vision, _FIELDS["vision_cfg"])
-    _check_tower(file, vision)
-    inputs = _of_preprocessing(file, settings.get("preprocess_cfg") or {})
-    if name := vision.get("timm_model_name"):
-        size = vision.get("image_size", _TOWER["image_size"])
-        said = {"architecture": name, "model_args": {"img_size": size}, **inputs}
-        if vision.get("timm_pool"):
-            said["global_pool"] = vision["timm_pool"]
-        return said
+    name = vision.get("timm_model_name")
+    known = _FIELDS["vision_cfg"] | (_FIELDS["timm_tower"] if name else {})
+    vision = {key: value for key, value in vision.items() if value != "default"}
+    fields.check(file, vision, known)
     said = _TOWER | vision
+    _check_tower(file, said)
+    inputs = _of_preprocessing(file, settings.get("preprocess_cfg") or {})
+    if name:
+        arguments = {"img_size": said["image_size"]}
+        pooled = {"global_pool": said["timm_pool"]} if said.get("timm_pool") else {}
+        return {"architecture": name, "model_args": arguments, **pooled, **inputs}
     sizes = said | {"mlp_ratio * width": int(said["width"] * said["mlp_ratio"])}
     shown.check_sizes(file, sizes, _SIZES)
     arguments = {
@@ -146,36 +146,21 @@ def _of_open_clip(file, settings, shown):
     }
 
 
-def _check_tower(file, vision):
-    """Refuses settings of a tower that are not known, or not computed."""
-    name = vision.get("timm_model_name")
-    wrong = [
-        f"{key}={brief(value)}"
-        for key, value in vision.items()
-        if not (value is None or value == "default" or _is_known(key, value, name))
-    ]
+def _check_tower(file, said):
+    """Refuses settings of a tower that are not computed."""
+    description.check_choices(file, said, {"pool_type": _POOLINGS})
+    wrong = []
     # timm's towers have a projection as their head, or none.
-    if name and vision.get("timm_proj", "linear") not in ("", "none", None):
-        wrong.append(f"timm_proj={brief(vision.get('timm_proj', 'linear'))}")
-    pooled = vision.get("pool_type", "tok")
-    if pooled not in _POOLINGS:
-        wrong.append(f"pool_type={brief(pooled)}")
-    if pooled == "avg" and vision.get("final_ln_after_pool"):
+    if said.get("timm_model_name"):
+        projection = said.get("timm_proj", "linear")
+        if projection not in ("", "none", None):
+            wrong.append(f"timm_proj={brief(projection)}")
+    if said["pool_type"] == "avg" and said["final_ln_after_pool"]:
         wrong.append("final_ln_after_pool=True with pool_type='avg'")
     if wrong:
         raise CheckpointError(
             f"{file} has settings that are not supported: {', '.join(wrong)}."
         )
-    nulls = [key for key in _NUMBERS if vision.get(key, 0) is None]
-    description.refuse_null(file, nulls)
-
-
-def _is_known(key, value, name):
-    """Returns whether a setting of a tower changes nothing that is not computed."""
-    use = _FIELDS["vision_cfg"][key].use if key in _FIELDS["vision_cfg"] else ""
-    is_off = use == "must be off" and value is False
-    is_timms = use == "of timm's tower" and bool(name)
-    return is_off or is_timms or use in ("read", "changes nothing")
 
 
 def _of_preprocessing(file, said):
@@ -260,7 +245,7 @@ class Original(timm.Timm):
         if "architecture" in config:
             return _with_class_row(timm.described(file, config, shown))
         if names_of == "clip" and beside.exists():
-            said = _of_open_clip(beside, read_json(beside), shown)
+            said = _of_open_clip(beside, shown)
             return timm.described(beside, said, shown)
         for pattern, read in ((_DINOV2_FILE, _dinov2), (_DINOV3_FILE, _dinov3)):
             if names_of == "dino" and (match := pattern.fullmatch(name)):

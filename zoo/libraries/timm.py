@@ -44,9 +44,6 @@ _AT_THE_TOP = fields.OF_EVERY_TYPE | FIELDS["pretrained_cfg"] | FIELDS["top"]
 _DEFAULTS = {name: argument.default for name, argument in ARGUMENTS.items()}
 # The names of classes whose keys have no biases.
 _BIASES_APART = ("beit", "eva", "eva_unfused")
-# The types of fields that must have a value, but for those where timm has None, too.
-_WITH_VALUE = ("flag", "number or none")
-_MAY_BE_NULL = ("fc_norm", "use_fc_norm", "final_norm", "use_post_transformer_norm")
 # timm takes these where a `config.json` says a part of how photos come to the size.
 _EVALUATION = {"crop_pct": 0.875, "crop_mode": "center", "interpolation": "bicubic"}
 _FITS = {"center": "crop", "squash": "squash"}
@@ -92,8 +89,10 @@ def described(
     # transformers' settings of a wrapped model have null for none.
     own = config.get("model_args")
     own = {} if own is None else own
-    _check_fields(file, config, own)
     inputs = _inputs_of(config)
+    fields.check(file, config, _AT_THE_TOP)
+    fields.check(file, config.get("pretrained_cfg") or {}, FIELDS["pretrained_cfg"])
+    fields.check(file, own, FIELDS["model_args"])
     shown.check_sizes(file, config, {"num_features": "hidden_size"})
     shown.check_sizes(file, own, {"depth": "num_layers"})
     said = _said(implied, own)
@@ -247,23 +246,6 @@ def _warning(file, architecture, inputs, activation):
         f"timm's {architecture} computes GELU: pass zoo.read(path, semantics="
         'zoo.ViTConfig(activation="quick_gelu")) for the original\'s numbers.'
     )
-
-
-def _check_fields(file, config, own):
-    """Refuses fields that are not known, or have no or another value."""
-    inputs, known = _inputs_of(config), FIELDS["model_args"]
-    fields.check(file, config, _AT_THE_TOP)
-    fields.check(file, config.get("pretrained_cfg") or {}, FIELDS["pretrained_cfg"])
-    fields.check(file, own, known)
-    nulls = [name for name in ("mean", "std") if inputs.get(name, 0) is None]
-    nulls += [
-        name
-        for name, field in known.items()
-        if own.get(name, 0) is None
-        and (field.type in _WITH_VALUE or name == "num_heads")
-        and name not in _MAY_BE_NULL
-    ]
-    description.refuse_null(file, nulls)
 
 
 def _inputs_of(config):
@@ -563,9 +545,8 @@ class Timm(Library):
 
     def head_of(self, folder: pathlib.Path, shown: Shown) -> Head:
         file = folder / CONFIG
-        config = read_json(file)
+        config = fields.read(file, _AT_THE_TOP)
         inputs = _inputs_of(config)
-        fields.check_types(file, config, _AT_THE_TOP)
         fields.check_types(file, inputs, FIELDS["pretrained_cfg"])
         return _head(file, config, inputs, shown.classes)
 

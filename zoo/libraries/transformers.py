@@ -14,7 +14,6 @@ import numpy as np
 
 from zoo.common.safe_text import brief
 from zoo.containers.arrays import CheckpointError
-from zoo.containers.opening import read_json
 from zoo.libraries import description, fields, image_processors, names
 from zoo.libraries.architectures import INPUTS
 from zoo.libraries.comparison import APART, BIASES, Shown
@@ -220,7 +219,9 @@ _SIZES = {
     "num_channels": "channels",
 }
 FIELDS = fields.OF_EVERY_TYPE | fields.table("transformers_fields.csv")
-_OF_BOTH = "of another tower"
+_OF_ONE_TOWER = {
+    name: field for name, field in FIELDS.items() if field.use != "of another tower"
+}
 _PREFIXES = tuple({kind.prefix for kind in _TYPES.values() if kind.prefix})
 
 
@@ -312,12 +313,6 @@ def _activation(file, kind, config):
     return "swiglu" if gated else _ACTIVATIONS[activation]
 
 
-def _settings(file):
-    config = read_json(file)
-    fields.check_types(file, config, FIELDS)
-    return config
-
-
 def _class_of(config):
     """Returns the name of the class that wrote settings, "" where they say none."""
     return ([*(config.get("architectures") or ()), ""])[0]
@@ -393,10 +388,8 @@ def _tower(file, config, kind):
     again = config.get("vision_config_dict") or {}
     if "vision_config" not in config and not again:
         return config
-    tower = config.get("vision_config", {})
-    if tower is None:
-        description.refuse_null(file, ["vision_config"])
     fields.check(file, config, FIELDS)
+    tower = config.get("vision_config", {})
     for table in (tower, again):
         fields.check_types(file, table, FIELDS)
     model_type = tower.get("model_type")
@@ -431,22 +424,6 @@ def _check_twice(file, kind, tower, again):
             f"{file} has a vision_config_dict and a vision_config of different "
             f"{', '.join(wrong)}: take the one out that the model was not trained with."
         )
-
-
-def _check_fields(file, config):
-    """Refuses fields of one tower that are not known, or have no or another value."""
-    description.refuse_null(
-        file,
-        [
-            name
-            for name, field in FIELDS.items()
-            if config.get(name, ...) is None
-            and field.is_computed
-            and (field.use != "implied" or field.implied is not None)
-        ],
-    )
-    known = {name: FIELDS[name] for name in FIELDS if FIELDS[name].use != _OF_BOTH}
-    fields.check(file, config, known)
 
 
 def _biases(file, config):
@@ -696,7 +673,7 @@ class Transformers(Library):
 
     def describe(self, folder: pathlib.Path, shown: Shown) -> Description:
         file = folder / _CONFIG
-        config = _settings(file)
+        config = fields.read(file, FIELDS)
         model_type = fields.name_of_network(file, config, FIELDS, "model_type")
         if model_type is None:
             config, kind = {}, _TYPES["vit"]
@@ -707,7 +684,7 @@ class Transformers(Library):
         head = _head(file, config, shown.classes)
         heads = _heads_of(config)
         config = _tower(file, config, kind)
-        _check_fields(file, config)
+        fields.check(file, config, _OF_ONE_TOWER)
         gated = config.get("use_swiglu_ffn", config.get("use_gated_mlp", False))
         shown.check_sizes(file, config, _SIZES)
         if shown.patches.stride[0] == shown.patches.stride[1]:
@@ -751,7 +728,7 @@ class Transformers(Library):
 
     def head_of(self, folder: pathlib.Path, shown: Shown) -> Head:
         file = folder / _CONFIG
-        return _head(file, _settings(file), shown.classes)
+        return _head(file, fields.read(file, FIELDS), shown.classes)
 
     def written(self, checkpoint) -> tuple[dict, dict[str, dict]]:
         if checkpoint.resnet_stages is not None:

@@ -179,7 +179,7 @@ def test_a_tower_of_timm_in_open_clip(inputs, preparation, write):
         (clip, {"pool_type": "none"}, "pool_type="),
         (clip, {"pool_type": "avg", "final_ln_after_pool": True}, "after_pool=True wi"),
         (clip, {"attentional_pool": True}, "attentional_pool=True"),
-        (clip, {"proj_bias": False, "scale_fc": False}, "supported: proj_bias=False.$"),
+        (clip, {"proj_bias": False, "scale_fc": False}, "not known: proj_bias=False. Take"),
         (clip, {"no_ln_pre": True}, "norm_before_blocks False .the arrays have True"),
         (clip, {"ls_init_value": 0.1}, "layer_scale True .the arrays have False"),
         (tower, {"inputs": {"resize_mode": "longest"}}, "'longest': only shortest, sq"),
@@ -189,7 +189,7 @@ def test_a_tower_of_timm_in_open_clip(inputs, preparation, write):
         (tower, {"inputs": {"gamma": 2}}, "not known: gamma=2"),
         (tower, {"timm_proj": "linear"}, "timm_proj='linear'"),
         (tower, {"image_size": "x"}, "an image_size of 'x': write"),
-        (tower, {"new": 0}, "not supported: new=0"),
+        (tower, {"new": 0}, "not known: new=0"),
         (tower, {"timm_model_name": None}, "no vision_cfg in its model_cfg: copy"),
     ],
 )
