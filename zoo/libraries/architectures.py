@@ -27,6 +27,7 @@ INPUTS = {
         (0.26862954, 0.26130258, 0.27577711),
     ),
     "unit": ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0)),
+    "satellite": ((0.430, 0.411, 0.296), (0.213, 0.156, 0.143)),
 }
 # How the cells of a column are read, by the type of the argument.
 _READ = {

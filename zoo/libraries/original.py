@@ -40,16 +40,9 @@ _UNUSED = {
 }
 # DINOv3's biases of queries, keys and values, of which the second are masked.
 _MASKED = ".masked_bias"
-# timm's names by those of the published files, with what their code computes otherwise.
-_SIZE_NAMES = {
-    **{"s": "small", "b": "base", "l": "large", "g": "giant"},
-    **{"splus": "small_plus", "hplus": "huge_plus", "7b": "7b"},
-}
-_DINOV2_FILE = re.compile(r"dinov2_vit([sblg])14(_reg4)?_pretrain")
-_DINOV3_FILE = re.compile(
-    r"dinov3_vit(?:([sbl]|7b)16|([sh])16(plus))_pretrain_(lvd1689m|sat493m)"
-    r"(-[0-9a-f]{8})?"
-)
+# What the names of published files say, whose code computes what timm's names say
+# otherwise.
+_PUBLISHED = fields.rows("published_files.csv")
 # OpenCLIP's defaults of a tower.
 _TOWER = {
     "image_size": 224, "layers": 12, "width": 768, "head_width": 64, "mlp_ratio": 4.0,
@@ -89,24 +82,6 @@ def _with_class_row(described):
     return described._replace(config=config)
 
 
-def _dinov2(match):
-    size, registers = match[1], match[2] or ""
-    # Only the later models are resized with antialias.
-    resizing = "bicubic" if registers else "bicubic_no_antialias"
-    name = f"vit_{_SIZE_NAMES[size]}_patch14{registers}_dinov2"
-    return {"architecture": name}, {"position_resizing": resizing}
-
-
-def _dinov3(match):
-    size = match[1] or match[2] + match[3]
-    said = {"architecture": f"vit_{_SIZE_NAMES[size]}_patch16_dinov3"}
-    if size != "7b":
-        said["architecture"] += "_qkvb"
-    if match[4] == "sat493m":
-        said["mean"], said["std"] = (0.430, 0.411, 0.296), (0.213, 0.156, 0.143)
-    return said, {}
-
-
 def _of_open_clip(file, shown):
     """Returns timm's settings of the tower that OpenCLIP's describe."""
     settings = fields.read(file, _FIELDS["top"])
@@ -119,8 +94,15 @@ def _of_open_clip(file, shown):
         )
     name = vision.get("timm_model_name")
     known = _FIELDS["vision_cfg"] | (_FIELDS["timm_tower"] if name else {})
-    vision = {key: value for key, value in vision.items() if value != "default"}
-    fields.check(file, vision, known)
+    fields.check(
+        file,
+        {
+            key: vision[key]
+            for key in vision
+            if key in known or vision[key] != "default"
+        },
+        known,
+    )
     said = _TOWER | vision
     _check_tower(file, said)
     inputs = _of_preprocessing(file, settings.get("preprocess_cfg") or {})
@@ -247,11 +229,15 @@ class Original(timm.Timm):
         if names_of == "clip" and beside.exists():
             said = _of_open_clip(beside, shown)
             return timm.described(beside, said, shown)
-        for pattern, read in ((_DINOV2_FILE, _dinov2), (_DINOV3_FILE, _dinov3)):
-            if names_of == "dino" and (match := pattern.fullmatch(name)):
-                said, changes = read(match)
-                described = _with_class_row(timm.described(folder / name, said, shown))
-                config = dataclasses.replace(described.config, **changes)
+        for row in _PUBLISHED:
+            if names_of == "dino" and re.fullmatch(row["file"], name):
+                said = {"architecture": row["architecture"]}
+                described = _with_class_row(
+                    timm.described(folder / name, said, shown, row["inputs"])
+                )
+                config = described.config
+                resizing = row["position_resizing"] or config.position_resizing
+                config = dataclasses.replace(config, position_resizing=resizing)
                 return described._replace(config=config, pooling="token")
         asked, example = {
             "clip": (

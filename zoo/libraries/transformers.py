@@ -40,11 +40,7 @@ _ACTIVATIONS = {
     "gelu_new": "gelu_tanh",
     "gelu_fast": "gelu_tanh",
 }
-_WRITTEN = {
-    "quick_gelu": "quick_gelu",
-    "gelu": "gelu",
-    "gelu_tanh": "gelu_pytorch_tanh",
-}
+_WRITTEN = {ours: theirs for theirs, ours in reversed(_ACTIVATIONS.items())}
 # The network of images has no use for arrays of pre-training and of other towers.
 _UNUSED = re.compile(
     r"(\w+\.)?(embeddings\.)?(mask_token|position_ids)$|decoder\.|lm_head\.|"
@@ -54,56 +50,6 @@ _UNUSED_OF_TWO = re.compile(
     r"(\w+\.)?(embeddings\.)?(mask_token|position_ids)$|"
     r"temperature$|logit_(scale|bias)$|text_(model|encoder|projection)\."
 )
-
-
-def _of_dinov2(checkpoint):
-    gated = _is_gated(checkpoint)
-    return {
-        "mlp_ratio": _mlp_ratio(checkpoint, gated),
-        "use_swiglu_ffn": gated,
-        "layerscale_value": 1.0,
-    }
-
-
-def _of_dinov3(checkpoint):
-    config, gated = checkpoint.config, _is_gated(checkpoint)
-    return {
-        "use_gated_mlp": gated,
-        "hidden_act": "silu" if gated else _WRITTEN[config.activation],
-        "num_register_tokens": config.num_registers,
-        "query_bias": config.qkv_bias is not False,
-        "key_bias": config.qkv_bias is True,
-        "value_bias": config.qkv_bias is not False,
-        "layerscale_value": 1.0,
-        "rope_theta": config.rotary_base or ROTARY_BASES["dinov3"],
-    }
-
-
-def _of_siglip(checkpoint):
-    return {"vision_use_head": checkpoint.pooling_heads is not None}
-
-
-def _of_naflex(checkpoint):
-    size = {"image_size": None, "num_patches": checkpoint.num_positions}
-    return _of_siglip(checkpoint) | size
-
-
-def _of_clip(checkpoint):
-    projects = checkpoint.classes is not None and checkpoint.pooling == "token"
-    return {"projection_dim": checkpoint.classes} if projects else {}
-
-
-def _of_beit(checkpoint):
-    config = checkpoint.config
-    return {
-        "qkv_bias": None,
-        "use_mask_token": False,
-        "use_absolute_position_embeddings": config.tokens_with_positions == "all",
-        "use_relative_position_bias": True,
-        "use_shared_relative_position_bias": False,
-        "layer_scale_init_value": 0.1 if config.layer_scale else 0.0,
-        "use_mean_pooling": checkpoint.pooling == "gap",
-    }
 
 
 def _is_gated(checkpoint):
@@ -155,6 +101,10 @@ class _Type(NamedTuple):
     # Mean and deviation, and the class of the image processor, where no file says them.
     inputs: str = "half"
     processor: str = "ViT"
+    # The settings that it has besides those of all types, and the families whose names
+    # its arrays may have: BEiT without biases of offsets has only names of DINOv2.
+    settings: tuple[str, ...] = ()
+    named_as: tuple[str, ...] = ("dinov2",)
 
 
 def _cell(default, text):
@@ -175,37 +125,20 @@ def _types():
 
 _TYPES = dict(_types())
 _GATES = re.compile(r"\.mlp\.(gate_proj|weights_in|w12)\.")
-# Settings that a family has besides those of all types.
-_OWN_SETTINGS = {
-    "dinov2": _of_dinov2,
-    "tipsv2": _of_dinov2,
-    "dinov3": _of_dinov3,
-    "siglip": _of_siglip,
-    "naflex": _of_naflex,
-    "clip": _of_clip,
-    "beit": _of_beit,
-}
-_OF_TWO_TOWERS = ("siglip", "naflex", "clip")
-# The families whose names the arrays of others may have.
-_NAMED_AS = {
-    **dict.fromkeys(_OF_TWO_TOWERS, ("clip",)),
-    # BEiT without biases of offsets and factors has only names that DINOv2 has too.
-    "beit": ("beit", "dinov2"),
-    "dinov3": ("dinov3",),
-    "tipsv2": ("tipsv2",),
-}
 # Messages name these, without the names of single towers.
 _NAMED = tuple(dict.fromkeys(name.removesuffix("_vision_model") for name in _TYPES))
 _POOLER = re.compile(r"(^|\.)pooler\.layernorm\.weight$")
 _ROPE = {"rope_type": "default", "rope_theta": 0}
 _TWO_TOWERS = re.compile(r"(CLIP|MetaClip2|AltCLIP|ChineseCLIP)Model")
-_BEIT_KEYS = re.compile(r"\.lambda_[12]$|relative_position_bias_table$")
+# Keys of the families whose names are not those of DINOv2, the first that fits.
+_KEYS = {
+    "clip": re.compile(r"\.self_attn\."),
+    "dinov3": re.compile(r"embeddings\.patch_embeddings\.weight$"),
+    "tipsv2": re.compile(r"^(?!.*embeddings).*register_tokens$"),
+    "beit": re.compile(r"\.lambda_[12]$|relative_position_bias_table$"),
+}
 # Fields of `ViTConfig` that a type implies, and those that settings say alone.
-_IMPLIED = (
-    "num_heads", "layer_norm_epsilon", "layer_scale", "num_registers",
-    "distillation_token", "norm_before_blocks", "rotary", "tokens_with_positions",
-    "position_resizing", "relative_position_resizing",
-)  # fmt: skip
+_IMPLIED = vars(DEFAULTS).keys() & _Type._fields
 _ARGUMENTS = {
     "num_attention_heads": "num_heads",
     "layer_norm_eps": "layer_norm_epsilon",
@@ -227,15 +160,8 @@ _PREFIXES = tuple({kind.prefix for kind in _TYPES.values() if kind.prefix})
 
 def _named_as(keys):
     """Returns the family whose names keys have."""
-    if any(".self_attn." in key for key in keys):
-        return "clip"
-    if any(key.endswith("embeddings.patch_embeddings.weight") for key in keys):
-        return "dinov3"
-    if any(key.endswith("register_tokens") and "embeddings" not in key for key in keys):
-        return "tipsv2"
-    if any(map(_BEIT_KEYS.search, keys)):
-        return "beit"
-    return "dinov2"
+    families = (one for one, pattern in _KEYS.items() if any(map(pattern.search, keys)))
+    return next(families, "dinov2")
 
 
 def _column(family):
@@ -374,9 +300,7 @@ def _check_names(file, config, kind, keys):
     """Refuses arrays in the names of another type."""
     model_type = config["model_type"]
     prefixes = {prefix for prefix in _PREFIXES for k in keys if k.startswith(prefix)}
-    if _named_as(keys) not in _NAMED_AS.get(kind.family, ("dinov2",)) or prefixes - {
-        kind.prefix
-    }:
+    if _named_as(keys) not in kind.named_as or prefixes - {kind.prefix}:
         raise CheckpointError(
             f"{file} describes a model of type {model_type!r}, and the arrays have the "
             f"names of another type: {APART}"
@@ -399,31 +323,24 @@ def _tower(file, config, kind):
             f"tower of type {brief(model_type)}: keep each model in a folder of its "
             "own, beside its own settings."
         )
-    _check_twice(file, kind, tower, again)
-    return tower | again
-
-
-def _check_twice(file, kind, tower, again):
-    """Refuses a vision_config_dict that would change what vision_config says."""
-    if not again:
-        return
-    by_default = {
-        "hidden_act": kind.activation,
-        "layer_norm_eps": kind.layer_norm_epsilon,
-        "num_attention_heads": kind.num_heads,
-    }
-    wrong = [
+    if again:
+        again = {
+            "hidden_act": kind.activation,
+            "layer_norm_eps": kind.layer_norm_epsilon,
+            "num_attention_heads": kind.num_heads,
+        } | again
+    if wrong := [
         name
-        for name, value in (by_default | again).items()
+        for name, value in again.items()
         if name in FIELDS
         and FIELDS[name].is_computed
         and tower.get(name, value) != value
-    ]
-    if wrong:
+    ]:
         raise CheckpointError(
             f"{file} has a vision_config_dict and a vision_config of different "
             f"{', '.join(wrong)}: take the one out that the model was not trained with."
         )
+    return tower | again
 
 
 def _biases(file, config):
@@ -529,12 +446,36 @@ def _config_of(checkpoint, model_type, class_name):
         "num_channels": checkpoint.channels,
         "qkv_bias": network.qkv_bias is not False,
     }
+    own = {
+        "num_register_tokens": network.num_registers,
+        "mlp_ratio": _mlp_ratio(checkpoint, gated),
+        "use_swiglu_ffn": gated,
+        "use_gated_mlp": gated,
+        "layerscale_value": 1.0,
+        "query_bias": config["qkv_bias"],
+        "key_bias": network.qkv_bias is True,
+        "value_bias": config["qkv_bias"],
+        "rope_theta": network.rotary_base or ROTARY_BASES["dinov3"],
+        "vision_use_head": checkpoint.pooling_heads is not None,
+        "num_patches": checkpoint.num_positions,
+        "projection_dim": checkpoint.classes if checkpoint.pooling == "token" else None,
+        "use_mask_token": False,
+        "use_absolute_position_embeddings": network.tokens_with_positions == "all",
+        "use_relative_position_bias": True,
+        "use_shared_relative_position_bias": False,
+        "layer_scale_init_value": 0.1 if network.layer_scale else 0.0,
+        "use_mean_pooling": checkpoint.pooling == "gap",
+    }
     kind = _TYPES[model_type]
-    if kind.num_registers:
-        config["num_register_tokens"] = network.num_registers
-    if kind.family in _OWN_SETTINGS:
-        config |= _OWN_SETTINGS[kind.family](checkpoint)
-    return {key: value for key, value in config.items() if value is not None}
+    without = {"beit": "qkv_bias", "naflex": "image_size"}.get(kind.family)
+    if gated and kind.family == "dinov3":
+        config["hidden_act"] = "silu"
+    config |= {name: own[name] for name in kind.settings}
+    return {
+        name: value
+        for name, value in config.items()
+        if value is not None and name != without
+    }
 
 
 def _is_classifier_of_clip(name, checkpoint):
@@ -605,7 +546,7 @@ def _shaped(name, array, kind):
         and name == "embeddings.patch_embeddings.projection.weight"
     ):
         return names.flat_patches(array)
-    if kind.family in _OF_TWO_TOWERS and name in _FLAT:
+    if "clip" in kind.named_as and name in _FLAT:
         return array.reshape(array.shape[_FLAT[name] :])
     return array
 
@@ -685,7 +626,8 @@ class Transformers(Library):
         heads = _heads_of(config)
         config = _tower(file, config, kind)
         fields.check(file, config, _OF_ONE_TOWER)
-        gated = config.get("use_swiglu_ffn", config.get("use_gated_mlp", False))
+        network, pooling = network_of(file, kind, config, shown.keys)
+        gated = network["activation"] == "swiglu"
         shown.check_sizes(file, config, _SIZES)
         if shown.patches.stride[0] == shown.patches.stride[1]:
             shown.check_sizes(file, config, {"patch_size": "patch_height"})
@@ -694,7 +636,6 @@ class Transformers(Library):
             stated = {name: _mlp_size(width, config["mlp_ratio"], gated)}
             shown.check_sizes(file, stated, {name: "mlp_dim"})
         inputs = image_processors.read(folder, INPUTS[kind.inputs], kind.processor)
-        network, pooling = network_of(file, kind, config, shown.keys)
         without_head = config.get("vision_use_head") is False
         if model_type is not None:
             stated = {

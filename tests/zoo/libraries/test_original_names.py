@@ -13,7 +13,7 @@ from peer_files import arrays_of, assert_same, folder_of, settings_of
 
 import zoo
 from zoo.containers import safetensors
-from zoo.libraries import original
+from zoo.libraries import architectures, original
 
 CLIP = {
     "blocks.": "visual.transformer.resblocks.",
@@ -102,8 +102,6 @@ def test_dinov2_with_registers_and_a_row_of_the_class_token(write):
         write(arrays, settings)
 
 
-ANTIALIAS = {"position_resizing": "bicubic"}
-NO_ANTIALIAS = {"position_resizing": "bicubic_no_antialias"}
 OPEN_CLIP = {"file": "open_clip_model.safetensors", "beside": "open_clip_config.json"}
 
 
@@ -179,7 +177,11 @@ def test_a_tower_of_timm_in_open_clip(inputs, preparation, write):
         (clip, {"pool_type": "none"}, "pool_type="),
         (clip, {"pool_type": "avg", "final_ln_after_pool": True}, "after_pool=True wi"),
         (clip, {"attentional_pool": True}, "attentional_pool=True"),
-        (clip, {"proj_bias": False, "scale_fc": False}, "not known: proj_bias=False. Take"),
+        (
+            clip,
+            {"proj_bias": False, "scale_fc": False},
+            "not known: proj_bias=False. Take",
+        ),
         (clip, {"no_ln_pre": True}, "norm_before_blocks False .the arrays have True"),
         (clip, {"ls_init_value": 0.1}, "layer_scale True .the arrays have False"),
         (tower, {"inputs": {"resize_mode": "longest"}}, "'longest': only shortest, sq"),
@@ -200,31 +202,10 @@ def test_settings_of_open_clip_are_refused_by_name(made, changes, told, write):
     assert OPEN_CLIP["beside"] in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("stem", "architecture", "changes"),
-    [
-        ("dinov2_vits14_pretrain", "vit_small_patch14_dinov2", NO_ANTIALIAS),
-        ("dinov2_vitg14_reg4_pretrain", "vit_giant_patch14_reg4_dinov2", ANTIALIAS),
-        (
-            "dinov3_vits16_pretrain_lvd1689m-08c60483",
-            "vit_small_patch16_dinov3_qkvb",
-            {},
-        ),
-        (
-            "dinov3_vits16plus_pretrain_lvd1689m",
-            "vit_small_plus_patch16_dinov3_qkvb",
-            {},
-        ),
-        ("dinov3_vit7b16_pretrain_sat493m", "vit_7b_patch16_dinov3", {}),
-    ],
-)
-def test_published_names(stem, architecture, changes):
-    read, pattern = original._dinov3, original._DINOV3_FILE
-    if "dinov2" in stem:
-        read, pattern = original._dinov2, original._DINOV2_FILE
-    said, found = read(pattern.fullmatch(stem))
-    assert (said["architecture"], found) == (architecture, changes)
-    assert ("mean" in said) == ("sat493m" in stem)
+def test_published_names_are_of_known_networks():
+    for row in original._PUBLISHED:
+        assert architectures.implied(row["architecture"])
+        assert row["inputs"] in ("", *architectures.INPUTS)
 
 
 def test_a_name_answers_what_no_key_tells(tmp_path):
@@ -237,6 +218,7 @@ def test_a_name_answers_what_no_key_tells(tmp_path):
     found, expected = zoo.read(named), zoo.read(folder_of("dinov2_timm"))
     assert found.num_heads == 12
     assert found.config.input_mean == expected.config.input_mean
+    assert found.config.position_resizing == "bicubic_no_antialias"
     others = ("num_heads", "position_resizing")
     assert found.config.differences(expected.config).keys() <= {*others}
     # As a name of another network is refused.
