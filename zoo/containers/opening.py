@@ -104,7 +104,7 @@ def two_kinds(folder, *names) -> arrays.CheckpointError:
     )
 
 
-def open_file(path: str | os.PathLike) -> arrays.OpenFile | Shards:
+def open_file(path: str | os.PathLike) -> arrays.OpenFile | Collected:
     """Opens a file, or the one in a folder; its first bytes decide on the kind."""
     if os.path.isdir(path):
         models_in(path)
@@ -130,7 +130,7 @@ def open_file(path: str | os.PathLike) -> arrays.OpenFile | Shards:
         if start.startswith(h5.MAGIC):
             return h5.H5(path)
         if start.startswith(b"{"):
-            return Shards(path)
+            return _shards(path)
     return npz.Npz(path)
 
 
@@ -158,7 +158,7 @@ def read_json(file: os.PathLike) -> dict:
     return table
 
 
-def unwrapped(file) -> tuple[arrays.OpenFile | Shards | Unwrapped, list[str]]:
+def unwrapped(file) -> tuple[arrays.OpenFile | Collected, list[str]]:
     """Returns a file without what trainers put into its keys, and what that is.
 
     Names are taken from before the keys only where every key begins with them.
@@ -170,7 +170,8 @@ def unwrapped(file) -> tuple[arrays.OpenFile | Shards | Unwrapped, list[str]]:
         names = {key: names[key].removeprefix(prefix) for key in names}
     if not marks or len(set(names.values())) < len(names):
         return file, []
-    return Unwrapped(file, {name: key for key, name in names.items()}), marks
+    places = {name: (file, key) for key, name in names.items()}
+    return Collected(file.path, places, file.metadata), marks
 
 
 def _common(names):
@@ -179,43 +180,17 @@ def _common(names):
     return next(fits, "") if names else ""
 
 
-class Unwrapped:
-    """An open file with other names for its keys."""
+class Collected:
+    """The arrays of open files under the names of one checkpoint, as an `OpenFile`.
 
-    def __init__(self, file, keys: dict[str, str]):
-        self.path, self.metadata = file.path, file.metadata
-        self._file, self._keys = file, keys
-
-    @property
-    def keys(self) -> list[str]:
-        """The names of the arrays."""
-        return list(self._keys)
-
-    def check(self, key: str) -> arrays.StoredArray | np.ndarray:
-        """Returns an array, checked as the file does."""
-        return self._file.check(self._keys[key])
-
-
-class Shards:
-    """The open files of one checkpoint, with the interface of `Safetensors`.
-
-    Source: `save_pretrained(folder, max_shard_size=...)` of transformers.
+    Args:
+        path: that of the checkpoint, for messages.
+        places: {name: (open file, key of the array in it)}.
+        metadata: as of `OpenFile`.
     """
 
-    def __init__(self, path: str | os.PathLike):
-        self.path = os.fspath(path)
-        self._places = _places(self.path)
-        folder = pathlib.Path(path).parent
-        names = sorted(set(self._places.values()))
-        missing = [name for name in names if not os.path.isfile(folder / name)]
-        self._refuse([f"{name} is not beside it" for name in missing])
-        self._files = {name: safetensors.Safetensors(folder / name) for name in names}
-        self._refuse(list(self._misplaced()))
-        self.metadata: dict[str, str] = {}
-        for name, file in self._files.items():
-            for entry, text in file.metadata.items():
-                if self.metadata.setdefault(entry, text) != text:
-                    self._refuse([f"the header of {name} says another {entry}"])
+    def __init__(self, path: str, places: dict[str, tuple], metadata: dict[str, str]):
+        self.path, self.metadata, self._places = path, metadata, places
 
     @property
     def keys(self) -> list[str]:
@@ -223,23 +198,43 @@ class Shards:
         return list(self._places)
 
     def check(self, key: str) -> arrays.StoredArray | np.ndarray:
-        """Returns an array, checked as in `Safetensors.check`."""
-        return self._files[self._places[key]].check(key)
+        """Returns an array, checked as its file does."""
+        file, own = self._places[key]
+        return file.check(own)
 
-    def _misplaced(self):
-        """Yields the differences between the index and the files."""
-        held = {(key, name) for name, file in self._files.items() for key in file.keys}
-        places = self._places.items()
-        for key, name in sorted(places - held):
-            yield f"{name} does not hold {key}"
-        for key, name in sorted(held - places):
-            place = self._places.get(key)
-            where = f"places in {place}" if place else "does not name"
-            yield f"{name} holds {key}, which it {where}"
 
-    def _refuse(self, problems):
+def _shards(path):
+    """Opens the files of an index, as `save_pretrained` of transformers writes them."""
+
+    def refuse(problems):
         what = "the index of the files beside it (download or save all of them again)"
-        arrays.refuse(self.path, what, problems)
+        arrays.refuse(path, what, problems)
+
+    path = os.fspath(path)
+    places, folder = _places(path), pathlib.Path(path).parent
+    names = sorted(set(places.values()))
+    missing = [name for name in names if not os.path.isfile(folder / name)]
+    refuse([f"{name} is not beside it" for name in missing])
+    files = {name: safetensors.Safetensors(folder / name) for name in names}
+    refuse(list(_misplaced(places, files)))
+    metadata: dict[str, str] = {}
+    for name, file in files.items():
+        for entry, text in file.metadata.items():
+            if metadata.setdefault(entry, text) != text:
+                refuse([f"the header of {name} says another {entry}"])
+    whole = {key: (files[name], key) for key, name in places.items()}
+    return Collected(path, whole, metadata)
+
+
+def _misplaced(places, files):
+    """Yields the differences between an index and the files."""
+    held = {(key, name) for name, file in files.items() for key in file.keys}
+    for key, name in sorted(places.items() - held):
+        yield f"{name} does not hold {key}"
+    for key, name in sorted(held - places.items()):
+        place = places.get(key)
+        where = f"places in {place}" if place else "does not name"
+        yield f"{name} holds {key}, which it {where}"
 
 
 def _places(path):

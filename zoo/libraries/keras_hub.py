@@ -8,6 +8,7 @@ from typing import Any
 from zoo.common.safe_text import brief
 from zoo.containers.arrays import CheckpointError
 from zoo.containers.h5 import H5
+from zoo.containers.opening import Collected
 from zoo.libraries import description, fields
 from zoo.libraries.comparison import Shown
 from zoo.libraries.description import Description
@@ -137,14 +138,14 @@ class KerasHub(Library):
     beside = (_CONFIG, *_CONVERTERS, _TASK, _TASK_WEIGHTS)
     keys = re.compile("layers/vi_t_patching_and_embedding/")
 
-    def holders(self, file) -> dict[str, Any]:
-        """Returns {key: open file}; a preset has its head in a file beside."""
+    def whole(self, file) -> Any:
+        """Returns an open file together with the one beside it that has the head."""
         path = pathlib.Path(file.path)
         task = path.with_name(_TASK_WEIGHTS)
-        files = [file]
-        if path.name != _TASK_WEIGHTS and task.exists():
-            files.append(H5(task))
-        return {key: one for one in files for key in one.keys}
+        if path.name == _TASK_WEIGHTS or not task.exists():
+            return file
+        places = {key: (one, key) for one in (file, H5(task)) for key in one.keys}
+        return Collected(file.path, places, file.metadata)
 
     def known_heads(self, shown: Shown) -> int:
         """Returns the heads, of which its arrays have an axis."""

@@ -47,9 +47,9 @@ class Library:
         """Returns whether the arrays of a file in a folder are named by the library."""
         return any(map(self.keys.search, keys))
 
-    def holders(self, file) -> dict[str, Any]:
-        """Returns {key: open file that has its array}, of all files of a checkpoint."""
-        return dict.fromkeys(file.keys, file)
+    def whole(self, file) -> Any:
+        """Returns an open file together with the others of its checkpoint."""
+        return file
 
     def column(self, keys: Iterable[str]) -> str:
         """Returns the column of `names.TABLE` that has the names of `select`."""

@@ -60,9 +60,9 @@ def read(
     Returns {released name: array, read when it is used}, and a `Description` of the
     rest.
     """
-    holders = library.holders(file)
-    column = library.column(holders)
-    arrays, problems = _selected(file, holders, library)
+    file = library.whole(file)
+    column = library.column(file.keys)
+    arrays, problems = _selected(file, library)
     arrays, biases = _unshared(arrays, library)
     arrays, apart = names.joined(column, library.arranged(arrays))
     # The sizes but the heads, which settings are then compared with.
@@ -81,7 +81,7 @@ def read(
     shown = Shown(
         shapes,
         sizes,
-        keys=tuple(holders),
+        keys=tuple(file.keys),
         stem=pathlib.Path(file.path).stem,
         biases=biases,
         flat_patches=arrays[names.foreign_name(column, _KERNEL)].ndim == 2,
@@ -108,23 +108,23 @@ def refuse(path, problems: list[str], library: Library | None = None) -> None:
     arrays.refuse(path, what, list(dict.fromkeys(problems)))
 
 
-def _selected(file, holders, library):
+def _selected(file, library):
     """Returns {name in `names.TABLE`: array} of a model, and a list of problems."""
     reasons = (
-        (reason, next(filter(re.compile(pattern).search, holders), None))
+        (reason, next(filter(re.compile(pattern).search, file.keys), None))
         for pattern, reason in library.reasons.items()
     )
     # Reason enough, whatever else is odd.
     refuse(file.path, [f"{reason} ({key})" for reason, key in reasons if key], library)
     arrays: dict[str, Any] = {}
     problems = []
-    for key, name in library.select(holders).items():
+    for key, name in library.select(file.keys).items():
         if "[" in key:
             problems.append(f"unknown {key}")
             continue
         if name in arrays:
             problems.append(f"two arrays for {name}, one is {key}")
-        arrays[name] = holders[key].check(key)
+        arrays[name] = file.check(key)
     return arrays, problems
 
 
