@@ -67,7 +67,7 @@ class StoredArray:
             offset = self.offset + index * size
             yield dataclasses.replace(self, offset=offset, shape=shape)
 
-    def reshape(self, shape) -> StoredArray:
+    def reshape(self, shape: Iterable[int]) -> StoredArray:
         return dataclasses.replace(self, shape=tuple(shape))
 
 
@@ -77,7 +77,7 @@ class StoredArrays(Mapping):
     def __init__(self, parts):
         self._parts = parts
 
-    def __getitem__(self, name) -> np.ndarray:
+    def __getitem__(self, name: str) -> np.ndarray:
         return to_float32(np.asarray(self._parts[name]))
 
     def __contains__(self, name):

@@ -5,18 +5,22 @@ neither, so both are refused: only contiguous arrays in the file itself are read
 """
 
 import os
+from typing import TYPE_CHECKING, Any
 
 from zoo.common.limits import GROUP_DEPTH
 from zoo.containers.arrays import CheckpointError, OpenFile, StoredArray
 
+if TYPE_CHECKING:
+    import h5py
+
 MAGIC = b"\x89HDF\r\n\x1a\n"
 
 
-def arrays_of(file, title: str) -> dict:
-    """Returns the `h5py.Dataset`s of an open file, which lie in the file itself.
+def arrays_of(file: "h5py.File", title: str) -> dict[str, "h5py.Dataset"]:
+    """Returns the arrays of an open file, which lie in the file itself.
 
     Args:
-        file: `h5py.File`.
+        file: open for reading.
         title: what messages call it.
 
     Raises:
@@ -27,7 +31,7 @@ def arrays_of(file, title: str) -> dict:
 
     datasets = {}
 
-    def visit(name, item) -> None:
+    def visit(name: Any, item: Any) -> None:
         if not isinstance(name, str):
             raise ValueError(f"an array is called {name!r}")
         # The deeper a group is, the longer it takes to find.
@@ -40,12 +44,12 @@ def arrays_of(file, title: str) -> dict:
                 refuse(name, "an array whose numbers lie in another file")
             datasets[name] = item
 
-    def check_links(name, group) -> None:
+    def check_links(name: str, group: "h5py.Group") -> None:
         for key in group:
             if not isinstance(group.get(key, getlink=True), h5py.HardLink):
                 refuse(f"{name}/{key}".strip("/"), "a link to another place")
 
-    def refuse(name, what) -> None:
+    def refuse(name: str, what: str) -> None:
         raise CheckpointError(
             f"{title} holds {name!r}, {what}, and no other place is read: save the "
             "weights with Keras."

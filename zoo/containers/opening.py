@@ -96,7 +96,7 @@ def models_in(folder: str | os.PathLike) -> Models:
     return Models(run, card, weights, exports)
 
 
-def two_kinds(folder, *names) -> arrays.CheckpointError:
+def two_kinds(folder: str | os.PathLike, *names: str) -> arrays.CheckpointError:
     """Returns the error of a folder with models of two kinds, in files of two names."""
     return arrays.CheckpointError(
         f"{folder} has models of two kinds, {' and '.join(names)}, and which one is "
@@ -158,7 +158,9 @@ def read_json(file: os.PathLike) -> dict:
     return table
 
 
-def unwrapped(file) -> tuple[arrays.OpenFile | Collected, list[str]]:
+def unwrapped(
+    file: arrays.OpenFile | Collected,
+) -> tuple[arrays.OpenFile | Collected, list[str]]:
     """Returns a file without what trainers put into its keys, and what that is.
 
     Names are taken from before the keys only where every key begins with them.

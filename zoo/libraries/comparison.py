@@ -77,13 +77,7 @@ class Shown:
         return ViTConfig(patch_size=size, resnet_stages=stages)
 
     def check(self, file: object, network: str, stated: dict) -> None:
-        """Refuses settings that state something else than the arrays show.
-
-        Args:
-            file: the settings, for the message.
-            network: what they describe, for the message.
-            stated: {fact: value}, None where nothing is stated.
-        """
+        """Refuses settings of a network that state another fact than arrays show."""
         check(file, network, stated, self.facts)
 
     def check_sizes(self, file: object, settings: dict, sizes: dict[str, str]) -> None:

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import warnings
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from zoo.common.safe_text import brief
@@ -113,17 +114,10 @@ def warn_of_fit(file: object) -> None:
     )
 
 
-def channels(file: object, names: tuple[str, ...], settings: dict) -> tuple[tuple, ...]:
-    """Returns settings such as mean and deviation per channel; one may be for all.
-
-    Args:
-        file: the settings, for messages.
-        names: what they call mean and deviation.
-        settings: they have all of these, each a number or a list of them.
-
-    Raises:
-        CheckpointError: they are for different numbers of channels.
-    """
+def channels(
+    file: object, names: Sequence[str], settings: dict
+) -> tuple[tuple[float, ...], ...]:
+    """Returns mean and deviation per channel, of which a number is for all channels."""
     values = [settings[name] for name in names]
     counts = {len(value) for value in values if isinstance(value, (list, tuple))}
     if len(counts) > 1:
@@ -138,7 +132,9 @@ def channels(file: object, names: tuple[str, ...], settings: dict) -> tuple[tupl
     )
 
 
-def grid_of(image_size, patch_size) -> tuple[int, int] | None:
+def grid_of(
+    image_size: int | Sequence[int] | None, patch_size: int | Sequence[int] | None
+) -> tuple[int, int] | None:
     """Returns the (height, width) in patches, None without one of the sizes."""
     if image_size is None or patch_size is None:
         return None
@@ -150,20 +146,12 @@ def grid_of(image_size, patch_size) -> tuple[int, int] | None:
 
 
 def names_of_outputs(
-    file: object, field: str, said, classes: int | None
+    file: object,
+    field: str,
+    said: Sequence[str] | dict[str, str] | None,
+    classes: int | None,
 ) -> tuple[str, ...] | str | None:
-    """Returns the names of a head's outputs that settings say, None without names.
-
-    Args:
-        file: the settings, for messages.
-        field: what they call the names, such as `"id2label"`.
-        said: a list of names, or a table of them by number; None where nothing is said.
-        classes: int, the outputs of the head, None without one.
-
-    Raises:
-        CheckpointError: numbers are missing or are not those of the outputs, or a name
-            is no text that can be shown.
-    """
+    """Returns the names of a head's outputs that a field says, None without names."""
     if classes is None or not said:
         return None
     remedy = f"give each of the {classes:,} outputs one name, or take {field} out."
@@ -184,16 +172,7 @@ def names_of_outputs(
 
 
 def head_of_labels(file: object, config: dict, classes: int | None) -> Head:
-    """Returns what `id2label`, `label2id` and `problem_type` of transformers say.
-
-    Args:
-        file: the settings, for messages.
-        config: what they say.
-        classes: int, the outputs of the head, None without one.
-
-    Raises:
-        CheckpointError: they contradict each other, or do not fit the outputs.
-    """
+    """Returns what `id2label`, `label2id` and `problem_type` of transformers say."""
     names, numbers = config.get("id2label"), config.get("label2id")
     field = "id2label" if names else "label2id"
     if names and numbers:
@@ -217,14 +196,13 @@ def head_of_labels(file: object, config: dict, classes: int | None) -> Head:
 
 def _in_order(file, field, pairs, remedy):
     """Returns the names of (number, name) pairs in the order of their numbers."""
-    order = sorted((_number(number), at) for at, (number, _) in enumerate(pairs))
-    if [number for number, _ in order] != list(range(len(order))):
+    names = {_number(number): name for number, name in pairs}
+    if names.keys() != set(range(len(pairs))):
         raise CheckpointError(
-            f"{file} has a {field} with numbers that are not 0 to {len(order) - 1:,}, "
+            f"{file} has a {field} with numbers that are not 0 to {len(pairs) - 1:,}, "
             f"each once: {remedy}"
         )
-    names = [name for _, name in pairs]
-    return [names[at] for _, at in order]
+    return [names[number] for number in range(len(names))]
 
 
 def _check_label_numbers(file, names, numbers):

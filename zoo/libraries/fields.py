@@ -168,17 +168,7 @@ OF_EVERY_TYPE = table("configuration_fields.csv")
 def name_of_network(
     file: object, settings: dict, fields: dict[str, Field], name: str
 ) -> str | None:
-    """Returns the field that names a network, None where nothing describes one.
-
-    Args:
-        file: the settings, for messages.
-        settings: what they say.
-        fields: those of a library.
-        name: the field's name.
-
-    Raises:
-        CheckpointError: settings describe a network without its name.
-    """
+    """Returns what the field `name` says, which nothing that is computed is without."""
     name_read = settings.get(name)
     of_network = [
         key
@@ -196,14 +186,8 @@ def name_of_network(
 def check(file: object, settings: dict, fields: dict[str, Field]) -> None:
     """Refuses fields that are not known, or have another value than what is computed.
 
-    Args:
-        file: the settings, for messages.
-        settings: what they say, or one table of it. Null is a field that is not there,
-            but for those whose library computes something else with it.
-        fields: those that are known.
-
-    Raises:
-        CheckpointError: it names the file and the fields.
+    Null is a field that is not there, but where its library computes something else
+    with it.
     """
     check_types(file, settings, fields)
     if nulls := [

@@ -7,7 +7,7 @@ one value that is computed, and why others change nothing.
 import math
 import os
 import pathlib
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zoo.common.safe_text import brief
 from zoo.containers.arrays import CheckpointError
@@ -15,6 +15,9 @@ from zoo.containers.opening import read_json
 from zoo.libraries import description, fields
 from zoo.libraries.architectures import INPUTS
 from zoo.network.preparation import Preparation
+
+if TYPE_CHECKING:
+    from zoo.libraries.checkpoint import Checkpoint
 
 # transformers 5 writes the second alone for models with a processor of texts as well.
 FILES = ("preprocessor_config.json", "processor_config.json")
@@ -78,17 +81,13 @@ class Inputs(NamedTuple):
     preparation: str | None
 
 
-def read(folder: pathlib.Path, defaults, name: str = "ViT") -> Inputs:
-    """Returns what the image processor beside a file does.
+def read(folder: pathlib.Path, defaults: tuple[tuple, tuple], name: str) -> Inputs:
+    """Returns what the image processor in a folder does.
 
     Args:
-        folder: that of the file.
+        folder: that of the file with the arrays.
         defaults: mean and deviation where there is no file of a processor.
-        name: str, a key of `_CLASSES`: transformers' class for this type of model,
-            where the file names none.
-
-    Raises:
-        CheckpointError: two files say different things, or a setting is not known.
+        name: a key of `_CLASSES`, for a file that names none.
     """
     said = {file: _complete(file, table, name) for file, table in _tables(folder)}
     inputs = {file: _inputs(file, settings) for file, settings in said.items()}
@@ -99,7 +98,7 @@ def read(folder: pathlib.Path, defaults, name: str = "ViT") -> Inputs:
     return [Inputs(mean, std, None), *inputs.values()][-1]
 
 
-def write(checkpoint) -> dict:
+def write(checkpoint: "Checkpoint") -> dict[str, Any]:
     """Returns the settings of the processor nearest to what a checkpoint says."""
     semantics = checkpoint.semantics
     said = Preparation.nearest(checkpoint.head.preparation, "transformers")

@@ -3,10 +3,9 @@
 import pathlib
 import re
 from collections.abc import Iterable
-from typing import Any
 
 from zoo.common.safe_text import brief
-from zoo.containers.arrays import CheckpointError
+from zoo.containers.arrays import CheckpointError, OpenFile
 from zoo.containers.h5 import H5
 from zoo.containers.opening import Collected
 from zoo.libraries import description, fields
@@ -138,7 +137,7 @@ class KerasHub(Library):
     beside = (_CONFIG, *_CONVERTERS, _TASK, _TASK_WEIGHTS)
     keys = re.compile("layers/vi_t_patching_and_embedding/")
 
-    def whole(self, file) -> Any:
+    def whole(self, file: OpenFile | Collected) -> OpenFile | Collected:
         """Returns an open file together with the one beside it that has the head."""
         path = pathlib.Path(file.path)
         task = path.with_name(_TASK_WEIGHTS)

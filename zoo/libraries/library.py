@@ -6,13 +6,20 @@ lists, and a column of `names.csv`, unless its names become those of another col
 
 import pathlib
 import re
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
+import numpy as np
+
+from zoo.containers.arrays import OpenFile
+from zoo.containers.opening import Collected
 from zoo.libraries import names
 from zoo.libraries.comparison import Shown
 from zoo.libraries.description import Description
 from zoo.network.head import Head
+
+if TYPE_CHECKING:
+    from zoo.libraries.checkpoint import Checkpoint
 
 EMBEDDING_BIAS, HEAD_BIAS = "embedding/bias", "head/bias"
 
@@ -47,7 +54,7 @@ class Library:
         """Returns whether the arrays of a file in a folder are named by the library."""
         return any(map(self.keys.search, keys))
 
-    def whole(self, file) -> Any:
+    def whole(self, file: OpenFile | Collected) -> OpenFile | Collected:
         """Returns an open file together with the others of its checkpoint."""
         return file
 
@@ -80,7 +87,7 @@ class Library:
         """Returns what settings beside a file with our header say of its outputs."""
         return Head()
 
-    def written(self, checkpoint) -> tuple[dict, dict[str, dict]]:
+    def written(self, checkpoint: "Checkpoint") -> tuple[dict, dict[str, dict]]:
         """Returns {key: array} of a checkpoint, and {name: table} of its settings.
 
         Raises:
@@ -89,18 +96,10 @@ class Library:
         raise NotImplementedError
 
 
-def arrays_of(checkpoint, column: str, library: Library, without=()) -> dict:
-    """Returns a checkpoint's arrays under the names of a column.
-
-    Args:
-        checkpoint: what is written.
-        column: that of `names.TABLE`.
-        library: for the message.
-        without: released biases that the library's network has not.
-
-    Raises:
-        ValueError: such a bias is not zero.
-    """
+def arrays_of(
+    checkpoint: "Checkpoint", column: str, library: Library, without: Sequence[str] = ()
+) -> dict[str, np.ndarray]:
+    """Returns a checkpoint's arrays under the names of a column, `without` biases."""
     released = dict(checkpoint.arrays)
     for bias in without:
         if bias in released and released.pop(bias).any():
@@ -117,12 +116,7 @@ def first_alike(
 ) -> tuple[str, dict]:
     """Returns the first name whose network is the wanted one, and its settings.
 
-    Args:
-        library: for the message.
-        candidates: {name: (settings, {field: (value of its network, value wanted)})}.
-
-    Raises:
-        ValueError: there is none; it says what the nearest has.
+    `candidates` is {name: (settings, {field: (value of its network, value wanted)})}.
     """
     differences = {
         name: [

@@ -9,7 +9,7 @@ einops pattern, so what is written is read back to the last bit.
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -118,7 +118,7 @@ class Joined:
 class Rearranged:
     """An array with its axes changed by an einops pattern when it is read."""
 
-    def __init__(self, source, pattern: str, **sizes: int):
+    def __init__(self, source: Any, pattern: str, **sizes: int):
         import einops
 
         self.source, self.pattern, self.dtype = source, pattern, source.dtype
@@ -223,7 +223,10 @@ def to_released(
 
 
 def from_released(
-    column: str, arrays, num_heads: int, pooling_heads: int | None = None
+    column: str,
+    arrays: Mapping[str, Any],
+    num_heads: int,
+    pooling_heads: int | None = None,
 ) -> dict[str, np.ndarray]:
     """Returns released arrays under the names and axes of another library.
 

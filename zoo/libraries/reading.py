@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import os
 import pathlib
 import re
 from typing import Any
@@ -10,8 +11,8 @@ import numpy as np
 
 from zoo.common.safe_text import brief
 from zoo.containers import arrays
-from zoo.containers.arrays import CheckpointError
-from zoo.containers.opening import read_json
+from zoo.containers.arrays import CheckpointError, OpenFile
+from zoo.containers.opening import Collected, read_json
 from zoo.libraries import description, keras_hub, names, original, timm, transformers
 from zoo.libraries.comparison import BIASES, Shown
 from zoo.libraries.library import Library
@@ -39,7 +40,7 @@ BESIDE = tuple(
 )
 
 
-def recognise(file) -> Library | None:
+def recognise(file: OpenFile | Collected) -> Library | None:
     """Returns the library that names arrays so, None for the released dialects."""
     keys, folder = file.keys, pathlib.Path(file.path).parent
     # Settings of PyTorch's libraries name the network, whatever arrays it has.
@@ -53,7 +54,7 @@ def recognise(file) -> Library | None:
 
 
 def read(
-    file, library: Library, num_heads: int | None = None
+    file: OpenFile | Collected, library: Library, num_heads: int | None = None
 ) -> tuple[dict, description.Description]:
     """Reads an open file of another library; `num_heads` if the file does not state it.
 
@@ -101,7 +102,9 @@ def read(
     return parts, stated
 
 
-def refuse(path, problems: list[str], library: Library | None = None) -> None:
+def refuse(
+    path: str | os.PathLike, problems: list[str], library: Library | None = None
+) -> None:
     """Raises a `CheckpointError` of problems with a file, if there are any."""
     naming = f"the names of {library.name}" if library else "the released names"
     what = f"a checkpoint of a Vision Transformer under {naming}"

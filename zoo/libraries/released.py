@@ -7,11 +7,15 @@ the same numbers (stacked blocks, the position embedding at top level).
 
 import os
 import re
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 
 from zoo.common.safe_text import brief
+from zoo.containers.arrays import OpenFile
+from zoo.containers.opening import Collected
 from zoo.libraries import description
 from zoo.libraries.description import Description
 from zoo.libraries.reading import refuse
@@ -38,7 +42,7 @@ TOP_LEVEL_POSITION_EMBEDDING = "pos_embedding"
 TOP_LEVEL_RESIZING = "bilinear_no_antialias"
 
 
-def read(file) -> tuple[dict, Description]:
+def read(file: OpenFile | Collected) -> tuple[dict, Description]:
     """Undoes the dialect; returns arrays and a description."""
     parts, grid = {}, None
     chosen, unknown = select(file.keys)
@@ -69,7 +73,7 @@ def read(file) -> tuple[dict, Description]:
     return parts, description.from_metadata(file.metadata, file.path) or by_default
 
 
-def select(keys) -> tuple[dict[str, str], list[str]]:
+def select(keys: Iterable[str]) -> tuple[dict[str, str], list[str]]:
     """Returns {key: name} of the model's arrays in a file, and a list of unknown keys.
 
     Names have no prefix and the released module names. Keys that are known to be
@@ -88,7 +92,7 @@ def select(keys) -> tuple[dict[str, str], list[str]]:
     return chosen, unknown
 
 
-def arrange(name: str, array) -> dict:
+def arrange(name: str, array: Any) -> dict:
     """Returns {released name: array} of one array, several of stacked blocks."""
     stack = f"{released_names.BLOCK}/"
     if name.startswith(stack) and array.ndim and array.shape[0] <= _MOST_BLOCKS:

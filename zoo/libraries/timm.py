@@ -7,7 +7,7 @@ import dataclasses
 import pathlib
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zoo.common.safe_text import brief
 from zoo.containers.arrays import CheckpointError
@@ -20,6 +20,9 @@ from zoo.libraries.library import EMBEDDING_BIAS, Library, arrays_of, first_alik
 from zoo.network import ViTConfig, pair, released_names
 from zoo.network.head import Head
 from zoo.network.preparation import INTERPOLATIONS, Preparation
+
+if TYPE_CHECKING:
+    from zoo.libraries.checkpoint import Checkpoint
 
 COLUMN = "timm"
 DEFAULTS = ViTConfig.released(activation="gelu", resnet_epsilons="timm")
@@ -72,12 +75,8 @@ def described(
 ) -> Description:
     """Returns what settings of timm say.
 
-    Args:
-        file: the settings, for messages.
-        config: what they say.
-        shown: what the arrays show.
-        normalizing: a key of `architectures.INPUTS`: mean and deviation where settings
-            have none; None for those that the architecture was published with.
+    Where they have no mean and deviation, these are `normalizing`, a key of
+    `architectures.INPUTS`, or those that the architecture was published with.
     """
     fields.check_types(file, config, _AT_THE_TOP)
     architecture = fields.name_of_network(file, config, _AT_THE_TOP, "architecture")
@@ -550,7 +549,7 @@ class Timm(Library):
         fields.check_types(file, inputs, FIELDS["pretrained_cfg"])
         return _head(file, config, inputs, shown.classes)
 
-    def written(self, checkpoint) -> tuple[dict, dict[str, dict]]:
+    def written(self, checkpoint: "Checkpoint") -> tuple[dict, dict[str, dict]]:
         if checkpoint.representation_size is not None:
             raise ValueError("timm has no model with pre_logits: leave the arrays out")
         is_hybrid = checkpoint.resnet_stages is not None

@@ -8,7 +8,7 @@ import dataclasses
 import pathlib
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from zoo.libraries.library import (
 )
 from zoo.network import FAMILIES, RESIZING, ROTARY_BASES, ViTConfig
 from zoo.network.head import Head
+
+if TYPE_CHECKING:
+    from zoo.libraries.checkpoint import Checkpoint
 
 COLUMN = "transformers"
 DEFAULTS = ViTConfig.released(activation="gelu", layer_norm_epsilon=1e-12)
@@ -184,14 +187,12 @@ def of_type(file: pathlib.Path, model_type: str) -> _Type:
     return kind
 
 
-def network_of(file, kind: _Type, config: dict, keys) -> tuple[dict, str | None]:
+def network_of(
+    file: object, kind: _Type, config: dict, keys: Iterable[str]
+) -> tuple[dict[str, Any], str | None]:
     """Returns the fields of `ViTConfig` that settings say, and what a head reads.
 
-    Args:
-        file: the settings, for messages.
-        kind: what their type implies.
-        config: what they say.
-        keys: the names of the arrays, by which two of its classes differ.
+    Two classes of a type differ by the names of their arrays, `keys`.
     """
     network = {name: getattr(kind, name) for name in _IMPLIED}
     network |= {
@@ -671,7 +672,7 @@ class Transformers(Library):
         file = folder / _CONFIG
         return _head(file, fields.read(file, FIELDS), shown.classes)
 
-    def written(self, checkpoint) -> tuple[dict, dict[str, dict]]:
+    def written(self, checkpoint: "Checkpoint") -> tuple[dict, dict[str, dict]]:
         if checkpoint.resnet_stages is not None:
             raise ValueError("transformers has no hybrid models")
         has_head = checkpoint.classes is not None
