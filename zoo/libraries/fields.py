@@ -10,7 +10,7 @@ import csv
 import json
 import pathlib
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from zoo.common import limits
 from zoo.common.safe_text import brief, named
@@ -19,7 +19,10 @@ from zoo.containers.opening import read_json
 
 
 class Field(NamedTuple):
-    """What a field is for, and its only value where `use` is `"implied"`."""
+    """What a field is for, and the value that is implied where nothing is said.
+
+    It is the only one that is computed where `use` is `"implied"`.
+    """
 
     use: str
     implied: object = None
@@ -181,6 +184,15 @@ def name_of_network(
             f"write {name} into it, or take the file out."
         )
     return name_read
+
+
+def complete(settings: dict, fields: dict[str, Field]) -> dict[str, Any]:
+    """Returns settings with the value that is implied where they say nothing."""
+    implied = {
+        name: field.implied for name, field in fields.items() if field.use == "read"
+    }
+    said = {name: value for name, value in settings.items() if value is not None}
+    return implied | said
 
 
 def check(file: object, settings: dict, fields: dict[str, Field]) -> None:

@@ -34,22 +34,7 @@ def _normalizing(name):
     return dict(zip(("image_mean", "image_std"), INPUTS[name], strict=True))
 
 
-# The classes of transformers 5 have these where a file says nothing, ViT's first.
-_DEFAULTS = {
-    "size": 224,
-    "default_to_square": True,
-    "resample": 2,
-    "crop_size": 224,
-    "crop_pct": 224 / 256,
-    "do_resize": True,
-    "do_center_crop": False,
-    "do_rescale": True,
-    "rescale_factor": 1 / 255,
-    "rescale_offset": False,
-    "include_top": True,
-    "do_normalize": True,
-    **_normalizing("half"),
-}
+# What the classes of transformers 5 have where a file says nothing, else than ViT's.
 _SHORTER_SIDE = {"resample": 3, "default_to_square": False}
 _CLIP = {**_SHORTER_SIDE, "do_center_crop": True, **_normalizing("clip")}
 _CLASSES = {
@@ -186,8 +171,9 @@ def _complete(file, settings, name):
             f"{file} has rescale_offset, which only an EfficientNetImageProcessor "
             "knows: correct its image_processor_type, or take the line out."
         )
-    complete = {**_DEFAULTS, **_CLASSES[class_], **said, _NAMES[0]: class_}
-    complete.pop(_NAMES[1], None)
+    complete = fields.complete(_CLASSES[class_] | said, _FIELDS)
+    complete[_NAMES[0]] = class_
+    del complete[_NAMES[1]]
     mean, std = description.channels(file, ("image_mean", "image_std"), complete)
     square = complete["default_to_square"]
     sizes = {

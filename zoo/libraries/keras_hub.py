@@ -31,17 +31,10 @@ _SIZES = {
     "num_layers": "num_layers",
     "mlp_dim": "mlp_dim",
 }
-# The defaults of keras-hub's converters, which write all of these.
-_FIT = {
-    "crop_to_aspect_ratio": True,
-    "pad_to_aspect_ratio": False,
-    "interpolation": "bilinear",
-    "antialias": False,
-}
-# Levels of 255 times `scale`, plus `offset`. keras-hub before 0.22 then subtracts
-# `norm_mean` and divides by `norm_std`.
-_LEVELS = {"offset": 0.0, "scale": 1.0, "norm_mean": 0.0, "norm_std": 1.0}
-_DEFAULTS = {"image_size": None, **_FIT, **_LEVELS}
+# What converters do: the last four make levels of 255 times `scale`, plus `offset`;
+# keras-hub before 0.22 then subtracts `norm_mean` and divides by `norm_std`.
+_FIT = ("crop_to_aspect_ratio", "pad_to_aspect_ratio", "interpolation", "antialias")
+_LEVELS = ("offset", "scale", "norm_mean", "norm_std")
 # keras-hub's names and Pillow's, whose kernel is always widened for smaller sizes.
 _WIDENED = {"bilinear": "bilinear", "bicubic": "bicubic", "lanczos3": "lanczos"}
 _BACKBONE = re.compile(r"(?:.*/)?(layers/vi_t_(?:patching_and_embedding|encoder)/.*)")
@@ -64,8 +57,11 @@ def _converter(folder):
         settings = _inside(file, fields.read(file, _FIELDS), "config")
         settings |= _inside(file, settings, "image_converter", "config")
         fields.check(file, settings, _FIELDS)
-        if known := {key: settings[key] for key in _DEFAULTS if key in settings}:
-            converters.append((file, known))
+        if not settings.keys().isdisjoint(("image_size", *_FIT, *_LEVELS)):
+            # Null is another size than that of the model.
+            settings.setdefault("image_size", True)
+            said = fields.complete(settings, _FIELDS)
+            converters.append((file, said))
     if len(converters) == 2:
         _check_same(*converters)
     return converters[0] if converters else (None, {})
@@ -74,13 +70,12 @@ def _converter(folder):
 def _check_same(first, second):
     """Refuses two converters of which one is not what the model was trained with."""
     (file, said), (beside, other) = first, second
-    for key, default in _DEFAULTS.items():
-        one, two = (default if x.get(key) is None else x[key] for x in (said, other))
-        if one != two:
+    for key in ("image_size", *_FIT, *_LEVELS):
+        if said.get(key) != other.get(key):
             raise CheckpointError(
-                f"{file} has {key}={brief(one)}, and {beside.name} beside it "
-                f"{key}={brief(two)}: write into both what the model was trained "
-                "with, or take one of them out."
+                f"{file} has {key}={brief(said.get(key))}, and {beside.name} beside it "
+                f"{key}={brief(other.get(key))}: write into both what the model was "
+                "trained with, or take one of them out."
             )
 
 
@@ -92,10 +87,8 @@ def _preparation(file, converter):
     """
     if file is None:
         return None
-    crops, pads, interpolation, is_widened = (
-        converter.get(key, default) for key, default in _FIT.items()
-    )
-    if not crops and not pads and converter.get("image_size", True):
+    crops, pads, interpolation, is_widened = (converter[key] for key in _FIT)
+    if not crops and not pads and converter["image_size"]:
         if is_widened and interpolation in _WIDENED:
             way = Preparation("transformers", "squash", _WIDENED[interpolation])
             return str(way)
@@ -109,8 +102,7 @@ def _inputs(file, converter):
     """Mean and deviation of the preset's converter, of images in [0, 1]."""
     if file is None:
         return DEFAULTS.input_mean, DEFAULTS.input_std
-    said = _LEVELS | {k: converter[k] for k in _LEVELS if converter.get(k) is not None}
-    channels = zip(*description.channels(file, tuple(_LEVELS), said), strict=True)
+    channels = zip(*description.channels(file, _LEVELS, converter), strict=True)
     mean, std = zip(
         *(
             ((norm_mean - offset) / (255 * scale), norm_std / (255 * scale))
@@ -179,16 +171,16 @@ class KerasHub(Library):
             config = {}
         shown.check_sizes(file, config, _SIZES)
         task = _inside(folder / _TASK, fields.read(folder / _TASK, _FIELDS), "config")
-        pooled = task.get("pooling", "token")
+        pooled = fields.complete(task, _FIELDS)["pooling"]
         if shown.classes is not None:
             stated = {"class_token": pooled == "token"}
             shown.check(folder / _TASK, f"a head of pooling {brief(pooled)}", stated)
         converter_file, converter = _converter(folder)
         mean, std = _inputs(converter_file, converter)
-        epsilon = config.get("layer_norm_epsilon", DEFAULTS.layer_norm_epsilon)
+        said = fields.complete(config, _FIELDS)
         network = ViTConfig.released(
             activation=DEFAULTS.activation,
-            layer_norm_epsilon=epsilon,
+            layer_norm_epsilon=said["layer_norm_epsilon"],
             input_mean=mean,
             input_std=std,
         )

@@ -17,7 +17,6 @@ from zoo.common.safe_text import brief
 from zoo.containers.arrays import CheckpointError
 from zoo.containers.opening import read_json
 from zoo.libraries import description, fields, names, timm
-from zoo.libraries.architectures import INPUTS
 from zoo.libraries.comparison import Shown
 from zoo.libraries.description import Description
 
@@ -43,12 +42,6 @@ _MASKED = ".masked_bias"
 # What the names of published files say, whose code computes what timm's names say
 # otherwise.
 _PUBLISHED = fields.rows("published_files.csv")
-# OpenCLIP's defaults of a tower.
-_TOWER = {
-    "image_size": 224, "layers": 12, "width": 768, "head_width": 64, "mlp_ratio": 4.0,
-    "patch_size": 16, "ls_init_value": None, "no_ln_pre": False, "pool_type": "tok",
-    "final_ln_after_pool": False,
-}  # fmt: skip
 _POOLINGS = {"tok": "token", "avg": "avg"}
 # Their names of sizes, and ours.
 _SIZES = {
@@ -103,7 +96,7 @@ def _of_open_clip(file, shown):
         },
         known,
     )
-    said = _TOWER | vision
+    said = fields.complete(vision, known)
     _check_tower(file, said)
     inputs = _of_preprocessing(file, settings.get("preprocess_cfg") or {})
     if name:
@@ -133,10 +126,8 @@ def _check_tower(file, said):
     description.check_choices(file, said, {"pool_type": _POOLINGS})
     wrong = []
     # timm's towers have a projection as their head, or none.
-    if said.get("timm_model_name"):
-        projection = said.get("timm_proj", "linear")
-        if projection not in ("", "none", None):
-            wrong.append(f"timm_proj={brief(projection)}")
+    if said.get("timm_proj", "") not in ("", "none"):
+        wrong.append(f"timm_proj={brief(said['timm_proj'])}")
     if said["pool_type"] == "avg" and said["final_ln_after_pool"]:
         wrong.append("final_ln_after_pool=True with pool_type='avg'")
     if wrong:
@@ -148,10 +139,9 @@ def _check_tower(file, said):
 def _of_preprocessing(file, said):
     """Returns timm's settings of photos that OpenCLIP's `preprocess_cfg` describes."""
     fields.check(file, said, _FIELDS["preprocess_cfg"])
-    by_default = dict(zip(("mean", "std"), INPUTS["clip"], strict=True))
-    by_default |= {"interpolation": "bicubic", "resize_mode": "shortest"}
     # As OpenCLIP, which passes over what is empty.
-    said = by_default | {name: said[name] for name in said if said[name]}
+    said = {name: value for name, value in said.items() if value}
+    said = fields.complete(said, _FIELDS["preprocess_cfg"])
     known = {"resize_mode": _FITS, "interpolation": _INTERPOLATIONS}
     description.check_choices(file, said, known)
     return {

@@ -48,7 +48,7 @@ _DEFAULTS = {name: argument.default for name, argument in ARGUMENTS.items()}
 # The names of classes whose keys have no biases.
 _BIASES_APART = ("beit", "eva", "eva_unfused")
 # timm takes these where a `config.json` says a part of how photos come to the size.
-_EVALUATION = {"crop_pct": 0.875, "crop_mode": "center", "interpolation": "bicubic"}
+_EVALUATION = ("crop_pct", "crop_mode", "interpolation")
 _FITS = {"center": "crop", "squash": "squash"}
 _POOLINGS = {"token": "token", "avg": "gap", "map": "map", "": None, None: None}
 _HYBRIDS = {
@@ -287,7 +287,7 @@ def _preparation(file, inputs):
     said = {name: inputs[name] for name in _EVALUATION if inputs.get(name)}
     if not said:
         return None
-    said = {**_EVALUATION, **said}
+    said = fields.complete(said, FIELDS["pretrained_cfg"])
     known = {"crop_mode": _FITS, "interpolation": INTERPOLATIONS}
     description.check_choices(file, said, known)
     fit, share = _FITS[said["crop_mode"]], float(said["crop_pct"])

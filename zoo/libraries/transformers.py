@@ -55,8 +55,8 @@ _UNUSED_OF_TWO = re.compile(
 )
 
 
-def _is_gated(checkpoint):
-    return checkpoint.config.activation == "swiglu"
+def _is_gated(config):
+    return config["use_swiglu_ffn"] or config["use_gated_mlp"]
 
 
 def _mlp_size(width, ratio, gated):
@@ -143,6 +143,7 @@ _KEYS = {
 # Fields of `ViTConfig` that a type implies, and those that settings say alone.
 _IMPLIED = vars(DEFAULTS).keys() & _Type._fields
 _ARGUMENTS = {
+    "hidden_act": "activation",
     "num_attention_heads": "num_heads",
     "layer_norm_eps": "layer_norm_epsilon",
     "num_register_tokens": "num_registers",
@@ -177,6 +178,11 @@ def _renamed(family, gated):
     return names.RENAMED.get(f"{family}_gated" if gated else family, ())
 
 
+def _of_type(kind):
+    """Returns the settings that a type implies."""
+    return {theirs: getattr(kind, ours) for theirs, ours in _ARGUMENTS.items()}
+
+
 def of_type(file: pathlib.Path, model_type: str) -> _Type:
     """Returns what a `model_type` implies, and refuses one not known."""
     if (kind := _TYPES.get(model_type)) is None:
@@ -195,16 +201,14 @@ def network_of(
     Two classes of a type differ by the names of their arrays, `keys`.
     """
     network = {name: getattr(kind, name) for name in _IMPLIED}
-    network |= {
-        ours: config[name] for name, ours in _ARGUMENTS.items() if name in config
-    }
+    network |= {ours: config[name] for name, ours in _ARGUMENTS.items()}
     if network["num_registers"] == 0 and kind.family != "dinov3":
         network["tokens_with_positions"] = "all"
     network |= {
         "activation": _activation(file, kind, config),
         "qkv_bias": _biases(file, config)
         if kind.family == "dinov3"
-        else config.get("qkv_bias", True),
+        else config["qkv_bias"],
         "rotary_base": _rotary_base(file, config),
         "final_norm": True,
         "norm_after_pooling": False,
@@ -223,8 +227,7 @@ def network_of(
 
 def _activation(file, kind, config):
     """Returns the activation of settings in our words."""
-    gated = config.get("use_swiglu_ffn", config.get("use_gated_mlp", False))
-    activation = config.get("hidden_act", kind.activation)
+    gated, activation = _is_gated(config), config["hidden_act"]
     # DINOv3's gates have the activation of the settings, those of DINOv2 always SiLU.
     is_gate = gated and kind.family == "dinov3"
     if is_gate and activation != "silu":
@@ -268,15 +271,12 @@ def _heads_of(config):
 
 def _network_of_beit(file, config, keys):
     """Returns the fields of a BEiT's network, and what its head reads."""
-    by_default = {
-        "use_relative_position_bias": False,
-        "use_shared_relative_position_bias": False,
-        "use_absolute_position_embeddings": False,
-        "use_mean_pooling": True,
-    }
-    said = {name: config.get(name, value) for name, value in by_default.items()}
-    own, shared, absolute, mean = said.values()
-    if not any((own, shared, absolute)):
+    absolute, mean = (
+        config["use_absolute_position_embeddings"],
+        config["use_mean_pooling"],
+    )
+    biased = any(_relative_biases(config))
+    if not biased and not absolute:
         raise CheckpointError(
             f"{file} has no positions of any kind, learned or relative, which is not "
             "read: no published BEiT is without."
@@ -287,14 +287,20 @@ def _network_of_beit(file, config, keys):
     # Data2Vec's class without a head has no pooling, and so no norm, by default.
     bare = kind.endswith("Model") and not any(map(_POOLER.search, keys))
     families = {
-        "layer_scale": config.get("layer_scale_init_value", 0.1) > 0,
+        "layer_scale": config["layer_scale_init_value"] > 0,
         "qkv_bias": "query and value",
         "norm_after_pooling": mean and not (masked or bare),
         "final_norm": not (mean and bare),
-        "relative_position_bias": own or shared,
+        "relative_position_bias": biased,
         "tokens_with_positions": "all" if absolute else "none",
     }
     return families, "gap" if mean else "token"
+
+
+def _relative_biases(config):
+    """Returns whether blocks have biases of their own, and whether they share some."""
+    own = config["use_relative_position_bias"]
+    return own, config["use_shared_relative_position_bias"]
 
 
 def _check_names(file, config, kind, keys):
@@ -325,11 +331,7 @@ def _tower(file, config, kind):
             "own, beside its own settings."
         )
     if again:
-        again = {
-            "hidden_act": kind.activation,
-            "layer_norm_eps": kind.layer_norm_epsilon,
-            "num_attention_heads": kind.num_heads,
-        } | again
+        again = _of_type(kind) | again
     if wrong := [
         name
         for name, value in again.items()
@@ -347,7 +349,7 @@ def _tower(file, config, kind):
 def _biases(file, config):
     """Returns `qkv_bias` of the settings of a DINOv3."""
     names = ("query_bias", "key_bias", "value_bias")
-    has = tuple(config.get(name, name != "key_bias") for name in names)
+    has = tuple(config[name] for name in names)
     known = {(True, False, True): "query and value", (False,) * 3: False}
     known[True, True, True] = True
     if has not in known:
@@ -360,9 +362,9 @@ def _biases(file, config):
 
 def _rotary_base(file, config):
     """Returns the base of rotary positions, None where nothing states one."""
-    parameters = config.get("rope_parameters", {})
-    tables = (config, parameters)
-    bases = [table["rope_theta"] for table in tables if "rope_theta" in table]
+    parameters = config["rope_parameters"] or {}
+    bases = [table.get("rope_theta") for table in (config, parameters)]
+    bases = [base for base in bases if base is not None]
     kind = {"rope_type": "default", **parameters}
     if len(set(bases)) > 1 or kind | {"rope_theta": 0} != _ROPE:
         raise CheckpointError(
@@ -396,7 +398,8 @@ def _differences(name, checkpoint):
     # By these keys two classes of a type differ.
     keys = ["classifier.weight"] if has_head and checkpoint.pooling == "gap" else []
     keys += ["pooler.layernorm.weight"] if name == "beit" else []
-    theirs, _ = network_of(name, kind, config, keys)
+    complete = fields.complete(_of_type(kind) | config, FIELDS)
+    theirs, _ = network_of(name, kind, complete, keys)
     theirs = dataclasses.replace(network, **{**FAMILIES, **theirs})
     wrong = theirs.differences(network)
     for field in RESIZING:
@@ -408,7 +411,9 @@ def _differences(name, checkpoint):
         wrong["position_resizing"] = tuple(size == "bilinear" for size in sizes)
     if "mlp_ratio" in config:
         size = _mlp_size(
-            checkpoint.hidden_size, config["mlp_ratio"], _is_gated(checkpoint)
+            checkpoint.hidden_size,
+            config["mlp_ratio"],
+            checkpoint.config.activation == "swiglu",
         )
         wrong["mlp_dim"] = size, checkpoint.mlp_dim
     if kind.family == "beit":
@@ -428,7 +433,7 @@ def _differences(name, checkpoint):
 
 def _config_of(checkpoint, model_type, class_name):
     """Returns the settings of a checkpoint as a type, without names of outputs."""
-    network, gated = checkpoint.config, _is_gated(checkpoint)
+    network, gated = checkpoint.config, checkpoint.config.activation == "swiglu"
     height, width = checkpoint.image_size
     config = {
         "architectures": [class_name],
@@ -518,7 +523,9 @@ def _file_keys(arrays, kind, checkpoint):
     for name, array in arrays.items():
         key = _classifier_key(name, arrays, kind)
         (heads if key else named)[key or name] = _shaped(name, array, kind)
-    named = names.in_files(named, _renamed(kind.family, _is_gated(checkpoint)))
+    named = names.in_files(
+        named, _renamed(kind.family, checkpoint.config.activation == "swiglu")
+    )
     named = heads | {prefix + key: array for key, array in named.items()}
     if kind.family == "dinov3" and not checkpoint.config.num_registers:
         named["embeddings.register_tokens"] = np.zeros((1, 0, size), np.float32)
@@ -627,12 +634,13 @@ class Transformers(Library):
         heads = _heads_of(config)
         config = _tower(file, config, kind)
         fields.check(file, config, _OF_ONE_TOWER)
+        config = fields.complete(_of_type(kind) | config, FIELDS)
         network, pooling = network_of(file, kind, config, shown.keys)
         gated = network["activation"] == "swiglu"
         shown.check_sizes(file, config, _SIZES)
         if shown.patches.stride[0] == shown.patches.stride[1]:
             shown.check_sizes(file, config, {"patch_size": "patch_height"})
-        if "mlp_ratio" in config:
+        if config.get("mlp_ratio") is not None:
             name, width = "mlp_ratio times hidden_size", shown.facts["hidden_size"]
             stated = {name: _mlp_size(width, config["mlp_ratio"], gated)}
             shown.check_sizes(file, stated, {name: "mlp_dim"})
@@ -647,10 +655,7 @@ class Transformers(Library):
                 "gates": gated,
                 "flat_patches": kind.family == "naflex",
                 "attention_pooling": False if without_head else None,
-                "relative position biases": BIASES[
-                    config.get("use_relative_position_bias", False),
-                    config.get("use_shared_relative_position_bias", False),
-                ],
+                "relative position biases": BIASES[_relative_biases(config)],
             }
             shown.check(file, f"a model of type {model_type!r}", stated)
         if model_type is None:
