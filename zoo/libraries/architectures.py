@@ -1,7 +1,8 @@
 """What timm's arguments and the names of its architectures say of a network.
 
 `timm_arguments.csv` has one row per argument: the field of `ViTConfig` that it alone
-says, its default and what timm's classes call it. Arguments that no class has are
+says, how its cells are read, its default and what timm's classes call it, which is
+empty where they have none or others count, too. Arguments that no class has are
 implied by names alone: `epsilon` of the layer norms, `distilled` for a second token
 with a head, `swiglu`, what images are expected (`inputs`), a rule of resizing positions
 that is not timm's usual one, the kind of `rotary` positions, the heads of the pooling,
@@ -14,7 +15,7 @@ in a file's settings are changes.
 """
 
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
 from zoo.libraries.fields import rows
 
@@ -40,39 +41,17 @@ _READ = {
 }
 
 
-class Argument(NamedTuple):
-    """One argument of timm's constructors.
-
-    Attributes:
-        field: the field of `ViTConfig` that it says alone, "" where others count, too.
-        type: how cells are read, a key of `_READ`.
-        default: that of `VisionTransformer`, None where it has none.
-        vit: its name in `VisionTransformer`, "" where that has none.
-        eva: its name in `Eva`.
-        beit: its name in `Beit`.
-    """
-
-    field: str
-    type: str
-    default: object
-    vit: str
-    eva: str
-    beit: str
-
-
 def _cell(argument, text):
     # An empty cell is what timm's constructor has by default.
     return _READ[argument["type"]](text) if text else None
 
 
-_ARGUMENTS = {row.pop("argument"): row for row in rows("timm_arguments.csv")}
-ARGUMENTS = {
-    name: Argument(**{**row, "default": _cell(row, row["default"])})
-    for name, row in _ARGUMENTS.items()
-}
+ARGUMENTS = {row.pop("argument"): row for row in rows("timm_arguments.csv")}
+# Those of timm's `VisionTransformer`, None where it has none.
+DEFAULTS = {name: _cell(row, row["default"]) for name, row in ARGUMENTS.items()}
 ROWS = tuple(
     {
-        name: _cell(_ARGUMENTS[name], text) if name in _ARGUMENTS else text
+        name: _cell(ARGUMENTS[name], text) if name in ARGUMENTS else text
         for name, text in row.items()
         if text
     }

@@ -4,7 +4,7 @@ import dataclasses
 import json
 import warnings
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from zoo.common.safe_text import brief
 from zoo.containers.arrays import CheckpointError
@@ -36,26 +36,29 @@ class Description(NamedTuple):
 
 def to_metadata(description: Description) -> dict[str, str]:
     """Returns the header entries for a description, and what transformers needs."""
-    entry: dict[str, Any] = {
-        "semantics": description.config.semantics.computed,
-        "num_heads": description.config.num_heads,
+    config, heads = description.config, description.pooling_heads
+    entry = {
+        "semantics": config.semantics.computed,
+        "num_heads": config.num_heads,
         "grid_size": description.grid_size,
     }
     # Headers of plain networks leave these out.
-    config = {name: getattr(description.config, name) for name in FAMILIES}
-    families = {name: value for name, value in config.items() if value is not None}
-    families = {
-        name: families[name] for name in families if families[name] != FAMILIES[name]
+    families = {name: getattr(config, name) for name in FAMILIES}
+    said = {
+        "families": {
+            name: value
+            for name, value in families.items()
+            if value is not None and value != FAMILIES[name]
+        },
+        "pooling": description.pooling,
+        "pooling_heads": None if heads == config.num_heads else heads,
+        "head": {
+            name: value
+            for name, value in vars(description.head).items()
+            if value is not None
+        },
     }
-    if families:
-        entry["families"] = families
-    if description.pooling is not None:
-        entry["pooling"] = description.pooling
-    if description.pooling_heads not in (None, description.config.num_heads):
-        entry["pooling_heads"] = description.pooling_heads
-    head = dataclasses.asdict(description.head)
-    if said := {name: head[name] for name in head if head[name] is not None}:
-        entry["head"] = said
+    entry |= {name: value for name, value in said.items() if value}
     return {"format": "pt", METADATA_KEY: json.dumps(entry)}
 
 
@@ -65,9 +68,9 @@ def from_metadata(metadata: dict, path: object) -> Description | None:
         return None
     try:
         entry = json.loads(metadata[METADATA_KEY])
-        computed = entry.pop("semantics")
-        heads, grid = entry.pop("num_heads"), entry.pop("grid_size")
-        families, pooling = entry.pop("families", {}), entry.pop("pooling", None)
+        computed, heads = entry.pop("semantics"), entry.pop("num_heads")
+        grid, pooling = entry.pop("grid_size"), entry.pop("pooling", None)
+        families = entry.pop("families", {})
         pooling_heads = entry.pop("pooling_heads", None)
         if pooling_heads is not None:
             positive_int(pooling_heads, "pooling_heads")

@@ -28,7 +28,7 @@ _DINO = ("mask_token", "patch_embed.proj.weight")
 _CHUNK = re.compile(r"^blocks\.[0-9]+\.(?=[0-9]+\.)")
 # The network of images needs no towers of texts, nothing of pre-training, no angles.
 _UNUSED = {
-    "clip": re.compile(
+    "open_clip": re.compile(
         r"transformer\.|text\.|token_embedding\.|positional_embedding$|ln_final\.|"
         r"text_projection$|logit_(scale|bias)$|attn_mask$|"
         r"(input_resolution|context_length|vocab_size)$"
@@ -58,12 +58,11 @@ _FIELDS = {
 # How OpenCLIP's `image_transform` brings photos to the size, in timm's words.
 _FITS = {"shortest": "center", "squash": "squash"}
 _INTERPOLATIONS = {"bicubic": "bicubic", "bilinear": "bilinear", "random": "bicubic"}
-_DIALECTS = {"clip": "open_clip", "dino": "dino"}
 
 
 def kind(keys: Iterable[str]) -> str:
-    """Returns whose names these are: `"clip"` or `"dino"`."""
-    return "clip" if any(map(_CLIP.match, keys)) else "dino"
+    """Returns whose names these are: `"open_clip"` or `"dino"`."""
+    return "open_clip" if any(map(_CLIP.match, keys)) else "dino"
 
 
 def _with_class_row(described):
@@ -182,7 +181,7 @@ class Original(timm.Timm):
         for key in keys:
             if _UNUSED[names_of].match(key):
                 continue
-            pairs = names.RENAMED[_DIALECTS[names_of]]
+            pairs = names.RENAMED[names_of]
             name = names.renamed(_CHUNK.sub("blocks.", key), pairs)
             if is_masked and name.endswith(".attn.qkv.bias"):
                 name = name.removesuffix(".qkv.bias") + _MASKED
@@ -216,7 +215,7 @@ class Original(timm.Timm):
         names_of, name = kind(shown.keys), shown.stem
         if "architecture" in config:
             return _with_class_row(timm.described(file, config, shown))
-        if names_of == "clip" and beside.exists():
+        if names_of == "open_clip" and beside.exists():
             said = _of_open_clip(beside, shown)
             return timm.described(beside, said, shown)
         for row in _PUBLISHED:
@@ -230,7 +229,7 @@ class Original(timm.Timm):
                 config = dataclasses.replace(config, position_resizing=resizing)
                 return described._replace(config=config, pooling="token")
         asked, example = {
-            "clip": (
+            "open_clip": (
                 "whether it computes quick GELU or GELU, and its heads: keep its "
                 f"{_OPEN_CLIP} beside it",
                 "vit_base_patch16_clip_quickgelu_224",

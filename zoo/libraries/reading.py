@@ -160,26 +160,21 @@ def _unshared(arrays, library):
     if library.shared_biases is None:
         return arrays, BIASES[False, False]
     shared, own = library.shared_biases
-    before, after = own.split("{}")
-    is_own = any(key.startswith(before) and key.endswith(after) for key in arrays)
-    biases = BIASES[is_own, shared in arrays]
-    if shared in arrays:
-        arrays = _in_each_block(dict(arrays), shared, own)
-    return arrays, biases
-
-
-def _in_each_block(arrays, shared, table):
-    biases = np.asarray(arrays.pop(shared))
-    before = table.partition("{}")[0]
+    before, _ = own.split("{}")
     rest = [key.removeprefix(before) for key in arrays if key.startswith(before)]
-    for block in sorted({key.partition(".")[0] for key in rest}):
-        name = table.format(block)
-        own = arrays.get(name)
-        if own is not None and own.shape != biases.shape:
-            arrays[shared] = biases  # which is unknown, as it fits no block
+    tables = [own.format(n) for n in sorted({key.partition(".")[0] for key in rest})]
+    biases = BIASES[not arrays.keys().isdisjoint(tables), shared in arrays]
+    if shared not in arrays:
+        return arrays, biases
+    arrays = dict(arrays)
+    common = np.asarray(arrays.pop(shared))
+    for table in tables:
+        array = arrays.get(table)
+        if array is not None and array.shape != common.shape:
+            arrays[shared] = common  # which is unknown, as it fits no block
         else:
-            arrays[name] = biases if own is None else np.asarray(own) + biases
-    return arrays
+            arrays[table] = common if array is None else np.asarray(array) + common
+    return arrays, biases
 
 
 def _description(file, library, shown):

@@ -44,7 +44,6 @@ FIELDS = {
 # Files of earlier versions have all there, and transformers' of what it wraps its own.
 _AT_THE_TOP = fields.OF_EVERY_TYPE | FIELDS["pretrained_cfg"] | FIELDS["top"]
 
-_DEFAULTS = {name: argument.default for name, argument in ARGUMENTS.items()}
 # The names of classes whose keys have no biases.
 _BIASES_APART = ("beit", "eva", "eva_unfused")
 # timm takes these where a `config.json` says a part of how photos come to the size.
@@ -128,17 +127,17 @@ def described(
 def _said(implied, own):
     """Returns all of `ARGUMENTS`: as in settings, as a name implies, or by default."""
     kind = _class_of(implied.get("named_as"))
-    ours = {getattr(argument, kind): name for name, argument in ARGUMENTS.items()}
+    ours = {argument[kind]: name for name, argument in ARGUMENTS.items()}
     own = {ours.get(name, name): value for name, value in own.items()}
-    return {**_DEFAULTS, **implied, **own}
+    return {**architectures.DEFAULTS, **implied, **own}
 
 
 def network_of(said: dict, class_token: bool) -> dict[str, Any]:
     """Returns the fields of `ViTConfig` that all of `ARGUMENTS` say together."""
     computed = {
-        argument.field: bool(said[name]) if argument.type == "flag" else said[name]
+        field: bool(said[name]) if argument["type"] == "flag" else said[name]
         for name, argument in ARGUMENTS.items()
-        if argument.field
+        if (field := argument["field"])
     }
     covered = "all"
     if said["use_abs_pos_emb"] is False:
@@ -417,7 +416,7 @@ def _hybrid(checkpoint):
 def _differences(architecture, checkpoint):
     """Returns the arguments of a name, and its network beside the wanted one."""
     implied = architectures.implied(architecture)
-    said = {**_DEFAULTS, **implied}
+    said = {**architectures.DEFAULTS, **implied}
     kind = _class_of(said["named_as"])
     # The default of `Eva` is another than that of its architectures.
     pooled = implied.get("global_pool", None if kind == "eva" else "token")
@@ -427,7 +426,7 @@ def _differences(architecture, checkpoint):
     said["qkv_bias"] = bool(said["qkv_bias"])
     arguments = {}
     for name, value in _arguments(checkpoint).items():
-        theirs = getattr(ARGUMENTS[name], kind)
+        theirs = ARGUMENTS[name][kind]
         if theirs and value != said[name] and name not in _fixed(said):
             said[name] = arguments[theirs] = value
     wanted = {
