@@ -184,11 +184,8 @@ def head_of_labels(file: object, config: dict, classes: int | None) -> Head:
         pairs = [(number, name) for name, number in numbers.items()]
         names = _in_order(file, field, pairs, "number the outputs in their order.")
     problem = config.get("problem_type")
-    if problem not in (None, *PROBLEM_TYPES):
-        raise CheckpointError(
-            f"{file} has a problem_type of {brief(problem)}: only "
-            f"{', '.join(PROBLEM_TYPES)} are known."
-        )
+    if problem is not None:
+        check_choices(file, config, {"problem_type": PROBLEM_TYPES})
     if classes is not None:
         sizes = dict.fromkeys(("num_labels", "_num_labels"), classes)
         stated = {name: config.get(name) for name in sizes}

@@ -219,11 +219,19 @@ def check(file: object, settings: dict, fields: dict[str, Field]) -> None:
             f"{file} has fields that are not known: {', '.join(unknown)}. Take out "
             "those that change nothing; a network that they change is not read."
         )
-    if wrong := [
-        f"{name}={brief(value)} (only {json.dumps(fields[name].implied)})"
-        for name, value in said.items()
-        if fields[name].use == "implied" and not _is_implied(value, fields[name])
-    ]:
+    refuse(
+        file,
+        [
+            f"{name}={brief(value)} (only {json.dumps(fields[name].implied)})"
+            for name, value in said.items()
+            if fields[name].use == "implied" and not _is_implied(value, fields[name])
+        ],
+    )
+
+
+def refuse(file: object, wrong: list[str]) -> None:
+    """Refuses settings that are `wrong`, which are not computed, if there are any."""
+    if wrong:
         raise CheckpointError(
             f"{file} has settings that are not supported: {', '.join(wrong)}."
         )

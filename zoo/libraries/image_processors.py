@@ -1,9 +1,11 @@
 """What transformers' image processors do with photos, by the settings they write.
 
 `image_processor_fields.csv` has each field of them: what is read, what must have the
-one value that is computed, and why others change nothing.
+one value that is computed, and why others change nothing; `image_processors.csv` has
+the classes.
 """
 
+import json
 import math
 import os
 import pathlib
@@ -13,7 +15,6 @@ from zoo.common.safe_text import brief
 from zoo.containers.arrays import CheckpointError
 from zoo.containers.opening import read_json
 from zoo.libraries import description, fields
-from zoo.libraries.architectures import INPUTS
 from zoo.network.preparation import Preparation
 
 if TYPE_CHECKING:
@@ -30,29 +31,10 @@ _READ = tuple(name for name in _FIELDS if _FIELDS[name].use == "read")
 _NAMES = ("image_processor_type", "feature_extractor_type")
 
 
-def _normalizing(name):
-    return dict(zip(("image_mean", "image_std"), INPUTS[name], strict=True))
-
-
-# What the classes of transformers 5 have where a file says nothing, else than ViT's.
-_SHORTER_SIDE = {"resample": 3, "default_to_square": False}
-_CLIP = {**_SHORTER_SIDE, "do_center_crop": True, **_normalizing("clip")}
+# What a class of transformers 5 has where a file says nothing, if not what ViT's has.
 _CLASSES = {
-    "ViT": {},
-    "DeiT": {"resample": 3, "size": 256, "do_center_crop": True},
-    "Beit": {"resample": 3},
-    "CLIP": _CLIP,
-    "ChineseCLIP": _CLIP,
-    "Bit": _CLIP,
-    "Blip": {"resample": 3, "size": 384, **_normalizing("clip")},
-    "Siglip": {**_SHORTER_SIDE, "size": {"height": 224, "width": 224}},
-    "Siglip2": {},
-    "DINOv3ViT": _normalizing("imagenet"),
-    "Tipsv2": {"size": 448, "do_normalize": False, **_normalizing("unit")},
-    "Pvt": {"resample": 3, **_normalizing("imagenet")},
-    "Segformer": {"size": 512, **_normalizing("imagenet")},
-    "ConvNext": {**_SHORTER_SIDE, "size": 384},
-    "EfficientNet": {"resample": 3, "size": 346, "crop_size": 289},
+    row.pop("class"): {name: json.loads(cell) for name, cell in row.items() if cell}
+    for row in fields.rows("image_processors.csv")
 }
 # It keeps the aspect of a photo, in as many patches as fit.
 _OF_ANY_SIZE = "Siglip2"

@@ -129,10 +129,7 @@ def _check_tower(file, said):
         wrong.append(f"timm_proj={brief(said['timm_proj'])}")
     if said["pool_type"] == "avg" and said["final_ln_after_pool"]:
         wrong.append("final_ln_after_pool=True with pool_type='avg'")
-    if wrong:
-        raise CheckpointError(
-            f"{file} has settings that are not supported: {', '.join(wrong)}."
-        )
+    fields.refuse(file, wrong)
 
 
 def _of_preprocessing(file, said):

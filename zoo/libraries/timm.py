@@ -185,10 +185,7 @@ def _check_supported(file, architecture, said, by_name, shown):
         )
     if architecture and (pooled == "map") != (by_name == "map"):
         wrong.append(f"global_pool={brief(pooled)} where {architecture} has {by_name}")
-    if wrong:
-        raise CheckpointError(
-            f"{file} has settings that are not supported: {', '.join(wrong)}."
-        )
+    fields.refuse(file, wrong)
 
 
 def _check_arrays(file, architecture, said, network, shown):

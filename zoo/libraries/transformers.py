@@ -230,16 +230,8 @@ def _activation(file, kind, config):
     gated, activation = _is_gated(config), config["hidden_act"]
     # DINOv3's gates have the activation of the settings, those of DINOv2 always SiLU.
     is_gate = gated and kind.family == "dinov3"
-    if is_gate and activation != "silu":
-        raise CheckpointError(
-            f"{file} has gates of hidden_act {brief(activation)}: only silu is "
-            "supported."
-        )
-    if not is_gate and activation not in _ACTIVATIONS:
-        raise CheckpointError(
-            f"{file} has hidden_act {activation!r}: only "
-            f"{', '.join(_ACTIVATIONS)} are supported."
-        )
+    known = ("silu",) if is_gate else _ACTIVATIONS
+    description.check_choices(file, config, {"hidden_act": known})
     return "swiglu" if gated else _ACTIVATIONS[activation]
 
 
@@ -353,10 +345,7 @@ def _biases(file, config):
     known = {(True, False, True): "query and value", (False,) * 3: False}
     known[True, True, True] = True
     if has not in known:
-        raise CheckpointError(
-            f"{file} has settings that are not supported: "
-            f"{dict(zip(names, has, strict=True))}."
-        )
+        fields.refuse(file, [f"{dict(zip(names, has, strict=True))}"])
     return known[has]
 
 
@@ -367,10 +356,8 @@ def _rotary_base(file, config):
     bases = [base for base in bases if base is not None]
     kind = {"rope_type": "default", **parameters}
     if len(set(bases)) > 1 or kind | {"rope_theta": 0} != _ROPE:
-        raise CheckpointError(
-            f"{file} has settings that are not supported: rope_parameters="
-            f"{brief(parameters)} (only rope_type 'default', and one rope_theta)."
-        )
+        supported = "(only rope_type 'default', and one rope_theta)"
+        fields.refuse(file, [f"rope_parameters={brief(parameters)} {supported}"])
     return bases[0] if bases else None
 
 
