@@ -138,10 +138,6 @@ class KerasHub(Library):
         places = {key: (one, key) for one in (file, H5(task)) for key in one.keys}
         return Collected(file.path, places, file.metadata)
 
-    def known_heads(self, shown: Shown) -> int:
-        """Returns the heads, of which its arrays have an axis."""
-        return shown.sizes["num_heads"]
-
     def select(self, keys: Iterable[str]) -> dict[str, str]:
         keys = [key for key in keys if not _TRAINING.match(key)]
         dense = {key: match for key in keys if (match := _DENSE.fullmatch(key))}
@@ -179,6 +175,7 @@ class KerasHub(Library):
         mean, std = _inputs(converter_file, converter)
         said = fields.complete(config, _FIELDS)
         network = ViTConfig.released(
+            num_heads=shown.sizes["num_heads"],
             activation=DEFAULTS.activation,
             layer_norm_epsilon=said["layer_norm_epsilon"],
             input_mean=mean,

@@ -70,10 +70,6 @@ class Library:
         """Returns {name in `names.TABLE`: array} as the column has them."""
         return arrays
 
-    def known_heads(self, shown: Shown) -> int | None:
-        """Returns the attention heads that arrays show, None where they show none."""
-        return shown.facts.get("relative_heads")
-
     def describe(self, folder: pathlib.Path, shown: Shown) -> Description:
         """Returns what settings beside a file say, the library's defaults elsewhere.
 

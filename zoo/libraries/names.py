@@ -10,7 +10,7 @@ einops pattern, so what is written is read back to the last bit.
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -45,21 +45,6 @@ _EMBEDDING, _ = EMBEDDING_ARRAYS
 FLAT_PATCHES = "outputs (y x inputs) -> y x inputs outputs"
 
 
-class Row(NamedTuple):
-    """One array under every name it has, None where a library has no such array.
-
-    Numbers in names are {block}, {stage} and {unit}; [i] means the i-th third of an
-    array, [i/2] a half. `axes` is an einops pattern from PyTorch's axes to the released
-    ones, or "".
-    """
-
-    released: str
-    axes: str
-    timm: str | None
-    transformers: str | None
-    keras_hub: str | None
-
-
 def _renamed():
     renamed: dict[str, tuple] = {}
     for row in rows("renamed_parts.csv"):
@@ -68,11 +53,8 @@ def _renamed():
     return renamed
 
 
-# The names of a released layer or array in each library, or None.
-_LAYERS = {
-    row.pop("released"): [other or None for other in row.values()]
-    for row in rows("names.csv")
-}
+# The names of a released layer or array in each library, "" where it has none.
+_LAYERS = {row["released"]: row for row in rows("names.csv")}
 # Pairs of parts of names by dialect: in files, and in a column of `TABLE`, where ^
 # begins a part that only the start of a name may be, and [i] or [i/2] says which part
 # of the column's array the file holds as one of its own.
@@ -82,11 +64,16 @@ RENAMED = _renamed()
 def _row(released):
     axes = next((axes for end, axes in _AXES if re.search(f"{end}$", released)), "")
     if released in _LAYERS:
-        return Row(released, axes, *_LAYERS[released])
+        return _LAYERS[released] | {"axes": axes}
     layer, _, parameter = released.rpartition("/")
-    ends = (_TORCH[parameter], _TORCH[parameter], _KERAS[parameter])
-    names = zip(_LAYERS[layer], ends, strict=True)
-    return Row(released, axes, *(name and name + end for name, end in names))
+    ends = {
+        "timm": _TORCH[parameter],
+        "transformers": _TORCH[parameter],
+        "keras_hub": _KERAS[parameter],
+    }
+    names = {library: _LAYERS[layer][library] for library in ends}
+    names = {library: name and name + ends[library] for library, name in names.items()}
+    return {"released": released, "axes": axes, **names}
 
 
 def _template(released):
@@ -97,6 +84,9 @@ def _template(released):
 _EVERY_ARRAY = layout(1, (1,)) | layout(
     1, (1,), {*OPTIONAL_ARRAYS, *OPTIONAL_BLOCK_ARRAYS}
 )
+# Each array under every name that it has. Numbers in names are {block}, {stage} and
+# {unit}; [i] means the i-th third of an array, [i/2] a half. `axes` is an einops
+# pattern from PyTorch's axes to the released ones, or "".
 TABLE = tuple(_row(_template(released)) for released in _EVERY_ARRAY)
 
 
@@ -200,22 +190,22 @@ def to_released(
         if not rows:
             problems.append(f"unknown {name}")
         for row, numbers in rows:
-            part = _PART.search(getattr(row, column))
+            part = _PART.search(row[column])
             is_apart = part and part[0] in name
             try:
                 own = _part(array, *_numbers(part)) if part and not is_apart else array
-                if row.released in _WITH_FIRST_AXES:
+                if row["released"] in _WITH_FIRST_AXES:
                     own = _with_first_axes(own)
-                if row.released == _EMBEDDING and own.ndim == 2:
+                if row["released"] == _EMBEDDING and own.ndim == 2:
                     own = Rearranged(own, FLAT_PATCHES, **_patch_size(own.shape[1]))
-                elif row.axes and column != "keras_hub":
-                    pooling = row.released.startswith("MAPHead_0/")
+                elif row["axes"] and column != "keras_hub":
+                    pooling = row["released"].startswith("MAPHead_0/")
                     heads = (pooling and pooling_heads) or num_heads
-                    own = Rearranged(own, row.axes, head=heads)
+                    own = Rearranged(own, row["axes"], head=heads)
             except ValueError as error:
                 problems.append(f"{name} has shape {tuple(array.shape)}: {error}")
                 continue
-            place = row.released.format(**_shifted(numbers, 1))
+            place = row["released"].format(**_shifted(numbers, 1))
             if place in released:
                 problems.append(f"two arrays for {place}, one is {name}")
             released[place] = own
@@ -238,9 +228,9 @@ def from_released(
         if name is None:
             raise ValueError(f"{column} has no array for {released}")
         ((row, _),) = _rows("released", released)
-        part = _PART.search(getattr(row, column))
-        if row.axes:
-            pattern = " -> ".join(reversed(row.axes.split(" -> ")))
+        part = _PART.search(row[column])
+        if row["axes"]:
+            pattern = " -> ".join(reversed(row["axes"].split(" -> ")))
             pooling = released.startswith("MAPHead_0/")
             heads = (pooling and pooling_heads) or num_heads
             array = np.asarray(Rearranged(array, pattern, head=heads))
@@ -269,8 +259,7 @@ def flat_patches(kernel: np.ndarray) -> np.ndarray:
 def foreign_name(column: str, released: str) -> str | None:
     """Returns a library's name of the array that holds a released one, or None."""
     for row, numbers in _rows("released", released):
-        name = getattr(row, column)
-        return name and _PART.sub("", name).format(**_shifted(numbers, -1))
+        return _PART.sub("", row[column]).format(**_shifted(numbers, -1)) or None
     return None
 
 
@@ -290,8 +279,8 @@ def _pattern(template):
 
 
 _PATTERNS = {
-    column: [(row, _pattern(row[place])) for row in TABLE if row[place]]
-    for place, column in enumerate(Row._fields)
+    column: [(row, _pattern(row[column])) for row in TABLE if row[column]]
+    for column in ("released", "timm", "transformers", "keras_hub")
 }
 
 

@@ -95,7 +95,7 @@ def read(
         # timm's SigLIP of a mean leaves the attention pooling of a file out.
         pooling = [name for name in arrays if name.startswith("attn_pool.")]
         arrays = {name: arrays[name] for name in arrays.keys() - pooling}
-    heads = _num_heads(file, stated.config.num_heads, num_heads, library, shown)
+    heads = _num_heads(file, stated.config.num_heads, num_heads, shown)
     parts, problems = names.to_released(column, arrays, heads, stated.pooling_heads)
     _complete(parts, library)
     refuse(file.path, problems + _ambiguous_positions(parts, stated), library)
@@ -131,11 +131,12 @@ def _selected(file, library):
     return arrays, problems
 
 
-def _num_heads(file, stated, given, library, shown):
+def _num_heads(file, stated, given, shown):
     """Returns the heads: as stated, given, shown, or of the paper's network."""
     names = ("hidden_size", "num_layers", "mlp_dim")
     hidden_size, *_ = sizes = tuple(shown.facts[name] for name in names)
-    heads = stated or given or library.known_heads(shown) or _PAPERS_HEADS.get(sizes)
+    heads = stated or given or shown.facts.get("relative_heads")
+    heads = heads or _PAPERS_HEADS.get(sizes)
     if heads is None:
         raise CheckpointError(
             f"{file.path} does not state its number of attention heads: pass "

@@ -17,7 +17,7 @@ from zoo.libraries.architectures import ARGUMENTS
 from zoo.libraries.comparison import BIASES, Shown
 from zoo.libraries.description import Description
 from zoo.libraries.library import EMBEDDING_BIAS, Library, arrays_of, first_alike
-from zoo.network import ViTConfig, pair, released_names
+from zoo.network import RELEASED, ViTConfig, pair, released_names
 from zoo.network.head import Head
 from zoo.network.preparation import INTERPOLATIONS, Preparation
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from zoo.libraries.checkpoint import Checkpoint
 
 COLUMN = "timm"
-DEFAULTS = ViTConfig.released(activation="gelu", resnet_epsilons="timm")
 
 CONFIG = "config.json"
 # Ids of labels in WordNet, and in Open Images.
@@ -85,8 +84,7 @@ def described(
     else:
         implied = of_name(file, architecture)
     # transformers' settings of a wrapped model have null for none.
-    own = config.get("model_args")
-    own = {} if own is None else own
+    own = config.get("model_args") or {}
     inputs = _inputs_of(config)
     fields.check(file, config, _AT_THE_TOP)
     fields.check(file, config.get("pretrained_cfg") or {}, FIELDS["pretrained_cfg"])
@@ -101,9 +99,9 @@ def described(
     computed = network_of(said, shown.facts["class_token"])
     if architecture is not None:
         _check_arrays(file, architecture, said, computed, shown)
-    mean, std = description.channels(
-        file, ("mean", "std"), _normalization(architecture, normalizing, said) | inputs
-    )
+    normalizing = (architecture and normalizing) or said["inputs"]
+    means = dict(zip(("mean", "std"), architectures.INPUTS[normalizing], strict=True))
+    mean, std = description.channels(file, tuple(means), means | inputs)
     network = ViTConfig.released(
         num_heads=said.get("num_heads"),
         input_mean=mean,
@@ -203,12 +201,6 @@ def _check_arrays(file, architecture, said, network, shown):
         "relative position biases": BIASES[bool(own), bool(shared)],
     }
     shown.check(file, f"timm's {architecture}", stated)
-
-
-def _normalization(architecture, normalizing, said):
-    """Returns the mean and deviation where settings have none."""
-    key = (architecture and normalizing) or said["inputs"]
-    return dict(zip(("mean", "std"), architectures.INPUTS[key], strict=True))
 
 
 def _grid(architecture, said, inputs, network, shown):
@@ -405,7 +397,7 @@ def _hybrid(checkpoint):
     stages, width = checkpoint.resnet_stages, checkpoint.resnet_width
     if stages not in _HYBRIDS or width != 64:
         raise ValueError(f"timm has no hybrid with stages {stages} of width {width}")
-    if checkpoint.config.resnet_padding != DEFAULTS.resnet_padding:
+    if checkpoint.config.resnet_padding != RELEASED["resnet_padding"]:
         raise ValueError("timm's hybrids have no symmetric padding")
     return _HYBRIDS[stages]
 

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from zoo.libraries.checkpoint import Checkpoint
 
 COLUMN = "transformers"
-DEFAULTS = ViTConfig.released(activation="gelu", layer_norm_epsilon=1e-12)
 
 _CONFIG = "config.json"
 _ACTIVATIONS = {
@@ -141,7 +140,7 @@ _KEYS = {
     "beit": re.compile(r"\.lambda_[12]$|relative_position_bias_table$"),
 }
 # Fields of `ViTConfig` that a type implies, and those that settings say alone.
-_IMPLIED = vars(DEFAULTS).keys() & _Type._fields
+_IMPLIED = vars(ViTConfig()).keys() & _Type._fields
 _ARGUMENTS = {
     "hidden_act": "activation",
     "num_attention_heads": "num_heads",

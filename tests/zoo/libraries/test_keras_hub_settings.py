@@ -10,7 +10,8 @@ import zoo
 from zoo.libraries import keras_hub
 from zoo.libraries.comparison import Shown
 
-SHOWN = Shown({"cls": (1, 1, 48)}, {"num_layers": 2, "mlp_dim": 96, "hidden_size": 48})
+SIZES = {"num_layers": 2, "mlp_dim": 96, "hidden_size": 48, "num_heads": 3}
+SHOWN = Shown({"cls": (1, 1, 48)}, SIZES)
 BACKBONE = {"hidden_dim": 48, "image_shape": [32, 32, 3], "patch_size": 8}
 
 
