@@ -104,7 +104,7 @@ def check_choices(file: object, settings: dict, known: dict) -> None:
         if settings[name] not in choices:
             raise CheckpointError(
                 f"{file} has {name}={brief(settings[name])}: only "
-                f"{', '.join(choices)} are computed; write the nearest one."
+                f"{', '.join(choices)} can be computed; write the nearest one."
             )
 
 

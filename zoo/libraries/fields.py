@@ -29,11 +29,6 @@ class Field(NamedTuple):
     type: str = ""
     may_be_null: bool = True
 
-    @property
-    def is_computed(self) -> bool:
-        """Whether other values mean other numbers."""
-        return self.use in ("read", "compared", "implied")
-
 
 def rows(name: str) -> list[dict[str, str]]:
     """Returns the rows of a table beside this file."""
@@ -173,17 +168,27 @@ def name_of_network(
 ) -> str | None:
     """Returns what the field `name` says, which nothing that is computed is without."""
     name_read = settings.get(name)
-    of_network = [
-        key
-        for key, value in settings.items()
-        if value is not None and key in fields and fields[key].is_computed
-    ]
+    of_network = computed(settings, fields)
     if name_read is None and of_network:
         raise CheckpointError(
-            f"{file} has {named(of_network)} and no {name}, which says what they mean: "
-            f"write {name} into it, or take the file out."
+            f"{file} has {named([*of_network])} and no {name}, which says what they "
+            f"mean: write {name} into it, or take the file out."
         )
     return name_read
+
+
+def computed(settings: dict, fields: dict[str, Field]) -> dict[str, Any]:
+    """Returns what settings say of fields whose other values mean other numbers."""
+    names = {
+        name
+        for name, field in fields.items()
+        if field.use in ("read", "compared", "implied")
+    }
+    return {
+        name: value
+        for name, value in settings.items()
+        if value is not None and name in names
+    }
 
 
 def complete(settings: dict, fields: dict[str, Field]) -> dict[str, Any]:
@@ -234,6 +239,21 @@ def refuse(file: object, wrong: list[str]) -> None:
     if wrong:
         raise CheckpointError(
             f"{file} has settings that are not supported: {', '.join(wrong)}."
+        )
+
+
+def refuse_differences(
+    file: object, said: dict[str, Any], beside: str, other: dict[str, Any]
+) -> None:
+    """Refuses settings that say something else than others, called `beside`, say."""
+    if wrong := [
+        f"{name} {brief(value)} and {brief(other[name])}"
+        for name, value in said.items()
+        if name in other and value != other[name]
+    ]:
+        raise CheckpointError(
+            f"{file} and {beside} say different things, {', '.join(wrong)}: take the "
+            "one out that the model was not trained with."
         )
 
 

@@ -59,7 +59,8 @@ def read(folder: pathlib.Path, defaults: tuple[tuple, tuple], name: str) -> Inpu
     said = {file: _complete(file, table, name) for file, table in _tables(folder)}
     inputs = {file: _inputs(file, settings) for file, settings in said.items()}
     if len({*inputs.values()}) > 1:
-        _refuse_differences(said)
+        (file, one), (beside, other) = said.items()
+        fields.refuse_differences(file, one, beside.name, other)
     # The last has priority, and is the one that transformers 5 writes.
     mean, std = defaults
     return [Inputs(mean, std, None), *inputs.values()][-1]
@@ -115,15 +116,6 @@ def _tables(folder):
             "file again."
         )
     return [*tables, (both, nested)]
-
-
-def _refuse_differences(said):
-    (own, one), (both, other) = said.items()
-    differences = [name for name in one if one[name] != other[name]]
-    raise CheckpointError(
-        f"{own} and {both.name} say different things of {', '.join(differences)}: "
-        "remove the one that the model was not trained with."
-    )
 
 
 def _complete(file, settings, name):

@@ -61,22 +61,12 @@ def _converter(folder):
             # Null is another size than that of the model.
             settings.setdefault("image_size", True)
             said = fields.complete(settings, _FIELDS)
+            said = {key: said[key] for key in ("image_size", *_FIT, *_LEVELS)}
             converters.append((file, said))
     if len(converters) == 2:
-        _check_same(*converters)
+        (file, said), (beside, other) = converters
+        fields.refuse_differences(file, said, beside.name, other)
     return converters[0] if converters else (None, {})
-
-
-def _check_same(first, second):
-    """Refuses two converters of which one is not what the model was trained with."""
-    (file, said), (beside, other) = first, second
-    for key in ("image_size", *_FIT, *_LEVELS):
-        if said.get(key) != other.get(key):
-            raise CheckpointError(
-                f"{file} has {key}={brief(said.get(key))}, and {beside.name} beside it "
-                f"{key}={brief(other.get(key))}: write into both what the model was "
-                "trained with, or take one of them out."
-            )
 
 
 def _preparation(file, converter):

@@ -49,11 +49,12 @@ _BIASES_APART = ("beit", "eva", "eva_unfused")
 _EVALUATION = ("crop_pct", "crop_mode", "interpolation")
 _FITS = {"center": "crop", "squash": "squash"}
 _POOLINGS = {"token": "token", "avg": "gap", "map": "map", "": None, None: None}
+# The stages of the ResNets of hybrids, which are 64 wide.
 _HYBRIDS = {
-    (): "vit_tiny_r_s16_p8_224",
-    (2, 2, 2, 2): "vit_small_r26_s32_224",
-    (3, 4, 9): "vit_base_r50_s16_224",
-    (3, 4, 6, 3): "vit_large_r50_s32_224",
+    "vit_tiny_r_s16_p8_224": (),
+    "vit_small_r26_s32_224": (2, 2, 2, 2),
+    "vit_base_r50_s16_224": (3, 4, 9),
+    "vit_large_r50_s32_224": (3, 4, 6, 3),
 }
 
 
@@ -389,17 +390,8 @@ _WRITTEN = (
     "vit_pe_spatial_gigantic_patch14_448",
     "beit3_base_patch16_224",
     "beit_base_patch16_224",
+    *_HYBRIDS,
 )
-
-
-def _hybrid(checkpoint):
-    """Returns the name of a hybrid's architecture."""
-    stages, width = checkpoint.resnet_stages, checkpoint.resnet_width
-    if stages not in _HYBRIDS or width != 64:
-        raise ValueError(f"timm has no hybrid with stages {stages} of width {width}")
-    if checkpoint.config.resnet_padding != RELEASED["resnet_padding"]:
-        raise ValueError("timm's hybrids have no symmetric padding")
-    return _HYBRIDS[stages]
 
 
 def _differences(architecture, checkpoint):
@@ -438,7 +430,11 @@ def _differences(architecture, checkpoint):
         "pooling": pooling_of(said),
         "attention_pooling": pooled == "map",
         "pooling_heads": said["pooling_heads"],
+        "resnet_stages": _HYBRIDS.get(architecture),
+        "resnet_width": 64,
     }
+    if checkpoint.resnet_stages is not None:
+        network["resnet_padding"] = RELEASED["resnet_padding"]
     return arguments, {name: (network[name], wanted[name]) for name in network}
 
 
@@ -540,9 +536,7 @@ class Timm(Library):
     def written(self, checkpoint: "Checkpoint") -> tuple[dict, dict[str, dict]]:
         if checkpoint.representation_size is not None:
             raise ValueError("timm has no model with pre_logits: leave the arrays out")
-        is_hybrid = checkpoint.resnet_stages is not None
-        wanted = [_hybrid(checkpoint)] if is_hybrid else _WRITTEN
-        differences = {name: _differences(name, checkpoint) for name in wanted}
+        differences = {name: _differences(name, checkpoint) for name in _WRITTEN}
         architecture, arguments = first_alike(self, differences)
         table = _settings(checkpoint, architecture, arguments)
         without = self.without_biases if checkpoint.config.norm_before_blocks else ()

@@ -322,18 +322,9 @@ def _tower(file, config, kind):
             "own, beside its own settings."
         )
     if again:
-        again = _of_type(kind) | again
-    if wrong := [
-        name
-        for name, value in again.items()
-        if name in FIELDS
-        and FIELDS[name].is_computed
-        and tower.get(name, value) != value
-    ]:
-        raise CheckpointError(
-            f"{file} has a vision_config_dict and a vision_config of different "
-            f"{', '.join(wrong)}: take the one out that the model was not trained with."
-        )
+        said = fields.computed(_of_type(kind) | again, FIELDS)
+        one = f"The vision_config_dict in {file}"
+        fields.refuse_differences(one, said, "its vision_config", tower)
     return tower | again
 
 

@@ -116,7 +116,7 @@ EVA = {"rotary": "eva", "rotary_grid": (2, 2)}
         ("token", FILE, "timm", EVA, "no network like this: .*rotary"),
         ("token", FILE, "timm", EPSILON, "like this: .*layer_norm_epsilon .*, not"),
         ("hybrid_stem", FILE, "transformers", {}, "no hybrid"),
-        ("hybrid_stem", FILE, "timm", {}, "no hybrid with stages"),
+        ("hybrid_stem", FILE, "timm", {}, "has resnet_width 64, not"),
         ("token", FILE, "flax", {}, "unknown naming 'flax'"),
         ("token", "a.safetensors", "timm", {}, "must be model.safetensors"),
         ("token", "a.npz", "transformers", {}, "must be model.safetensors"),

@@ -60,7 +60,7 @@ def test_a_second_table_of_a_tower_says_the_same(changed, refused):
     folder = changed(CLIP, again, "vision_config_dict")
     assert zoo.read(folder).config == zoo.read(folder_of(CLIP)).config
     changed(CLIP, {"hidden_act": "gelu"}, "vision_config_dict")
-    refused(folder, "different hidden_act")
+    refused(folder, "vision_config say different things, hidden_act")
 
 
 def test_settings_of_another_network_do_not_matter_beside_released_names(
