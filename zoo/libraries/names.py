@@ -94,8 +94,11 @@ class Joined:
     """Arrays after one another along their first axis, read when it is used."""
 
     def __init__(self, parts):
-        kinds = {part and part.ndim and (part.dtype, part.shape[1:]) for part in parts}
-        if len(kinds) != 1 or not all(kinds):
+        kinds = {
+            None if part is None or not part.ndim else (part.dtype, part.shape[1:])
+            for part in parts
+        }
+        if len(kinds) != 1 or None in kinds:
             raise ValueError(f"needs {len(parts)} parts of one shape")
         self.parts, self.ndim = parts, parts[0].ndim
         ((self.dtype, rest),) = kinds
