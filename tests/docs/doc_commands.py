@@ -201,7 +201,7 @@ def prepare(reader, given):
         return
     if dataset.startswith("vtab"):
         task = given.get("tasks") or dataset.partition("/")[2]
-        dataset = TASKS[task].dataset
+        dataset = TASKS[task]["dataset"]
     doc_reader.prepare_tfds(dataset, reader.folder / "tfds")
 
 

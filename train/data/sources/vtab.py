@@ -10,9 +10,9 @@ TFDS still prepares the same examples in the same order is checked for cifar100 
 Two versions are newer: Oxford Pets 4.0.0, with corrupt images repaired; KITTI 3.3.0.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -22,47 +22,15 @@ from train.data.sources.splits import Source
 from train.data.sources.tfds_source import prepared_builder, tfds_split
 
 _FEW_TRAIN, _FEW_VALIDATION = 800, 200
+# The rows of the table by task. A part of a data set is a TFDS split with its first and
+# last percent; pixels are multiplied by `levels`.
+TASKS = {row["task"]: row for row in vtab_rows()}
+GROUPS = {
+    group: tuple(name for name, task in TASKS.items() if task["group"] == group)
+    for group in ("natural", "specialized", "structured")
+}
 CLEVR_BOUNDS = (0.0, 8.0, 8.5, 9.0, 9.5, 10.0, 100.0)
 KITTI_BOUNDS = (-100.0, 8.0, 20.0, 999.0)
-
-
-class Task(NamedTuple):
-    """One task; a part of a data set is `(TFDS split, first percent, last percent)`.
-
-    `label` and `names` are None where TFDS has them. Pixels are multiplied by `levels`.
-    """
-
-    group: str
-    dataset: str
-    classes: int
-    train: tuple[str, int, int]
-    validation: tuple[str, int, int]
-    test: tuple[str, int, int]
-    feature: str
-    levels: int
-    label: Callable[[Mapping[str, Any]], tf.Tensor] | None = None
-    names: tuple[str, ...] | None = None
-
-
-def _tasks():
-    tasks = {}
-    for row in vtab_rows():
-        parts = {}
-        for part in ("train", "validation", "test"):
-            split, first, last = row[part].split()
-            parts[part] = split, int(first), int(last)
-        label, names = _COMPUTED.get(row["task"], (None, None))
-        tasks[row["task"]] = Task(
-            group=row["group"],
-            dataset=row["dataset"],
-            classes=int(row["classes"]),
-            feature=row["feature"],
-            levels=int(row["levels"]),
-            label=label,
-            names=names,
-            **parts,
-        )
-    return tasks
 
 
 def interval(value, bounds) -> tf.Tensor:
@@ -84,12 +52,12 @@ def kitti_distance(example) -> Any:
     return interval(tf.reduce_min(tf.concat([metres, [1000.0]], 0)), KITTI_BOUNDS)
 
 
-def _bucket(feature, values, classes=16):
-    """Returns label and names where the label is a number, binned to classes."""
-    buckets = np.arange(values) * classes // values
-    members = [np.flatnonzero(buckets == number) for number in range(classes)]
+def _bucket(feature, values):
+    """Returns label and names where the label is a number, binned to 16 classes."""
+    buckets = np.arange(values) * 16 // values
+    members = [np.flatnonzero(buckets == number) for number in range(16)]
     names = tuple(f"{group[0]} to {group[-1]}" for group in members)
-    return lambda example: example[feature] * classes // values, names
+    return lambda example: example[feature] * 16 // values, names
 
 
 _KITTI_DISTANCES = ("to 8 m", "over 8 to 20 m", "over 20 m", "no vehicle")
@@ -97,7 +65,7 @@ _CLEVR_DISTANCES = (
     f"over {low:g} to {high:g}" for low, high in pairwise(CLEVR_BOUNDS[1:-1])
 )
 # These tasks compute their label: its function and the names of classes.
-_COMPUTED = {
+COMPUTED = {
     "clevr_count": (
         lambda example: tf.size(example["objects"]["size"], tf.int64) - 3,
         tuple(f"{count} objects" for count in range(3, 11)),
@@ -106,11 +74,6 @@ _COMPUTED = {
     "dsprites_location": _bucket("label_x_position", 32),
     "dsprites_orientation": _bucket("label_orientation", 40),
     "kitti_distance": (kitti_distance, _KITTI_DISTANCES),
-}
-TASKS = _tasks()
-GROUPS = {
-    group: tuple(name for name, task in TASKS.items() if task.group == group)
-    for group in ("natural", "specialized", "structured")
 }
 
 
@@ -126,30 +89,32 @@ def load_vtab(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
     """
     benchmark, _, name = dataset.partition("/")
     task = TASKS[name]
-    builder = prepared_builder(task.dataset, data_dir)
+    label, names = COMPUTED.get(name, (None, None))
+    builder = prepared_builder(task["dataset"], data_dir)
     few = (_FEW_TRAIN, _FEW_VALIDATION) if benchmark == "vtab" else (None, None)
     train = _instruction(builder, task, "train", few[0])
     validation = _instruction(builder, task, "validation", few[1])
-    names = task.names or tuple(builder.info.features[task.feature].names)
-    if len(names) != task.classes:
+    names = names or tuple(builder.info.features[task["feature"]].names)
+    if len(names) != int(task["classes"]):
         raise DataError(
-            f"{task.dataset} has {len(names)} classes, but VTAB {task.classes}: "
+            f"{task['dataset']} has {len(names)} classes, but VTAB {task['classes']}: "
             "prepare the version that VTAB has"
         )
+    levels = int(task["levels"])
 
     def brighter(record) -> Any:
-        return tf.io.decode_png(record, channels=1) * task.levels
+        return tf.io.decode_png(record, channels=1) * levels
 
-    read = brighter if task.levels > 1 else tf.identity
+    read = brighter if levels > 1 else tf.identity
 
     def split(instruction) -> Any:
         return tfds_split(
             builder,
-            task.dataset,
+            task["dataset"],
             instruction,
             "image",
-            task.feature,
-            label=task.label,
+            task["feature"],
+            label=label,
             read=read,
         )
 
@@ -169,17 +134,17 @@ def load_vtab(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
 
 def _instruction(builder, task, part, count):
     """Returns the TFDS instruction of a part, or of its first `count` examples."""
-    name, first, last = getattr(task, part)
+    name, first, last = task[part].split()
     if name not in builder.info.splits:
         raise DataError(
-            f"{task.dataset} has the splits {sorted(builder.info.splits)}, but VTAB "
+            f"{task['dataset']} has the splits {sorted(builder.info.splits)}, but VTAB "
             f"needs {name}: prepare the version that VTAB has"
         )
     total = builder.info.splits[name].num_examples
-    start, stop = first * total // 100, last * total // 100
+    start, stop = (int(percent) * total // 100 for percent in (first, last))
     if stop - start < (count or 1):
         raise DataError(
-            f"{task.dataset} has {total} examples in {name}, of which VTAB takes "
+            f"{task['dataset']} has {total} examples in {name}, of which VTAB takes "
             f"{count or 'some'} from number {start} to {stop} for {part}: prepare the "
             "whole data set"
         )

@@ -60,7 +60,7 @@ def points_of(recipe: Recipe, options: Options) -> list[Point]:
     points = []
     for task in dict.fromkeys(tasks):
         own = f"vtab/{task}" if recipe.dataset == "vtab" else recipe.dataset
-        facts = {"task": task, "group": vtab.TASKS[task].group}
+        facts = {"task": task, "group": vtab.TASKS[task]["group"]}
         points.append(Point(task, recipe.override(dataset=own), facts))
     return points
 
