@@ -1,6 +1,7 @@
 """What docstrings and pages name is there: modules, commands, recipes and flags."""
 
 import ast
+import dataclasses
 import functools
 import pathlib
 import pydoc
@@ -74,6 +75,6 @@ def test_what_pages_name_is_there(page):
 def test_flags_of_the_paper_exist():
     source = "".join(path.read_text("utf-8") for path in ROOT.glob("train/**/*.py"))
     known = set(re.findall(r"DEFINE_\w+\(\s*\"(\w+)\"", source))
-    known |= {field.name for field in Recipe.settings()}
+    known |= {field.name for field in dataclasses.fields(Recipe)}
     found = set(re.findall(r"--([a-z]\w+)", PAGES[0].read_text()))
     assert found and found <= known

@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from train.common.setting import AT_LEAST_0, FRACTION, each, setting
 from zoo.common.regular_files import expand_home
@@ -168,8 +167,7 @@ class Augmentation:
     """Augmentations of training images, after the crop and the flip.
 
     The arguments are flags of `keras-vit finetune`. The metadata of each has its name
-    in reports (`title`) and whether it changes an image or mixes a batch (`unit`), and
-    what `train.common.setting.setting` takes.
+    in reports (`title`) and what `train.common.setting.setting` takes.
 
     Example:
         >>> Augmentation(rand_augment=(2, 15), mixup=0.2).mixes
@@ -182,7 +180,6 @@ class Augmentation:
         ("None or two numbers", lambda values: len(values) == 2),
         each(AT_LEAST_0),
         title="RandAugment {} x {:g}",
-        unit="image",
         example="two numbers such as 2,15, or none",
     )
     random_erasing: float = _augmentation(
@@ -190,14 +187,12 @@ class Augmentation:
         "How often a part of an image is erased; 0 for never.",
         FRACTION,
         title="random erasing {:g}",
-        unit="image",
     )
     mixup: float = _augmentation(
         0.0,
         "The alpha of mixup, such as 0.2; 0 turns it off.",
         AT_LEAST_0,
         title="mixup {:g}",
-        unit="batch",
         of_classifiers=True,
     )
     cutmix: float = _augmentation(
@@ -205,42 +200,20 @@ class Augmentation:
         "The alpha of CutMix, such as 1; 0 turns it off.",
         AT_LEAST_0,
         title="CutMix {:g}",
-        unit="batch",
         of_classifiers=True,
     )
-
-    def used_augmentations(self, unit: str | None = None) -> dict[str, Any]:
-        """Returns the augmentations that are on, of one unit or of all."""
-        return {
-            name: getattr(self, name)
-            for name, field in augmentations().items()
-            if getattr(self, name) and unit in (None, field.metadata["unit"])
-        }
 
     @property
     def mixes(self) -> bool:
         """Whether examples are mixed, so that labels become rows of numbers."""
-        return bool(self.used_augmentations("batch"))
+        return bool(self.mixup or self.cutmix)
 
     @property
     def augmentation_titles(self) -> list[str]:
         """The names and values of the augmentations that are on, for reports."""
         titles = []
-        for name, value in self.used_augmentations().items():
-            values = value if isinstance(value, (tuple, list)) else (value,)
-            titles.append(augmentations()[name].metadata["title"].format(*values))
+        for field in dataclasses.fields(Augmentation):
+            if value := getattr(self, field.name):
+                values = value if isinstance(value, (tuple, list)) else (value,)
+                titles.append(field.metadata["title"].format(*values))
         return titles
-
-    def check_augmentation(self) -> None:
-        """Raises `ValueError` if values exclude each other."""
-        mixing = self.used_augmentations("batch")
-        if len(mixing) > 1:
-            named = " and ".join(f"{name}={value}" for name, value in mixing.items())
-            raise ValueError(
-                f"{named} mix the same batches: set one of them to 0 to turn it off."
-            )
-
-
-def augmentations() -> dict[str, dataclasses.Field]:
-    """Returns the fields of `Augmentation` by their names."""
-    return {field.name: field for field in dataclasses.fields(Augmentation)}

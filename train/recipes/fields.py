@@ -14,7 +14,7 @@ from train.common.setting import (
     each,
     setting,
 )
-from train.data.registry import CROPS, Augmentation
+from train.data.registry import CROPS
 from train.engine.choices import LOSSES, OPTIMIZERS, PRECISIONS, SCHEDULES
 from zoo import ViTConfig
 from zoo.common.limits import BATCH_SIZE
@@ -39,8 +39,8 @@ _data, _model, _optimization, _augmentation, _run, _devices = (
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainingSettings(Augmentation):
-    """The fields of `train.recipes.Recipe`; those with a group are flags."""
+class TrainingSettings:
+    """The fields of `train.recipes.Recipe` beside the augmentations of images."""
 
     dataset: str = setting(MISSING, "The name or path of the data.")
     model: str | ViTConfig = _model(

@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from train.common.setting import AUTO, check_limits
-from train.data.registry import augmentations, kind_of
+from train.data.registry import Augmentation, kind_of
 from train.engine.choices import OPTIMIZERS
 from train.recipes.fields import OUTPUT, TrainingSettings
 from zoo import VARIANTS, ViTConfig
@@ -48,7 +48,7 @@ def divisors(number) -> list:
 
 
 @dataclasses.dataclass(frozen=True)
-class Recipe(TrainingSettings):
+class Recipe(Augmentation, TrainingSettings):
     """A run of training, from released weights or from scratch.
 
     The fields are settings with their help, limits and choices; those with a group are
@@ -72,7 +72,11 @@ class Recipe(TrainingSettings):
                 f"warmup_steps={self.warmup_steps} must be at least 0 and less than "
                 f"steps={self.steps}."
             )
-        self.check_augmentation()
+        if self.mixup and self.cutmix:
+            raise ValueError(
+                f"mixup={self.mixup} and cutmix={self.cutmix} mix the same batches: "
+                "set one of them to 0 to turn it off."
+            )
         object.__setattr__(self, "bits", check_bits(self.bits))
         if self.micro_batches != AUTO and self.batch_size % self.micro_batches:
             raise ValueError(
@@ -190,13 +194,6 @@ class Recipe(TrainingSettings):
             return changed
         return dataclasses.replace(changed, published="")
 
-    @classmethod
-    def settings(cls) -> list:
-        """Returns the fields in the order in which they are shown."""
-        # The augmentations, which are inherited, come last.
-        last = augmentations()
-        return sorted(dataclasses.fields(cls), key=lambda field: field.name in last)
-
     def in_use(self) -> dict:
         """Returns the values in use for settings that are None, by name."""
         return {
@@ -205,15 +202,10 @@ class Recipe(TrainingSettings):
             if "otherwise" in field.metadata and getattr(self, field.name) is None
         }
 
-    def as_dict(self) -> dict:
-        """Returns the settings by name, in the order of `settings`."""
-        values = dataclasses.asdict(self)
-        return {field.name: values[field.name] for field in self.settings()}
-
     @property
     def deciding(self) -> dict:
         """The settings that decide the result, not only what is written, as a dict."""
-        settings = self.as_dict()
+        settings = dataclasses.asdict(self)
         for field in dataclasses.fields(self):
             decides = field.name == "eval_every" and self.early_stopping
             if field.metadata.get("changes") == OUTPUT and not decides:

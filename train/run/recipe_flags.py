@@ -137,7 +137,7 @@ def define(recipes: str, otherwise: str, recipe_class: type[Recipe] = Recipe) ->
         "environment the model runs on JAX: on one; mirrored; tpu, the chips of this "
         "machine; or auto, all that JAX sees.",
     )
-    define_settings(recipe_class.settings())
+    define_settings(dataclasses.fields(recipe_class))
 
 
 def perform(

@@ -125,7 +125,8 @@ def page(settings: Settings, others: dict[str, tuple]) -> str:
     recipe = settings.recipe
     used = recipe.in_use()
     rows = []
-    for name, value in {"recipe": settings.recipe_name, **recipe.as_dict()}.items():
+    values = {"recipe": settings.recipe_name, **dataclasses.asdict(recipe)}
+    for name, value in values.items():
         if name in config_file.NOT_IN_FILES:
             continue
         origin = settings.origins[name]

@@ -1,5 +1,6 @@
 """The interface of what a run trains: a model, its data, its loss and its report."""
 
+import dataclasses
 import pathlib
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -153,7 +154,7 @@ class Task:
     def written_settings(self, directory: RunDirectory) -> dict:
         """Returns the settings for the report, with what was chosen for those open."""
         recipe = self.recipe
-        settings = recipe.as_dict() | recipe.in_use()
+        settings = dataclasses.asdict(recipe) | recipe.in_use()
         settings["micro_batches"] = self.micro_batches
         if directory.extensions(recipe.steps):
             # It is not a run of the recipe, whose rates were others.

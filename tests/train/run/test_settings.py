@@ -1,5 +1,6 @@
 """Settings of runs: flags, --config, --print_config, their order, and their help."""
 
+import dataclasses
 import json
 import pathlib
 import re
@@ -20,7 +21,7 @@ ROOT = pathlib.Path(__file__).parents[3]
 
 def test_texts_of_flags():
     known = flags.FlagValues()
-    recipe_flags.define_settings(recipes.Recipe.settings(), known)
+    recipe_flags.define_settings(dataclasses.fields(recipes.Recipe), known)
     for name, value, *texts in (
         ("flip", True, "yes", "on", "true"),
         ("flip", False, "no", "off", "false"),
