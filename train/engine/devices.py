@@ -20,8 +20,3 @@ def start(name="auto") -> Any:
     # Otherwise each worker would train alone, in the same directory.
     is_one_of_many = name == "auto" and tensorflow_backend.has_other_workers()
     return jax_backend.start("multiworker" if is_one_of_many else name)
-
-
-def alone() -> Any:
-    """Returns one device, the default of programs."""
-    return start("one")

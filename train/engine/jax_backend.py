@@ -55,7 +55,6 @@ class JaxTrainer(Trainer):
         """Does nothing: a random number belongs to an example, not to a device."""
 
     def step(self, inputs, labels) -> dict:
-        """Takes one step on arrays (batch, ...) that are spread over the devices."""
         if len(self._under_way) == 2:
             # Wait: each unfinished step holds its batch in memory.
             jax.block_until_ready(self._under_way[0])
@@ -72,7 +71,6 @@ class JaxTrainer(Trainer):
         return lowered.compile().as_text()
 
     def fetch(self, metrics) -> list:
-        """Returns the dicts of several steps with floats, in one transfer."""
         return jax.tree.map(float, jax.device_get(metrics))
 
     def _state(self, groups):
@@ -171,7 +169,6 @@ class JaxTrainer(Trainer):
         return after, (gradients, loss, accuracy)
 
     def answers(self, inputs, labels) -> tuple:
-        """Returns labels, float32 logits and losses per example, as on TensorFlow."""
         return self._compiled_answers(*self._state(self._groups[:2]), inputs, labels)
 
     def _answers(self, trained, fixed, inputs, labels):
@@ -179,13 +176,11 @@ class JaxTrainer(Trainer):
         return labels, logits, self._losses(logits, labels)
 
     def first_device(self, values) -> Any:
-        """Returns what the first device has of distributed values."""
         return keras.tree.map_structure(
             lambda value: value.addressable_shards[0].data, values
         )
 
     def gather(self, values) -> np.ndarray:
-        """Returns distributed values as one NumPy array (batch, ...)."""
         return np.asarray(values)
 
 
@@ -201,16 +196,13 @@ class JaxDevices(Devices):
 
     @property
     def count(self) -> int:
-        """How many devices compute side by side."""
         return self.strategy.device_mesh.devices.size
 
     @property
     def is_cpu(self) -> bool:
-        """Whether the processor computes, in the memory of this machine."""
         return self.strategy.device_mesh.devices.flat[0].startswith("cpu")
 
     def bfloat16(self) -> tuple[bool, str]:
-        """Returns whether the devices multiply in bfloat16, and why so, in words."""
         if self.is_cpu:
             # It was as fast as float32 on an AVX-512 processor with bfloat16.
             return False, "as JAX on processors gains nothing by bfloat16"
@@ -226,7 +218,6 @@ class JaxDevices(Devices):
         )
 
     def trainer(self, model, optimizer, **settings) -> JaxTrainer:
-        """Returns the trainer of a model that was made in the strategy's scope."""
         if self.is_cpu and model.compute_dtype == "float16":
             raise RunError(
                 "JAX has no float16 attention on processors: pass "
@@ -235,7 +226,6 @@ class JaxDevices(Devices):
         return JaxTrainer(model, optimizer, strategy=self.strategy, **settings)
 
     def batches(self, make) -> Iterator:
-        """Yields batches that are spread over the devices; `make` as in `Devices`."""
         parts = make(share=Share(devices=self.count, filled=True)).as_numpy_iterator()
         batches = iter(lambda: list(itertools.islice(parts, self.count)), [])
         # Transfer the next batch while the devices work on this one.

@@ -30,10 +30,18 @@ class Trainer:
     `rate_scales` maps paths of variables to factors of their learning rate;
     `average_decay` is what averages of the weights keep at a step, 0 for no averages.
 
-    A backend adds `step`, `fetch`, `answers`, `gather`, `first_device` and
-    `spread_seeds`. A step returns a dict of float32 scalars on the device: `loss`,
-    `accuracy`, `gradient_norm` (before the clip), `learning_rate`; in float16 also
-    `loss_scale`, where a step whose gradients overflow changes nothing and has norm 0.
+    A backend adds:
+
+    - `step`, which takes one on a batch that is spread over the devices. It returns a
+      dict of float32 scalars on the device: `loss`, `accuracy`, `gradient_norm` (before
+      the clip), `learning_rate`; in float16 also `loss_scale`, where a step whose
+      gradients overflow changes nothing and has norm 0.
+    - `fetch`, which returns the dicts of several steps with floats, in one transfer.
+    - `answers`: labels, float32 logits and losses per example, of all hosts. They are
+      on the device, and not waited for; the loss of `NO_LABEL` is that of label 0.
+    - `gather`, which returns distributed values of all hosts as one NumPy array.
+    - `first_device`: what the first device of this host has of distributed values.
+    - `spread_seeds`, which gives each device random numbers of its own.
     """
 
     # This many steps may still run while `fetch` returns the ones before.
@@ -115,7 +123,8 @@ class Trainer:
         gradients, loss, accuracy = sums
         metrics = {"loss": loss, "accuracy": accuracy}
         if self.loss_scale:
-            gradients = self.loss_scale.unscaled(gradients)
+            factor = 1.0 / self.loss_scale.scale.value
+            gradients = [gradient * factor for gradient in gradients]
         gradients, norm = self._clip(gradients)
         is_finite = ops.isfinite(norm)
         if self.loss_scale:
@@ -156,11 +165,6 @@ class LossScale:
         """Returns the loss whose gradients are computed."""
         return loss * self.scale.value
 
-    def unscaled(self, gradients) -> list:
-        """Returns the gradients of the loss itself."""
-        factor = 1.0 / self.scale.value
-        return [gradient * factor for gradient in gradients]
-
     def update(self, is_finite) -> None:
         """Updates the scale after a step, by whether its gradients are finite."""
         good_steps = ops.where(is_finite, self.good_steps + 1, 0)
@@ -174,7 +178,14 @@ class LossScale:
 class Devices:
     """The devices of a run; `host` numbers the run's processes.
 
-    A backend adds `count`, `is_cpu`, `bfloat16`, `trainer` and `batches`.
+    A backend adds:
+
+    - `count`: how many devices compute side by side, on all hosts.
+    - `is_cpu`: whether the processor computes, in the memory of this machine.
+    - `bfloat16`: whether the devices multiply in it, and why so, in words.
+    - `trainer`, which returns that of a model made in the strategy's scope.
+    - `batches`, which spreads those of `make` over the devices: a function of a
+      `train.data.pipeline.Share` as `share` to a `tf.data.Dataset`.
     """
 
     count: ClassVar[Any]

@@ -40,7 +40,7 @@ class TensorFlowTrainer(Trainer):
         self._compiled = tf.function(jit_compile=jit_compile, autograph=False)
 
     def spread_seeds(self) -> None:
-        """Gives each device random numbers of its own; the first keeps its state."""
+        # The first device keeps its state.
         if self.strategy.num_replicas_in_sync == 1:
             return
         states = [
@@ -61,12 +61,10 @@ class TensorFlowTrainer(Trainer):
     # AutoGraph would take a second and find no control flow to convert.
     @tf.function(autograph=False)
     def step(self, inputs, labels) -> dict:
-        """Takes one step on tensors (batch, ...), or on distributed ones."""
         # Metrics are the same on every device.
         return self.first_device(self.strategy.run(self._step, (inputs, labels)))
 
     def fetch(self, metrics) -> list:
-        """Returns the dicts of several steps with floats, in one transfer."""
         values = tf.stack([value for step in metrics for value in step.values()])
         rows = tf.reshape(values, (len(metrics), -1)).numpy().tolist()
         return [
@@ -75,7 +73,6 @@ class TensorFlowTrainer(Trainer):
         ]
 
     def first_device(self, values) -> Any:
-        """Returns what the first device of this host has of distributed values."""
         return tf.nest.map_structure(
             lambda value: self.strategy.experimental_local_results(value)[0], values
         )
@@ -172,12 +169,6 @@ class TensorFlowTrainer(Trainer):
 
     @tf.function(autograph=False, reduce_retracing=True)
     def answers(self, inputs, labels) -> tuple:
-        """Returns labels, float32 logits and losses per example, of all hosts.
-
-        They are on the device, and not waited for; the loss of `NO_LABEL` is that of
-        label 0.
-        """
-
         def answers(inputs, labels) -> tuple:
             logits = self.model(inputs, training=False)
             return labels, logits, self._losses(logits, labels)
@@ -186,7 +177,6 @@ class TensorFlowTrainer(Trainer):
         return tuple(map(self._gathered, computed))
 
     def gather(self, values) -> np.ndarray:
-        """Returns distributed values of all hosts as one NumPy array (batch, ...)."""
         return self._gathered(values).numpy()
 
     @tf.function(autograph=False, reduce_retracing=True)
@@ -205,21 +195,17 @@ class TensorFlowDevices(Devices):
 
     @property
     def count(self) -> int:
-        """How many devices compute side by side, on all hosts."""
         return self.strategy.num_replicas_in_sync
 
     @property
     def has_hosts(self) -> bool:
-        """Whether other processes take part."""
         return isinstance(self.strategy, tf.distribute.MultiWorkerMirroredStrategy)
 
     @property
     def is_cpu(self) -> bool:
-        """Whether the processor computes, in the memory of this machine."""
         return not any(map(tf.config.list_logical_devices, ("GPU", "TPU")))
 
     def bfloat16(self) -> tuple[bool, str]:
-        """Returns whether the devices multiply in bfloat16, and why so, in words."""
         if self.is_cpu:
             return bfloat16.of_processor()
         gpus = map(
@@ -229,7 +215,6 @@ class TensorFlowDevices(Devices):
         return bfloat16.of_accelerators([gpu.get("compute_capability") for gpu in gpus])
 
     def trainer(self, model, optimizer, **settings) -> TensorFlowTrainer:
-        """Returns the trainer of a model that was made in the strategy's scope."""
         # XLA makes a step slower on processors, and compiles on TPUs anyway.
         return TensorFlowTrainer(
             model,
@@ -240,7 +225,6 @@ class TensorFlowDevices(Devices):
         )
 
     def all_gather(self, value) -> list:
-        """Returns the int of every device's host, a list, from that of this host."""
         if not self.has_hosts:
             return super().all_gather(value)
         return self._all_gathered(tf.constant([value])).numpy().tolist()
@@ -251,7 +235,6 @@ class TensorFlowDevices(Devices):
 
     @contextlib.contextmanager
     def explain_lost_worker(self) -> Iterator[None]:
-        """Raises a `RunError` where another process of the run ended."""
         try:
             yield
         except _LOST as error:
@@ -264,11 +247,6 @@ class TensorFlowDevices(Devices):
             ) from error
 
     def batches(self, make) -> Any:
-        """Returns batches distributed over the devices.
-
-        `make` takes a `train.data.pipeline.Share` as `share` and returns a
-        `tf.data.Dataset`.
-        """
         batches = self.strategy.distribute_datasets_from_function(
             lambda context: make(
                 share=Share(

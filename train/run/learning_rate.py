@@ -21,7 +21,7 @@ from train.common import markdown
 from train.common.files import write_json, write_text
 from train.engine import reproducibility
 from train.engine.callbacks import NullLog, RunLog
-from train.engine.devices import alone
+from train.engine.devices import start
 from train.engine.loop import explained_device_errors
 from train.engine.metric_log import MetricLog
 from train.engine.schedules import ExponentialRise
@@ -66,7 +66,7 @@ def find(
     Returns a dict, as in `report.json`, where `suggested` is None if the loss did not
     fall; None on all hosts but the first.
     """
-    devices = devices or alone()
+    devices = devices or start("one")
     plan.settle(task, RunDirectory(run_dir), devices, average_decay=0.0)
     recipe = task.recipe
     directory = RunDirectory(expand_home(run_dir) / "learning_rate")

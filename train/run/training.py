@@ -15,7 +15,7 @@ from train.data import pipeline, run_data, sources
 from train.data.registry import kind_of
 from train.data.sources.splits import Source
 from train.engine import reproducibility
-from train.engine.devices import alone
+from train.engine.devices import start
 from train.engine.loop import TrainingLoop, check_finite, explained_device_errors
 from train.engine.step import Devices
 from train.models.run_directory import RunDirectory
@@ -62,7 +62,7 @@ def run(
     """
     if isinstance(task, Recipe):
         task = FineTuning(task)
-    devices = devices or alone()
+    devices = devices or start("one")
     with begun(task, run_dir, devices, extend) as directory:
         source = suitable_source(task, devices, data_dir, skip_corrupt)
         if devices.is_chief:

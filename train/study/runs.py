@@ -13,7 +13,7 @@ from train.common.errors import RunError, Stopped
 from train.common.files import read_json
 from train.data.registry import short_name
 from train.data.sources import DataError
-from train.engine.devices import alone
+from train.engine.devices import start
 from train.engine.metric_log import MetricLog
 from train.models.run_directory import RunDirectory
 from train.recipes import Recipe
@@ -106,7 +106,7 @@ class Runs:
         return {"run": label, **result}
 
     def _result(self, path, recipe):
-        devices = self.settings.get("devices") or alone()
+        devices = self.settings.get("devices") or start("one")
         with training.begun(FineTuning(recipe), path, devices) as directory:
             pass  # Raises if the directory holds another run.
         is_new = not (directory.results.is_file() and directory.model.is_file())
