@@ -85,7 +85,7 @@ def _check_folder(dataset, data_dir):
         for path in classes:
             # Stop at the first image: there may be a million.
             if not any(is_image(entry, endings) for entry in _shown(path)):
-                raise no_images(path)
+                raise _no_images(path)
 
 
 def _shown(folder):
@@ -120,8 +120,7 @@ def no_classes(folder) -> DataError:
     return DataError(f"{folder} has no class folders: {LAYOUT}{remedy}")
 
 
-def no_images(folder) -> DataError:
-    """Returns the `DataError` of the folder of a class without images."""
+def _no_images(folder):
     names = [entry.name for entry in entries(folder)]
     return DataError(
         f"{folder} has no images: {LAYOUT}; remove it, or add some "

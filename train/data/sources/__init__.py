@@ -3,6 +3,7 @@
 import importlib
 import os
 from collections.abc import Callable
+from dataclasses import replace
 
 from train.data.checking import DataError, check, heic_remedy
 from train.data.registry import kind_of
@@ -51,7 +52,8 @@ def load(
     module, function = kind.loader.split(":")
     loader = getattr(importlib.import_module(f"{__name__}.{module}"), function)
     source = loader(dataset, data_dir, validation_fraction, skip_corrupt)
-    source = source.with_bits(bits)
+    splits = source.splits().items()
+    source = replace(source, **{part: replace(one, bits=bits) for part, one in splits})
     for name in source.class_names:
         check_name(name, f"{source.name}: the class {name!r}")
     if source.ignored:

@@ -6,7 +6,6 @@ import numpy as np
 import tensorflow as tf
 
 from train.data.checking import DataError
-from train.data.registry import PARTS
 from train.data.sources.splits import CORES, Source, Split, pick, tf_options
 from zoo.common.safe_text import named
 from zoo.network.preparation import MOST_BITS, ModelBits
@@ -28,17 +27,17 @@ def without_corrupt(source) -> Source:
     """Leaves out what cannot be decoded, which `skipped` names; decodes all images."""
     parts = {}
     skipped = []
-    for part in (*PARTS, "all"):
-        split = getattr(source, part)
-        corrupt = _corrupt(split) if split is not None else []
+    for part, split in source.splits().items():
+        corrupt = _corrupt(split)
         if not corrupt:
             continue
         indices, names = zip(*corrupt, strict=True)
         if len(corrupt) == split.num_examples:
+            how, remedy = _on_bits(split.bits)
             raise DataError(
                 f"none of the {split.num_examples} images of {split.name} can be "
-                f"decoded{with_bits(split.bits)}: {named(names)}; "
-                f"{without_bits(split.bits)}save them again as RGB JPEG or PNG"
+                f"decoded{how}: {named(names)}; {remedy}save them again as RGB JPEG or "
+                "PNG"
             )
         parts[part] = pick(split, np.delete(np.arange(split.num_examples), indices))
         skipped += names
@@ -50,31 +49,24 @@ def check_readable(*splits: Split | None) -> None:
     splits = [split for split in splits if split is not None]
     if corrupt := [name for split in splits for name in find_corrupt(split)]:
         total = sum(split.num_examples for split in splits)
-        bits = splits[0].bits
+        how, remedy = _on_bits(splits[0].bits)
         raise DataError(
             f"{len(corrupt)} of the {total} images of "
             f"{' and '.join(split.name for split in splits)} cannot be decoded"
-            f"{with_bits(bits)}: {named(corrupt)}; {without_bits(bits)}"
+            f"{how}: {named(corrupt)}; {remedy}"
             "save them again as RGB JPEG or PNG, remove them, or "
             "give the command again with --skip_corrupt, which decodes all images first"
         )
 
 
-def with_bits(bits) -> str:
-    """Returns how images were decoded, for an error."""
-    if isinstance(bits, ModelBits):
-        return f" with the model's {bits} bits"
-    return "" if bits is None else f" with bits={bits}"
-
-
-def without_bits(bits) -> str:
-    """Returns what to do where images may have values of more bits, for an error."""
+def _on_bits(bits):
+    """Returns how images were decoded, and what to do if they have more bits."""
     if bits is None:
-        return ""
-    remedy = f"leave out bits={bits}"
+        return "", ""
+    how, remedy = f" with bits={bits}", f"leave out bits={bits}"
     if isinstance(bits, ModelBits):
-        remedy = f"pass bits={MOST_BITS}"
-    return f"{remedy} if their values have more, "
+        how, remedy = f" with the model's {bits} bits", f"pass bits={MOST_BITS}"
+    return how, f"{remedy} if their values have more, "
 
 
 def _corrupt(split):

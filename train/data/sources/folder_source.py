@@ -13,7 +13,6 @@ from train.data.checking import (
     entries,
     is_image,
     no_classes,
-    no_images,
 )
 from train.data.sources.splits import Source, Split, check_name, in_memory
 from train.data.sources.subset import divide, hold_out
@@ -146,8 +145,6 @@ def _list_images(folder, ignored):
         for file in entries(path):
             (images if is_image(file, endings) else others).append(file)
         others = [Path(file.path) for file in others]
-        if not images:
-            raise no_images(path)
         for file in images:
             check_name(file.name, file.path)
         # macOS has accents as characters of their own: parts from two systems match.

@@ -105,12 +105,10 @@ class Source:
     skipped: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
 
-    def with_bits(self, bits: int | None) -> "Source":
-        """Returns the data set with these `bits` in all its splits."""
-        splits = {part: getattr(self, part) for part in (*PARTS, "all")}
-        for part, split in splits.items():
-            splits[part] = split and replace(split, bits=bits)
-        return replace(self, **splits)
+    def splits(self) -> dict[str, Split]:
+        """Returns the splits that there are, by the names of their fields."""
+        parts = {part: getattr(self, part) for part in (*PARTS, "all")}
+        return {part: split for part, split in parts.items() if split is not None}
 
 
 def in_memory(name, records, labels, read, locate) -> Split:
