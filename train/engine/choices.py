@@ -6,7 +6,7 @@ imported before it is used, so that `--help` needs no Keras.
 
 import dataclasses
 import functools
-import importlib
+import pkgutil
 from collections.abc import Callable
 
 
@@ -23,10 +23,8 @@ class Choice:
 
     def of(self, recipe, **more) -> Callable:
         """Returns the target with the recipe's settings as arguments."""
-        module, name = self.target.split(":")
         values = {name: getattr(recipe, field) for name, field in self.settings.items()}
-        target = getattr(importlib.import_module(module), name)
-        return functools.partial(target, **values, **more)
+        return functools.partial(pkgutil.resolve_name(self.target), **values, **more)
 
 
 # Losses are called with logits and labels, and built with `class_weights` besides.

@@ -1,7 +1,7 @@
 """Loads a data set by its name, as splits of undecoded images."""
 
-import importlib
 import os
+import pkgutil
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -49,8 +49,7 @@ def load(
     bits = check_bits(bits)
     kind = kind_of(dataset)
     check(dataset, data_dir)
-    module, function = kind.loader.split(":")
-    loader = getattr(importlib.import_module(f"{__name__}.{module}"), function)
+    loader = pkgutil.resolve_name(f"{__name__}.{kind.loader}")
     source = loader(dataset, data_dir, validation_fraction, skip_corrupt)
     splits = source.splits().items()
     source = replace(source, **{part: replace(one, bits=bits) for part, one in splits})
