@@ -6,7 +6,8 @@ import importlib.util
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from absl import app, flags
 
@@ -29,7 +30,10 @@ flags.DEFINE_bool(
 flags.disclaim_key_flags()
 
 
-def run(main, describe=lambda words: None) -> None:
+def run(
+    main: Callable[[list[str]], Any],
+    describe: Callable[[list[str]], None] = lambda words: None,
+) -> None:
     """Runs a command's `main`; its help names the command as it was typed.
 
     `describe` completes the help of flags, given the words that are no flags, after
@@ -77,7 +81,7 @@ def _parsed(describe, argv):
         _fail(f"error: {error}")
 
 
-def parsed(argv) -> list:
+def parsed(argv: Sequence[str]) -> list:
     """Parses the flags of a command line, and returns its other words.
 
     Raises:
@@ -121,7 +125,7 @@ def _perform(main, argv):
             _fail(end.code)
 
 
-def say_next(*steps) -> None:
+def say_next(*steps: Sequence[str | os.PathLike]) -> None:
     """Prints the command to type next, and the names of others, in one line.
 
     Each of `steps` is a sequence of a command's name and its words, str or path-like.
@@ -138,16 +142,16 @@ def say_next(*steps) -> None:
         return
     (name, *words), *others = known
     line = styled(printable(typed(name, map(str, words))), "next", sys.stderr)
-    more = f"   (or {', '.join(step[0] for step in others)})" if others else ""
+    more = f"   (or {', '.join(str(step[0]) for step in others)})" if others else ""
     print(f"next: {line}{more}", file=sys.stderr)
 
 
-def as_typed(name) -> str:
+def as_typed(name: str) -> str:
     """Returns the command line as it was typed, for reports."""
     return typed(name, sys.argv[1:])
 
 
-def values(names) -> dict:
+def values(names: str) -> dict:
     """Returns the values of flags by name, lists as tuples; `names` has spaces."""
     by_name = {name: flags.FLAGS[name].value for name in names.split()}
     return {
@@ -156,13 +160,13 @@ def values(names) -> dict:
     }
 
 
-def need_packages(name, needed) -> None:
+def need_packages(name: str, needed: Iterable[str]) -> None:
     """Exits if a package that a command needs, named as imported, is not installed."""
     with exit_on_errors("nothing was done"):
         packages.need(typed(name), needed)
 
 
-def need_tensorflow(subject, hint="") -> None:
+def need_tensorflow(subject: str, hint: str = "") -> None:
     """Exits if Keras has another backend; `subject` needs TensorFlow."""
     backend = os.environ.get("KERAS_BACKEND", "tensorflow")
     if backend != "tensorflow":
@@ -172,7 +176,7 @@ def need_tensorflow(subject, hint="") -> None:
         )
 
 
-def need_tensorflow_or_jax(subject, hint="") -> None:
+def need_tensorflow_or_jax(subject: str, hint: str = "") -> None:
     """Like `need_tensorflow`, but accepts the JAX backend if JAX is installed."""
     if os.environ.get("KERAS_BACKEND") != "jax":
         need_tensorflow(subject, f" Or set it to jax.{hint}")
@@ -184,7 +188,7 @@ def need_tensorflow_or_jax(subject, hint="") -> None:
 
 
 @contextlib.contextmanager
-def exit_on_errors(interrupted) -> Iterator[None]:
+def exit_on_errors(interrupted: str) -> Iterator[None]:
     """Ends a command with one line for an error, and quietly after SIGTERM.
 
     `interrupted` says what is left after Ctrl-C.

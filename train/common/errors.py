@@ -32,7 +32,7 @@ class Preempted(Stopped):
 
 
 @contextlib.contextmanager
-def explaining_full_memory(remedy) -> Iterator[None]:
+def explaining_full_memory(remedy: str) -> Iterator[None]:
     """Raises a `FullMemoryError` with a remedy where the device's memory is full."""
     try:
         yield
@@ -44,7 +44,7 @@ def explaining_full_memory(remedy) -> Iterator[None]:
         raise FullMemoryError(f"The device's memory is full: {remedy}") from error
 
 
-def first_line(reason) -> str:
+def first_line(reason: object) -> str:
     """Returns the first line of another library's error or message, printable."""
     line = next(iter(str(reason).strip().splitlines()), type(reason).__name__)
     return printable(line, 300)

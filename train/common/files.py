@@ -10,7 +10,7 @@ import secrets
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import filelock
@@ -29,7 +29,7 @@ _LOCK = "lock"
 MEND = "Free space or mend the permissions"
 
 
-def checkpoint_steps(folder) -> list:
+def checkpoint_steps(folder: str | os.PathLike) -> list:
     """Returns the steps that have a checkpoint in a folder, in order.
 
     Other files, such as `step-00000008 (copy).npz`, do not count.
@@ -40,7 +40,7 @@ def checkpoint_steps(folder) -> list:
     return sorted(int(match[1]) for match in matches if match)
 
 
-def make_folder(path, flag="--run_dir") -> pathlib.Path:
+def make_folder(path: str | os.PathLike, flag: str = "--run_dir") -> pathlib.Path:
     """Makes a folder that a flag names, and those above it, and returns its path."""
     path = expand_home(path)
     with explained(f"make the folder {path}", f"Pass another {flag}"):
@@ -49,7 +49,7 @@ def make_folder(path, flag="--run_dir") -> pathlib.Path:
 
 
 @contextlib.contextmanager
-def explained(task, remedy) -> Iterator[None]:
+def explained(task: str, remedy: str) -> Iterator[None]:
     """Turns errors of the disk into a `RunError`."""
     try:
         yield
@@ -59,7 +59,7 @@ def explained(task, remedy) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def locked(path, flag) -> Iterator[None]:
+def locked(path: str | os.PathLike, flag: str) -> Iterator[None]:
     """Keeps other processes from writing a file, which `flag` names, for a while."""
     path = expand_home(path)
     make_folder(path.parent, flag)
@@ -69,7 +69,7 @@ def locked(path, flag) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def lock_file(place, busy, flag) -> Iterator[bool]:
+def lock_file(place: pathlib.Path, busy: str, flag: str) -> Iterator[bool]:
     """Holds a lock file, which other processes are refused; yields whether it is soft.
 
     The operating system releases the lock when the process ends, however it does. A
@@ -110,7 +110,9 @@ def _hold(folder, stack):
 
 
 @contextlib.contextmanager
-def whole_file(path, flag="--run_dir") -> Iterator:
+def whole_file(
+    path: str | os.PathLike, flag: str = "--run_dir"
+) -> Iterator[pathlib.Path]:
     """Yields a temporary path of the same ending, which replaces `path` on success.
 
     `flag` names the folder, for the message of an error.
@@ -131,7 +133,7 @@ def whole_file(path, flag="--run_dir") -> Iterator:
         os.replace(temporary, path)
 
 
-def write_text(path, text, flag="--run_dir") -> None:
+def write_text(path: str | os.PathLike, text: str, flag: str = "--run_dir") -> None:
     r"""Writes a file of UTF-8 text, whole or not at all.
 
     Bytes of a file name that are not UTF-8 are written as JSON escapes them, \udcff.
@@ -140,13 +142,15 @@ def write_text(path, text, flag="--run_dir") -> None:
         temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
-def write_json(path, value, flag="--run_dir") -> None:
+def write_json(path: str | os.PathLike, value: Any, flag: str = "--run_dir") -> None:
     """Writes a value as a JSON file, whole or not at all."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
     write_text(path, f"{text}\n", flag)
 
 
-def read_json(path, remedy, part=dict) -> Any:
+def read_json(
+    path: str | os.PathLike, remedy: str, part: Callable[[dict], Any] = dict
+) -> Any:
     """Returns `part` of the dict in a JSON file.
 
     `part` is a function, which fails where the content is not as it should be; the
@@ -172,7 +176,7 @@ def _remove_abandoned(path, now):
                 temporary.unlink()
 
 
-def remove_temporaries(folder) -> None:
+def remove_temporaries(folder: pathlib.Path) -> None:
     """Removes what killed processes left in a folder; no other may write to it."""
     if not folder.is_dir():
         return
@@ -184,7 +188,7 @@ def remove_temporaries(folder) -> None:
 
 
 @contextlib.contextmanager
-def whole_folder(path) -> Iterator:
+def whole_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     """Yields an empty temporary folder, which replaces `path` on success.
 
     A process that is killed leaves the old folder as it was; between the two renames
@@ -222,7 +226,9 @@ def whole_folder(path) -> Iterator:
 
 
 @contextlib.contextmanager
-def scratch_folder(purpose, within=None) -> Iterator:
+def scratch_folder(
+    purpose: str, within: str | os.PathLike | None = None
+) -> Iterator[str]:
     """Yields a temporary folder; removes what killed processes left.
 
     `purpose` is a part of its name; it lies in the folder `within`, by default the
@@ -269,7 +275,7 @@ def _to_disk(path):
         os.fsync(written.fileno())
 
 
-def file_names(folder) -> set:
+def file_names(folder: pathlib.Path) -> set:
     """Returns the files in a folder and those below, a set of relative paths."""
     return {
         path.relative_to(folder).as_posix()
@@ -278,7 +284,7 @@ def file_names(folder) -> set:
     }
 
 
-def refuse_others(folder, own, content) -> None:
+def refuse_others(folder: pathlib.Path, own: Sequence[str], content: str) -> None:
     """Raises a `RunError` if a folder that is replaced has more than the names `own`.
 
     The first of these makes it `content`.
@@ -296,7 +302,9 @@ def refuse_others(folder, own, content) -> None:
         )
 
 
-def check_replaceable(out, record, files_of, kind) -> None:
+def check_replaceable(
+    out: pathlib.Path, record: str, files_of: Callable[[dict], Iterable[str]], kind: str
+) -> None:
     """Raises a `RunError` if a folder holds more than what the same command wrote.
 
     `record` is the JSON file in it that lists what was written; `files_of` turns its

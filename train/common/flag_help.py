@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+from collections.abc import Iterable, Sequence
 
 from absl import flags
 
@@ -29,17 +30,17 @@ GROUPS = {
 _SETTINGS = {}
 
 
-def add_setting(name, group) -> None:
+def add_setting(name: str, group: str) -> None:
     """Shows a flag in a group, after the settings of the group that it has."""
     _SETTINGS.setdefault(group, []).append(name)
 
 
-def is_asked_for(arguments) -> bool:
+def is_asked_for(arguments: Iterable[str]) -> bool:
     """Returns whether the words of a command line ask for the page."""
     return not _ASKING.isdisjoint(arguments)
 
 
-def parse_others(argv) -> list:
+def parse_others(argv: Sequence[str]) -> list:
     """Parses the flags beside those that ask for the page, as far as they are right.
 
     Returns the words of which the first, unless it is a flag, is the data set.
@@ -56,13 +57,13 @@ def of_command() -> dict:
     return {flag.name: flag for flag in key_flags}
 
 
-def in_flags(text) -> str:
+def in_flags(text: str) -> str:
     """Returns a message with the names of Python's arguments written as flags."""
     flags_of = {name: f"--{name}" for name in of_command()}
     return as_flags(text, flags_of | {"zoo.list_models()": f"{typed('zoo')} list"})
 
 
-def page(title, text) -> str:
+def page(title: str, text: str) -> str:
     """Returns the page of a command: how it is called, its docstring, its flags."""
     left = of_command()
     parts = [styled(title, "title", sys.stdout), text.strip()]

@@ -74,7 +74,7 @@ _MEANT = {
 _MOST_COUNT, _MOST_NUMBER = 2**32 - 1, 3.4e38
 
 
-def explained(error, typed) -> str:
+def explained(error: flags.Error, typed: str) -> str:
     """Returns what to do about a `flags.Error`; `typed` is the command as typed."""
     text = str(error)
     if isinstance(error, flags.UnrecognizedFlagError):
@@ -121,7 +121,7 @@ def _unknown(name, typed):
     return f"{start}: {meant[near[0]] if near else f'{typed} --help lists all.'}"
 
 
-def is_count(text) -> bool:
+def is_count(text: str) -> bool:
     """Returns whether a text is a whole number from 1 up that something can count to.
 
     Example:

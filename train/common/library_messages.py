@@ -105,7 +105,7 @@ class Watcher:
         os.close(sink)
         _lead_python_to(self.before)
 
-    def end(self, well=True) -> None:
+    def end(self, well: bool = True) -> None:
         """Gives the descriptor back; shows what was hidden unless all went `well`."""
         if not self._pid or os.getpid() != self._owner:
             return
@@ -181,7 +181,7 @@ def _pass_on(source, sink):
     """Copies all lines but noise until the source ends; returns the last of these."""
     hidden_lines = collections.deque(maxlen=_KEPT)
 
-    def show(line) -> None:
+    def show(line: bytes) -> None:
         if NOISE.match(line):
             hidden_lines.append(line)
         else:

@@ -3,7 +3,8 @@
 import pathlib
 import re
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from zoo.common.safe_text import printable
 
@@ -17,7 +18,7 @@ class Block(str):
     __slots__ = ()
 
 
-def render(template, **values) -> str:
+def render(template: pathlib.Path, **values: Any) -> str:
     """Renders the template at a path; printed values are escaped, but no `Block`."""
     import jinja2
 
@@ -35,7 +36,7 @@ def render(template, **values) -> str:
     return environment.get_template(template.name).render(values)
 
 
-def table(header, rows) -> Block:
+def table(header: Sequence[object], rows: Iterable[Iterable[object]]) -> Block:
     """Returns a table; `header` and each of the rows are sequences of cells."""
     lines = [header, ["---"] * len(header), *rows]
     cells = (map(_escape_unless_block, line) for line in lines)
@@ -46,7 +47,7 @@ def _escape_unless_block(value):
     return value if isinstance(value, Block) else escape(str(value))
 
 
-def escape(text) -> Block:
+def escape(text: str) -> Block:
     """Returns text without its meaning in Markdown, in tables too."""
     text = printable(" ".join(text.split()))
     text = re.sub(r"([\\`*|<>\[\]&$~#])", r"\\\1", text)
@@ -54,7 +55,7 @@ def escape(text) -> Block:
     return Block(re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", text))
 
 
-def code(text, language="sh") -> Block:
+def code(text: object, language: str = "sh") -> Block:
     """Returns a code block, whose fence is longer than any in the text."""
     text = printable(str(text).strip(), most=10_000, lines=True)
     longest = max(map(len, re.findall("`+", text)), default=0)
@@ -62,13 +63,13 @@ def code(text, language="sh") -> Block:
     return Block(f"{fence}{language}\n{text}\n{fence}")
 
 
-def embedded(name) -> Block:
+def embedded(name: str) -> Block:
     """Returns a picture in the folder of the page."""
     caption = escape(pathlib.Path(name).stem.replace("_", " "))
     return Block(f"![{caption}]({urllib.parse.quote(name)})")
 
 
-def result_text(name, value) -> str:
+def result_text(name: str, value: object) -> str:
     """Returns a result as text: shares, which are known by name, in percent."""
     if isinstance(value, float):
         if any(key in name for key in ("accuracy", "_macro_", "calibration_error")):
@@ -77,7 +78,7 @@ def result_text(name, value) -> str:
     return f"{value:,}" if type(value) is int else str(value)
 
 
-def flat(settings, prefix="") -> Iterator:
+def flat(settings: dict, prefix: str = "") -> Iterator:
     """Yields pairs of name and value; the names of nested dicts have dots."""
     for key, value in settings.items():
         if isinstance(value, dict) and value:

@@ -1,6 +1,7 @@
 """Optional packages, checked for before anything is written."""
 
 import importlib.util
+from collections.abc import Iterable
 
 from train.common.errors import RunError
 
@@ -8,7 +9,9 @@ from train.common.errors import RunError
 _NAMES = {"PIL": "pillow", "sklearn": "scikit-learn", "yaml": "pyyaml"}
 
 
-def need(subject, packages, hint="", extra="train") -> None:
+def need(
+    subject: str, packages: Iterable[str], hint: str = "", extra: str = "train"
+) -> None:
     """Raises a `RunError` if packages that `subject` needs are not installed.
 
     `packages` are import names, and are not imported; `extra` of setup.cfg has them.

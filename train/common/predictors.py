@@ -1,7 +1,5 @@
 """The flags `--engine` and `--precision`, and the predictor that they describe."""
 
-from __future__ import annotations
-
 import sys
 from typing import TYPE_CHECKING
 
@@ -11,6 +9,8 @@ from train.common.errors import RunError
 from zoo.runtimes import AUTO, PRECISIONS, RUNTIMES, check_choice
 
 if TYPE_CHECKING:
+    import keras
+
     import keras_vit
 
 # Flags belong to the command that defines them, in its --help too.
@@ -46,13 +46,15 @@ def _check(choices):
     return True
 
 
-def suffix(engine, precision) -> str:
+def suffix(engine: str, precision: str) -> str:
     """Returns a suffix for names of folders, empty for the defaults."""
     others = [engine] * (engine != AUTO) + [precision] * (precision != "float32")
     return "".join(f"-{other}" for other in others)
 
 
-def predictor(model, batch_size, engine, precision) -> keras_vit.Predictor:
+def predictor(
+    model: "keras.Model", batch_size: int, engine: str, precision: str
+) -> "keras_vit.Predictor":
     """Returns a `keras_vit.Predictor`, which says when it converts the model.
 
     Raises:
@@ -60,7 +62,7 @@ def predictor(model, batch_size, engine, precision) -> keras_vit.Predictor:
     """
     import keras_vit
 
-    def announce(message) -> None:
+    def announce(message: str) -> None:
         print(message, file=sys.stderr)
 
     try:

@@ -8,6 +8,7 @@ import dataclasses
 import numbers
 import types
 import typing
+from collections.abc import Callable, Collection
 from dataclasses import MISSING
 from typing import Any
 
@@ -17,6 +18,7 @@ from zoo.common.limits import FLOAT
 # The run chooses: as few micro-batches as fit in memory, or the precision.
 AUTO = "auto"
 # A limit is what a value must be, and a function that returns whether it is.
+Limit = tuple[str, Callable[[Any], bool]]
 ABOVE_0 = ("above 0", lambda value: value > 0)
 AT_LEAST_0 = ("at least 0", lambda value: value >= 0)
 AT_LEAST_1 = ("at least 1", lambda value: value >= 1)
@@ -24,7 +26,14 @@ BELOW_1 = ("in [0, 1)", lambda value: 0.0 <= value < 1.0)
 FRACTION = ("in [0, 1]", lambda value: 0.0 <= value <= 1.0)
 
 
-def setting(default=MISSING, usage="", *limits, group="", choices=(), **more) -> Any:
+def setting(
+    default: Any = MISSING,
+    usage: str = "",
+    *limits: Limit,
+    group: str = "",
+    choices: Collection = (),
+    **more: Any,
+) -> Any:
     """Returns a field of a dataclass that is a setting.
 
     Args:
@@ -61,13 +70,13 @@ def setting(default=MISSING, usage="", *limits, group="", choices=(), **more) ->
     return dataclasses.field(default=default, metadata=metadata | more)
 
 
-def kinds(field) -> tuple:
+def kinds(field: dataclasses.Field) -> tuple:
     """Returns the types of a field, a tuple: `(int, NoneType)` of `int | None`."""
     is_union = isinstance(field.type, types.UnionType)
     return typing.get_args(field.type) if is_union else (field.type,)
 
 
-def check_limits(settings) -> None:
+def check_limits(settings: Any) -> None:
     """Raises a `ValueError` that names a setting whose value is out of its limits."""
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
@@ -85,13 +94,13 @@ def _is_finite(value):
     return all(abs(real) <= FLOAT for real in values if isinstance(real, numbers.Real))
 
 
-def each(limit) -> tuple:
+def each(limit: Limit) -> tuple:
     """Returns a limit that holds for each of several values."""
     text, holds = limit
     return f"{text} each", lambda values: all(map(holds, values))
 
 
-def fitted(field, value) -> Any:
+def fitted(field: dataclasses.Field, value: Any) -> Any:
     """Converts a value, such as one from a file, to a type of a field.
 
     Texts of numbers are numbers, as YAML takes 1e-3 for a text, and a list of one value

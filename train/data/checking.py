@@ -4,12 +4,13 @@ import csv
 import difflib
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from train.common import packages
 from train.common.errors import RunError, first_line
-from train.data.registry import PARTS, kind_of
+from train.data.registry import PARTS, DataDir, kind_of
 from zoo import photos
 from zoo.common.regular_files import expand_home, missing_remedy, similar_path
 from zoo.common.safe_text import named, printable
@@ -28,7 +29,7 @@ class DataError(RunError):
     """The data cannot be used; the message says what, where and what to do."""
 
 
-def check(dataset: str, data_dir: str | os.PathLike | None = None) -> None:
+def check(dataset: str, data_dir: DataDir = None) -> None:
     """Refuses the name of data that do not exist, without reading any.
 
     The arguments are those of `train.data.sources.load`.
@@ -46,7 +47,7 @@ def check(dataset: str, data_dir: str | os.PathLike | None = None) -> None:
         _CHECKS[kind.name](dataset, data_dir)
 
 
-def check_paths(paths) -> None:
+def check_paths(paths: Iterable[str | os.PathLike]) -> None:
     """Refuses files or folders of images that are not there, with a `DataError`."""
     if missing := [path for path in paths if not path or not _exists(path)]:
         remedy = missing_remedy(expand_home(missing[0]))
@@ -98,17 +99,17 @@ def _shown(folder):
                 yield entry
 
 
-def entries(folder) -> list:
+def entries(folder: str | os.PathLike) -> list:
     """Returns the `os.DirEntry` of all in a folder that is not hidden, by name."""
     return sorted(_shown(folder), key=lambda entry: entry.name)
 
 
-def is_image(entry, endings) -> bool:
+def is_image(entry: os.DirEntry, endings: tuple[str, ...]) -> bool:
     """Returns whether an `os.DirEntry` is a file with one of the endings of images."""
     return entry.name.lower().endswith(endings) and entry.is_file()
 
 
-def no_classes(folder) -> DataError:
+def no_classes(folder: str | os.PathLike) -> DataError:
     """Returns the `DataError` of a folder without folders of classes."""
     remedy, endings = "", photos.endings()
     if any(is_image(entry, endings) for entry in entries(folder)):
@@ -128,7 +129,7 @@ def _no_images(folder):
     )
 
 
-def heic_remedy(names) -> str:
+def heic_remedy(names: Iterable[object]) -> str:
     """Returns what to install if unused files are HEIC photos, otherwise nothing."""
     is_heic = any(str(name).lower().endswith(photos.HEIC_ENDINGS) for name in names)
     if is_heic and ".heic" not in photos.endings():
@@ -159,7 +160,7 @@ def _check_vtab(dataset, data_dir):
         )
 
 
-def open_builder(dataset: str, data_dir: str | os.PathLike | None) -> Any:
+def open_builder(dataset: str, data_dir: DataDir) -> Any:
     """Returns the `tfds.core.DatasetBuilder` of a data set, perhaps not prepared."""
     import tensorflow_datasets as tfds
 

@@ -1,5 +1,7 @@
 """Command-line flags of data sets and image preparation."""
 
+from collections.abc import Sequence
+
 from absl import app, flags
 
 from train.data.registry import SOURCES
@@ -9,7 +11,7 @@ from zoo.common import limits
 flags.disclaim_key_flags()
 
 
-def define_data(otherwise="") -> None:
+def define_data(otherwise: str = "") -> None:
     """Defines `--dataset`, `--data_dir`, `--skip_corrupt` and `--bits`.
 
     `otherwise` says what holds without `--dataset`, and without the word for it, which
@@ -48,7 +50,7 @@ def define_bits() -> None:
     )
 
 
-def take_word(words) -> None:
+def take_word(words: Sequence[str]) -> None:
     """Sets `--dataset` to the word of a command line that is not a flag, if any.
 
     Raises an `app.UsageError` where there are several, or another `--dataset` is given.
@@ -63,7 +65,7 @@ def take_word(words) -> None:
         flags.FLAGS.dataset = named[0]
 
 
-def define_image_size(crops=True) -> None:
+def define_image_size(crops: bool = True) -> None:
     """Defines `--image_size` and `--central_crop`, for a trained model."""
     flags.DEFINE_integer(
         "image_size",
@@ -83,7 +85,7 @@ def define_image_size(crops=True) -> None:
         )
 
 
-def define_batch_size(default, text) -> None:
+def define_batch_size(default: int, text: str) -> None:
     """Defines `--batch_size`, how many images are computed at a time."""
     flags.DEFINE_integer(
         "batch_size", default, text, lower_bound=1, upper_bound=limits.BATCH_SIZE

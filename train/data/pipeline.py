@@ -79,7 +79,7 @@ def training_batches(
     crop: str = "inception",
     flip: bool = True,
     augmentation: Augmentation = _UNCHANGED,
-    augmentation_layer=None,
+    augmentation_layer: Any = None,
     classes: int | None = None,
     finish: Finish | None = None,
     share: Share = Share(),
@@ -125,7 +125,7 @@ def training_batches(
             arrays = [tf.constant(values) for values in split.arrays]
 
     @_as_written
-    def shuffled_epoch(epoch) -> Any:
+    def shuffled_epoch(epoch: tf.Tensor) -> Any:
         order_seed = tf.random.stateless_uniform(
             (), tf.stack([seed, epoch]), minval=None, maxval=None, dtype=tf.int64
         )
@@ -133,14 +133,16 @@ def training_batches(
         return shuffled(order_seed, done)
 
     @_as_written
-    def prepare(index, example) -> Any:
+    def prepare(index: tf.Tensor, example: Any) -> Any:
         if split.arrays is not None:
             example = [tf.gather(values, example) for values in arrays]
         record, label = example
         seeds = tf.random.split(tf.stack([seed, index]), num=2)
         crop_seed, image_seed = tf.unstack(seeds)
 
-        def decode(choose_window=None) -> Any:
+        def decode(
+            choose_window: Callable[[tf.Tensor], tf.Tensor] | None = None,
+        ) -> Any:
             pixels = split.decode(record, choose_window, fast=True)
             # Flip bytes before the resize: a quarter of the memory to move.
             if flip:
@@ -159,7 +161,7 @@ def training_batches(
         return finish(image, label, tf.random.fold_in(image_seed, _FINISH_SEED))
 
     @_as_written
-    def mix_batch(step, batch) -> Any:
+    def mix_batch(step: tf.Tensor, batch: tuple[tf.Tensor, tf.Tensor]) -> Any:
         images, labels = batch
         labels = tf.one_hot(labels, classes)
         step_seed = tf.random.fold_in(tf.stack([seed, step]), _BATCH_SEED)
@@ -194,7 +196,9 @@ def _shuffled(split):
     is_in_memory = split.arrays is not None
     records = tf.data.Dataset.range(count) if is_in_memory else split.records()
 
-    def through_buffer(records, seed, done) -> Any:
+    def through_buffer(
+        records: tf.data.Dataset, seed: tf.Tensor, done: tf.Tensor
+    ) -> Any:
         # shuffle() mixes the global seed in: fix it, in this function's graph alone.
         tf.random.set_seed(1)
         settings = {"seed": seed, "reshuffle_each_iteration": False}
@@ -212,7 +216,7 @@ def _shuffled(split):
         return functools.partial(through_buffer, records)
     ranges, read = split.ranges()
 
-    def of_ranges(seed, done) -> Any:
+    def of_ranges(seed: tf.Tensor, done: tf.Tensor) -> Any:
         order = tf.data.Dataset.from_tensor_slices(_permutation(ranges, seed))
         numbered = order.interleave(
             read,
@@ -253,7 +257,7 @@ def evaluation_batches(
     _check_batch_size(batch_size)
 
     @_as_written
-    def prepare(index, example) -> Any:
+    def prepare(index: tf.Tensor, example: Any) -> Any:
         record, label = example
         image = preprocessing.fitted(split.decode(record), image_size, preparation)
         image, label = preprocessing.to_model_range(image), tf.cast(label, tf.int32)
@@ -276,7 +280,7 @@ def evaluation_batches(
     return batches.prefetch(BATCHES_READY).with_options(tf_options())
 
 
-def samples(split: Split, count: int, **settings) -> tuple:
+def samples(split: Split, count: int, **settings: Any) -> tuple:
     """Prepares at most `count` examples for pictures, as `evaluation_batches` does.
 
     They are evenly spaced, for a split often has its classes in order. Returns their
@@ -288,7 +292,9 @@ def samples(split: Split, count: int, **settings) -> tuple:
     return places, *next(batches.as_numpy_iterator())
 
 
-def training_samples(split: Split, count: int, **settings) -> tuple[np.ndarray, ...]:
+def training_samples(
+    split: Split, count: int, **settings: Any
+) -> tuple[np.ndarray, ...]:
     """Returns a batch of at most `count` examples that `training_batches` begins with.
 
     Mixed images alone may have other partners, as the batch is smaller.

@@ -13,6 +13,8 @@ from pathlib import Path
 from train.common.setting import AT_LEAST_0, FRACTION, each, setting
 from zoo.common.regular_files import expand_home
 
+# The folder of TFDS data sets, None for its default.
+DataDir = str | os.PathLike | None
 PARTS = ("train", "validation", "test")
 # Names range from `train.tfrecord` to `train-00000-of-00004.gz`.
 _RECORDS = re.compile(
@@ -41,7 +43,7 @@ class SourceKind:
     used_files: str = ""
 
 
-def record_files(folder, pattern="*") -> dict:
+def record_files(folder: Path, pattern: str = "*") -> dict:
     """Returns the sorted TFRecord files of a folder by the part that they belong to."""
     by_part = {}
     for path in sorted(folder.glob(pattern)):

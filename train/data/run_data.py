@@ -4,15 +4,17 @@ import dataclasses
 import hashlib
 import os
 import pathlib
-from typing import Any
 
 import numpy as np
 
 from train.data import registry
+from train.data.sources.splits import Source, Split
 from train.data.sources.subset import limited
 
 
-def limit(source, train_examples, test_examples) -> Any:
+def limit(
+    source: Source, train_examples: int | None, test_examples: int | None
+) -> Source:
     """Returns a source cut down to the examples that a recipe asks for."""
     validation = source.validation
     return dataclasses.replace(
@@ -23,7 +25,7 @@ def limit(source, train_examples, test_examples) -> Any:
     )
 
 
-def facts_of(source) -> dict:
+def facts_of(source: Source) -> dict:
     """Returns the facts of a limited source that the `data.json` of a run has.
 
     The user's own files also have their absolute path, and a hash of the names of each
@@ -46,7 +48,7 @@ def facts_of(source) -> dict:
     return facts
 
 
-def seen(split, trained) -> np.ndarray | None:
+def seen(split: Split, trained: Split) -> np.ndarray | None:
     """Returns bools (examples,), whether a model was trained on each image of a split.
 
     `trained` is the split that it was trained on. None where the images are not files.

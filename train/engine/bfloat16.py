@@ -1,6 +1,7 @@
 """Whether devices multiply faster in bfloat16 than in float32."""
 
 import time
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -40,7 +41,7 @@ def bfloat16_gain() -> float:
     return min(times[tf.float32]) / min(times[tf.bfloat16])
 
 
-def of_accelerators(capabilities) -> tuple:
+def of_accelerators(capabilities: Sequence[tuple[int, int] | None]) -> tuple:
     """Returns whether GPUs or TPUs multiply in bfloat16, and why, in words.
 
     `capabilities` are those of GPUs, (major, minor) or None of other makers' GPUs; of

@@ -3,6 +3,7 @@
 import signal
 import threading
 
+import numpy as np
 import tensorflow as tf
 
 from train.common.errors import Preempted, Stopped
@@ -47,7 +48,7 @@ class RunLog:
         if step % self.every == 0:
             self.flush(step)
 
-    def flush(self, step) -> None:
+    def flush(self, step: int) -> None:
         """Writes the means over the steps since the last record."""
         if not self.window:
             return
@@ -64,7 +65,7 @@ class RunLog:
         )
         self.window = []
 
-    def write(self, step, **values) -> None:
+    def write(self, step: int, **values: float) -> None:
         """Writes a record of floats."""
         self.metrics.append(step, **values)
         with self.writer.as_default(step):
@@ -72,7 +73,7 @@ class RunLog:
                 tf.summary.scalar(name, value)
         self.writer.flush()
 
-    def validation(self, step, **values) -> None:
+    def validation(self, step: int, **values: float) -> None:
         """Writes and prints a validation, `val_loss` and `val_accuracy`."""
         self.write(step, **values)
         self.print(
@@ -80,7 +81,7 @@ class RunLog:
             f"loss {values['val_loss']:.3f}"
         )
 
-    def images(self, step, images) -> None:
+    def images(self, step: int, images: dict[str, np.ndarray]) -> None:
         """Writes images for TensorBoard: uint8 arrays (height, width, 3) by name."""
         with self.writer.as_default(step):
             for name, image in images.items():
@@ -128,7 +129,7 @@ class SignalHandler:
         """Returns the signal that a process of the run received, 0 for none."""
         return max(self.all_gather(self.received))
 
-    def after(self, step) -> None:
+    def after(self, step: int) -> None:
         """Raises `Preempted` (SIGTERM) or `Stopped` after this step for a signal."""
         if received := self.came():
             self.save(step)

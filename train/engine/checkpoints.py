@@ -1,8 +1,10 @@
 """Checkpoints of a run: every variable, written whole, read without unpickling."""
 
 import re
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+import keras
 import numpy as np
 from keras import ops
 
@@ -40,22 +42,22 @@ class Checkpoints:
     def _steps(self):
         return checkpoint_steps(self.folder)
 
-    def save(self, step, variables) -> None:
+    def save(self, step: int, variables: Sequence[keras.Variable]) -> None:
         """Writes the variables after a step, then drops all but the newest two."""
         self._start(self._path(step), variables)
 
-    def restore(self, variables) -> int:
+    def restore(self, variables: Sequence[keras.Variable]) -> int:
         """Assigns the newest checkpoint, and returns its step; 0 if there is none."""
         step = max(self.steps(), default=0)
         if step:
             self._read(self._path(step), variables)
         return step
 
-    def save_best(self, variables) -> None:
+    def save_best(self, variables: Sequence[keras.Variable]) -> None:
         """Writes the variables as those of the best validation."""
         self._start(self._best, variables)
 
-    def restore_best(self, variables) -> None:
+    def restore_best(self, variables: Sequence[keras.Variable]) -> None:
         """Assigns the variables of the best validation."""
         self.require_best()
         self._read(self._best, variables)

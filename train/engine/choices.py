@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import pkgutil
 from collections.abc import Callable
+from typing import Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Choice:
     title: str
     settings: dict[str, str]
 
-    def of(self, recipe, **more) -> Callable:
+    def of(self, recipe: object, **more: Any) -> Callable:
         """Returns the target with the recipe's settings as arguments."""
         values = {name: getattr(recipe, field) for name, field in self.settings.items()}
         return functools.partial(pkgutil.resolve_name(self.target), **values, **more)

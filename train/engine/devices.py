@@ -7,7 +7,7 @@ import keras
 from train.engine import tensorflow_backend
 
 
-def start(name="auto") -> Any:
+def start(name: str = "auto") -> Any:
     """Gets the devices ready; call it before anything runs on TensorFlow or JAX.
 
     `name` is the flag `--strategy`. Returns `train.engine.step.Devices` of the backend;

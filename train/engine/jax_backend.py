@@ -4,7 +4,7 @@ import collections
 import functools
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -54,7 +54,7 @@ class JaxTrainer(Trainer):
     def spread_seeds(self) -> None:
         """Does nothing: a random number belongs to an example, not to a device."""
 
-    def step(self, inputs, labels) -> dict:
+    def step(self, inputs: Any, labels: Any) -> dict:
         if len(self._under_way) == 2:
             # Wait: each unfinished step holds its batch in memory.
             jax.block_until_ready(self._under_way[0])
@@ -64,13 +64,13 @@ class JaxTrainer(Trainer):
             variable.assign(value)
         return metrics
 
-    def compiled_text(self, inputs, labels) -> str:
+    def compiled_text(self, inputs: Any, labels: Any) -> str:
         """Returns the program that XLA makes of a step, as HLO text."""
         state = self._state(self._groups)
         lowered = self._compiled_step.lower(state, inputs, labels)
         return lowered.compile().as_text()
 
-    def fetch(self, metrics) -> list:
+    def fetch(self, metrics: Sequence[dict]) -> list:
         return jax.tree.map(float, jax.device_get(metrics))
 
     def _state(self, groups):
@@ -134,7 +134,7 @@ class JaxTrainer(Trainer):
         if self.micro_batches == 1:
             return self._shares(trained, fixed, inputs, labels, count)
 
-        def add(so_far, part) -> tuple:
+        def add(so_far: tuple, part: tuple) -> tuple:
             fixed, sums = so_far
             fixed, more = self._shares(trained, fixed, *part, count)
             return (fixed, jax.tree.map(ops.add, sums, more)), None
@@ -156,7 +156,7 @@ class JaxTrainer(Trainer):
     def _shares(self, trained, fixed, inputs, labels, count):
         """Returns the new non-trainable values, and what these examples add."""
 
-        def target(trained) -> tuple:
+        def target(trained: list) -> tuple:
             logits, after = self.model.stateless_call(
                 trained, fixed, inputs, training=True
             )
@@ -168,19 +168,19 @@ class JaxTrainer(Trainer):
         gradients, (after, loss, accuracy) = jax.grad(target, has_aux=True)(trained)
         return after, (gradients, loss, accuracy)
 
-    def answers(self, inputs, labels) -> tuple:
+    def answers(self, inputs: Any, labels: Any) -> tuple:
         return self._compiled_answers(*self._state(self._groups[:2]), inputs, labels)
 
     def _answers(self, trained, fixed, inputs, labels):
         logits, _ = self.model.stateless_call(trained, fixed, inputs, training=False)
         return labels, logits, self._losses(logits, labels)
 
-    def first_device(self, values) -> Any:
+    def first_device(self, values: Any) -> Any:
         return keras.tree.map_structure(
             lambda value: value.addressable_shards[0].data, values
         )
 
-    def gather(self, values) -> np.ndarray:
+    def gather(self, values: Any) -> np.ndarray:
         return np.asarray(values)
 
 
@@ -217,7 +217,9 @@ class JaxDevices(Devices):
             [match and (int(match[1]), int(match[2])) for match in matches]
         )
 
-    def trainer(self, model, optimizer, **settings) -> JaxTrainer:
+    def trainer(
+        self, model: keras.Model, optimizer: keras.optimizers.Optimizer, **settings: Any
+    ) -> JaxTrainer:
         if self.is_cpu and model.compute_dtype == "float16":
             raise RunError(
                 "JAX has no float16 attention on processors: pass "
@@ -225,7 +227,7 @@ class JaxDevices(Devices):
             )
         return JaxTrainer(model, optimizer, strategy=self.strategy, **settings)
 
-    def batches(self, make) -> Iterator:
+    def batches(self, make: Callable[..., tf.data.Dataset]) -> Iterator:
         parts = make(share=Share(devices=self.count, filled=True)).as_numpy_iterator()
         batches = iter(lambda: list(itertools.islice(parts, self.count)), [])
         # Transfer the next batch while the devices work on this one.
@@ -244,7 +246,7 @@ class JaxDevices(Devices):
         return jax.make_array_from_single_device_arrays(shape, sharding, placed)
 
 
-def start(name="auto") -> JaxDevices:
+def start(name: str = "auto") -> JaxDevices:
     """Returns the devices of `train.engine.devices.start`; `"auto"`: all JAX sees.
 
     TensorFlow, which reads the data, is kept off them.

@@ -3,7 +3,8 @@
 import contextlib
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from keras import ops
@@ -13,7 +14,7 @@ from train.data.pipeline import NO_LABEL
 from train.engine.callbacks import NullLog, RunLog, SignalHandler
 from train.engine.checkpoints import Checkpoints
 from train.engine.metric_log import MetricLog
-from train.engine.step import one_behind
+from train.engine.step import Devices, Trainer, one_behind
 from zoo.network.head import softmax
 
 # Fetch metrics from the devices this often, and after this many steps at most.
@@ -167,16 +168,16 @@ class TrainingLoop:
 
 
 def take_steps(
-    trainer,
-    batches,
-    log,
+    trainer: Trainer,
+    batches: Iterable,
+    log: Callable[[int, dict], None],
     *,
-    start_step,
-    steps,
-    intervals=(),
-    all_gather=lambda number: [number],
-    prepare=lambda step: None,
-    is_stopped=lambda: False,
+    start_step: int,
+    steps: int,
+    intervals: Sequence[int] = (),
+    all_gather: Callable[[int], list] = lambda number: [number],
+    prepare: Callable[[int], None] = lambda step: None,
+    is_stopped: Callable[[], int] = lambda: False,
 ) -> Iterator:
     """Takes the steps after `start_step`, up to `steps` in all.
 
@@ -226,7 +227,12 @@ def _check(step, metrics):
         )
 
 
-def evaluate(trainer, batches, keep, on_batch=None) -> tuple:
+def evaluate(
+    trainer: Trainer,
+    batches: Iterable,
+    keep: Callable[[np.ndarray, np.ndarray], Any],
+    on_batch: Callable[[int], None] | None = None,
+) -> tuple:
     """Runs the model over all batches (images, labels), the last and smaller one too.
 
     `keep` gets labels (batch,) int32 and probabilities (batch, classes) float32 of each
@@ -246,14 +252,14 @@ def evaluate(trainer, batches, keep, on_batch=None) -> tuple:
     return kept, float(loss / done)
 
 
-def check_finite(name, value) -> None:
+def check_finite(name: str, value: float) -> None:
     """Raises a `RunError` where a number, such as "The loss of step 3", is not."""
     if not np.isfinite(value):
         raise RunError(f"{name} is {value}: {DIVERGED}")
 
 
 @contextlib.contextmanager
-def explained_device_errors(devices) -> Iterator[None]:
+def explained_device_errors(devices: Devices) -> Iterator[None]:
     """Raises a `RunError` for a lost worker or full memory."""
     remedy = (
         "raise --micro_batches, pass --remat, lower --image_size or choose a smaller "

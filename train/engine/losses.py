@@ -1,12 +1,18 @@
 """Losses per example, which micro-batches and devices can add up."""
 
+from collections.abc import Sequence
 from typing import Any
 
+import keras
 from keras import ops
 
 
 def softmax_cross_entropy(
-    logits, labels, *, label_smoothing=0.0, class_weights=None
+    logits: keras.KerasTensor,
+    labels: keras.KerasTensor,
+    *,
+    label_smoothing: float = 0.0,
+    class_weights: Sequence[float] | None = None,
 ) -> Any:
     """Returns -sum over the classes of label log softmax(logits), for each example.
 
@@ -35,7 +41,11 @@ def softmax_cross_entropy(
 
 
 def sigmoid_cross_entropy(
-    logits, labels, *, label_smoothing=0.0, class_weights=None
+    logits: keras.KerasTensor,
+    labels: keras.KerasTensor,
+    *,
+    label_smoothing: float = 0.0,
+    class_weights: Sequence[float] | None = None,
 ) -> Any:
     """Returns the sum of binary cross-entropies over the classes, for each example.
 
@@ -52,7 +62,7 @@ def sigmoid_cross_entropy(
     return weights * ops.sum(losses, axis=-1)
 
 
-def count_correct(logits, labels) -> Any:
+def count_correct(logits: keras.KerasTensor, labels: keras.KerasTensor) -> Any:
     """Returns 1.0 for each example whose largest logit is that of its label, else 0.0.
 
     See `softmax_cross_entropy` for the labels; of rows the largest counts.

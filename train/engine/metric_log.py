@@ -4,6 +4,7 @@ import json
 import os
 from numbers import Integral
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +27,7 @@ class MetricLog:
     def __init__(self, path):
         self.path = Path(path)
 
-    def append(self, step, **values) -> None:
+    def append(self, step: int, **values: Any) -> None:
         """Adds a record of finite scalars (Python, NumPy or backend) and flushes it."""
         record: dict[str, float] = {"step": int(step)}
         for name, value in values.items():
@@ -38,7 +39,7 @@ class MetricLog:
             _remove_torn_line(file)
             file.write(line)
 
-    def rewind(self, step) -> None:
+    def rewind(self, step: int) -> None:
         """Drops all records after `step`, in one move, before a run resumes there."""
         if self.path.exists():
             kept = [line for line, record in self._lines() if record["step"] <= step]
@@ -49,7 +50,7 @@ class MetricLog:
         """Returns the records as written, dicts with "step" and metrics."""
         return [record for _, record in self._lines()] if self.path.exists() else []
 
-    def series(self, name) -> tuple:
+    def series(self, name: str) -> tuple:
         """Returns steps, int64 (n,), and values, float64 (n,), of one metric."""
         records = [record for record in self.records() if name in record]
         steps = np.array([record["step"] for record in records], dtype=np.int64)

@@ -71,13 +71,18 @@ class MomentumSGD(_Optimizer):
         self.momentum = momentum
         self.momentum_dtype = momentum_dtype
 
-    def build(self, variables) -> None:
+    def build(self, variables: list[keras.Variable]) -> None:
         if self.built:
             return
         super().build(variables)
         self.velocities = self._add_means(variables, "velocity")
 
-    def update_step(self, gradient, variable, learning_rate) -> None:
+    def update_step(
+        self,
+        gradient: keras.KerasTensor,
+        variable: keras.Variable,
+        learning_rate: keras.KerasTensor,
+    ) -> None:
         velocity = self.velocities[self._get_variable_index(variable)]
         rate = ops.cast(learning_rate, variable.dtype)
         if _has_fused_update(variable, velocity):
@@ -139,7 +144,7 @@ class Adam(_Optimizer):
         self.kernel_decay = kernel_decay
         self.momentum_dtype = momentum_dtype
 
-    def build(self, variables) -> None:
+    def build(self, variables: list[keras.Variable]) -> None:
         if self.built:
             return
         super().build(variables)
@@ -152,7 +157,12 @@ class Adam(_Optimizer):
             variable.path.rpartition("/")[2] == "kernel" for variable in variables
         ]
 
-    def update_step(self, gradient, variable, learning_rate) -> None:
+    def update_step(
+        self,
+        gradient: keras.KerasTensor,
+        variable: keras.Variable,
+        learning_rate: keras.KerasTensor,
+    ) -> None:
         index = self._get_variable_index(variable)
         mean, square = self.means[index], self.squares[index]
         dtype = variable.dtype

@@ -9,7 +9,7 @@ import numpy as np
 
 
 @contextlib.contextmanager
-def seeded(seed, precision) -> Iterator[None]:
+def seeded(seed: int, precision: str) -> Iterator[None]:
     """Sets the seeds and the dtype policy of a run, and restores the previous state.
 
     Keras draws the seeds of initializers and of dropout from Python's generator. The

@@ -55,7 +55,7 @@ class WarmupCosine(_Warmup):
         0.015
     """
 
-    def decay(self, progress) -> Any:
+    def decay(self, progress: keras.KerasTensor) -> Any:
         return self.learning_rate * 0.5 * (1.0 + ops.cos(math.pi * progress))
 
 
@@ -76,7 +76,7 @@ class WarmupLinear(_Warmup):
         super().__init__(learning_rate, steps, warmup_steps)
         self.end = end
 
-    def decay(self, progress) -> Any:
+    def decay(self, progress: keras.KerasTensor) -> Any:
         return self.end + (self.learning_rate - self.end) * (1.0 - progress)
 
     def get_config(self) -> dict:

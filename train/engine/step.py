@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
 import keras
@@ -161,11 +161,11 @@ class LossScale:
 
         self.variables = [self.scale, self.good_steps]
 
-    def scaled(self, loss) -> Any:
+    def scaled(self, loss: keras.KerasTensor) -> Any:
         """Returns the loss whose gradients are computed."""
         return loss * self.scale.value
 
-    def update(self, is_finite) -> None:
+    def update(self, is_finite: keras.KerasTensor) -> None:
         """Updates the scale after a step, by whether its gradients are finite."""
         good_steps = ops.where(is_finite, self.good_steps + 1, 0)
         grows = good_steps >= 2_000
@@ -206,12 +206,12 @@ class Devices:
         """Whether other processes take part."""
         return False
 
-    def print(self, line) -> None:
+    def print(self, line: str) -> None:
         """Prints a line on the first host."""
         if self.is_chief:
             print(line)
 
-    def all_gather(self, value) -> list:
+    def all_gather(self, value: int) -> list:
         """Returns the int of every device's host, a list, from that of this host."""
         return [value] * self.count
 
@@ -219,7 +219,7 @@ class Devices:
         """Raises a `RunError` where another process of the run ended."""
         return contextlib.nullcontext()
 
-    def micro_batches(self, batch_size, parts) -> int:
+    def micro_batches(self, batch_size: int, parts: int) -> int:
         """Returns the micro-batches per device if the whole batch has `parts` parts.
 
         Raises a `RunError` where the batch cannot be shared equally.
@@ -234,7 +234,7 @@ class Devices:
         return count
 
 
-def one_behind(items) -> Iterator:
+def one_behind(items: Iterable) -> Iterator:
     """Yields each item once the next one is made, while devices work on that."""
     for item, _ in itertools.pairwise(itertools.chain(items, [None])):
         yield item

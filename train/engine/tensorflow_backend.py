@@ -3,9 +3,10 @@
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -60,11 +61,11 @@ class TensorFlowTrainer(Trainer):
 
     # AutoGraph would take a second and find no control flow to convert.
     @tf.function(autograph=False)
-    def step(self, inputs, labels) -> dict:
+    def step(self, inputs: Any, labels: Any) -> dict:
         # Metrics are the same on every device.
         return self.first_device(self.strategy.run(self._step, (inputs, labels)))
 
-    def fetch(self, metrics) -> list:
+    def fetch(self, metrics: Sequence[dict]) -> list:
         values = tf.stack([value for step in metrics for value in step.values()])
         rows = tf.reshape(values, (len(metrics), -1)).numpy().tolist()
         return [
@@ -72,7 +73,7 @@ class TensorFlowTrainer(Trainer):
             for step, row in zip(metrics, rows, strict=True)
         ]
 
-    def first_device(self, values) -> Any:
+    def first_device(self, values: Any) -> Any:
         return tf.nest.map_structure(
             lambda value: self.strategy.experimental_local_results(value)[0], values
         )
@@ -130,7 +131,7 @@ class TensorFlowTrainer(Trainer):
             return self._shares(inputs, labels, batch_size)
         parts = tf.nest.map_structure(self._parts, (inputs, labels))
 
-        def add(index, sums) -> tuple:
+        def add(index: tf.Tensor, sums: tuple) -> tuple:
             taken = tf.nest.map_structure(lambda whole: whole[index], parts)
             more = self._shares(*taken, batch_size)
             return index + 1, tf.nest.map_structure(tf.add, sums, more)
@@ -168,15 +169,15 @@ class TensorFlowTrainer(Trainer):
         return gradients, loss, tf.reduce_sum(self.accuracy(logits, labels)) / count
 
     @tf.function(autograph=False, reduce_retracing=True)
-    def answers(self, inputs, labels) -> tuple:
-        def answers(inputs, labels) -> tuple:
+    def answers(self, inputs: Any, labels: Any) -> tuple:
+        def answers(inputs: Any, labels: Any) -> tuple:
             logits = self.model(inputs, training=False)
             return labels, logits, self._losses(logits, labels)
 
         computed = self.strategy.run(self._compiled(answers), (inputs, labels))
         return tuple(map(self._gathered, computed))
 
-    def gather(self, values) -> np.ndarray:
+    def gather(self, values: Any) -> np.ndarray:
         return self._gathered(values).numpy()
 
     @tf.function(autograph=False, reduce_retracing=True)
@@ -214,7 +215,9 @@ class TensorFlowDevices(Devices):
         )
         return bfloat16.of_accelerators([gpu.get("compute_capability") for gpu in gpus])
 
-    def trainer(self, model, optimizer, **settings) -> TensorFlowTrainer:
+    def trainer(
+        self, model: keras.Model, optimizer: keras.optimizers.Optimizer, **settings: Any
+    ) -> TensorFlowTrainer:
         # XLA makes a step slower on processors, and compiles on TPUs anyway.
         return TensorFlowTrainer(
             model,
@@ -224,7 +227,7 @@ class TensorFlowDevices(Devices):
             **settings,
         )
 
-    def all_gather(self, value) -> list:
+    def all_gather(self, value: int) -> list:
         if not self.has_hosts:
             return super().all_gather(value)
         return self._all_gathered(tf.constant([value])).numpy().tolist()
@@ -246,7 +249,7 @@ class TensorFlowDevices(Devices):
                 "on from the last checkpoint."
             ) from error
 
-    def batches(self, make) -> Any:
+    def batches(self, make: Callable[..., tf.data.Dataset]) -> Any:
         batches = self.strategy.distribute_datasets_from_function(
             lambda context: make(
                 share=Share(
@@ -268,7 +271,7 @@ def _has_gpu():
     return bool(tf.config.list_logical_devices("GPU"))
 
 
-def start(name="auto") -> Any:
+def start(name: str = "auto") -> Any:
     """Returns the devices of `train.engine.devices.start`.
 
     Source:

@@ -23,7 +23,7 @@ def _recipes(package):
     return recipes
 
 
-def names(package=__name__) -> list:
+def names(package: str = __name__) -> list:
     """Returns the sorted names of the recipes of a package, by default fine-tuning's.
 
     Example:
@@ -33,7 +33,9 @@ def names(package=__name__) -> list:
     return sorted(_recipes(package))
 
 
-def for_dataset(dataset, name=None, package=__name__) -> Recipe:
+def for_dataset(
+    dataset: str, name: str | None = None, package: str = __name__
+) -> Recipe:
     """Returns the `Recipe` for training on a data set.
 
     `dataset` and `name` are the flags `--dataset` and `--recipe`, `package` is that of

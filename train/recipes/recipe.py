@@ -24,19 +24,19 @@ from zoo.network.preparation import check_bits
 DROPOUT = {"ViT-L_16": 0.1, "ViT-H_14": 0.1, "R50+ViT-B_16": 0.1}
 
 
-def base_name(dataset) -> str:
+def base_name(dataset: str) -> str:
     """Returns the name of a TFDS data set without version and configuration."""
     return dataset.partition(":")[0].partition("/")[0]
 
 
-def brings_weights(model) -> bool:
+def brings_weights(model: object) -> bool:
     """Returns whether a model is not a variant but weights: a handle, path or URL."""
     if not isinstance(model, str) or model in NETWORKS:
         return False
     return "/" in model or model.endswith(EXTENSIONS) or named(model) is not None
 
 
-def divisors(number) -> list:
+def divisors(number: int) -> list:
     """Returns the divisors of a number of images, sorted ints.
 
     Example:
@@ -147,7 +147,7 @@ class Recipe(Augmentation, TrainingSettings):
             if field.metadata.get(mark) and getattr(self, field.name) != field.default
         ]
 
-    def override(self, **values) -> "Recipe":
+    def override(self, **values: Any) -> "Recipe":
         """Returns the recipe with other values.
 
         A `batch_size` of "auto" stays, and micro-batches become "auto" instead. Unless

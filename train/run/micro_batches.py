@@ -43,7 +43,7 @@ def check(recipe: Recipe, devices: Devices) -> None:
             "--batch_size=auto and --micro_batches=auto measure the memory of one "
             "machine, and this run has several: pass --micro_batches as a number."
         )
-    parts = devices.count if is_auto else recipe.micro_batches
+    parts = devices.count if is_auto else int(recipe.micro_batches)
     devices.micro_batches(recipe.batch_size, parts)
 
 

@@ -1,12 +1,11 @@
 """Loads a data set by its name, as splits of undecoded images."""
 
-import os
 import pkgutil
 from collections.abc import Callable
 from dataclasses import replace
 
 from train.data.checking import DataError, check, heic_remedy
-from train.data.registry import kind_of
+from train.data.registry import DataDir, kind_of
 from train.data.sources.corrupt import find_corrupt, without_corrupt
 from train.data.sources.splits import Source, Split, check_name
 from zoo.common.safe_text import counted, named
@@ -17,7 +16,7 @@ __all__ = ["DataError", "Source", "Split", "find_corrupt", "load"]
 
 def load(
     dataset: str,
-    data_dir: str | os.PathLike | None = None,
+    data_dir: DataDir = None,
     *,
     validation_fraction: float | None = 0.0,
     skip_corrupt: bool = False,

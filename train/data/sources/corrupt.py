@@ -1,6 +1,7 @@
 """Images that cannot be read: found by decoding, named, left out."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -23,9 +24,9 @@ def find_corrupt(split: Split) -> list[str]:
     return [name for _, name in _corrupt(split)]
 
 
-def without_corrupt(source) -> Source:
+def without_corrupt(source: Source) -> Source:
     """Leaves out what cannot be decoded, which `skipped` names; decodes all images."""
-    parts = {}
+    parts: dict[str, Any] = {}
     skipped = []
     for part, split in source.splits().items():
         corrupt = _corrupt(split)

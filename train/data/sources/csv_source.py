@@ -8,7 +8,7 @@ import re
 from typing import NamedTuple
 
 from train.data.checking import DataError
-from train.data.registry import PARTS
+from train.data.registry import PARTS, DataDir
 from train.data.sources.folder_source import file_split
 from train.data.sources.splits import Source, check_name
 from train.data.sources.subset import divide
@@ -29,13 +29,15 @@ class _Row(NamedTuple):
     split: str | None
 
 
-def load_csv(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
+def load_csv(
+    dataset: str, data_dir: DataDir, fraction: float | None, skip_corrupt: bool
+) -> Source:
     """Loads a CSV file in UTF-8 with the columns `path`, `label` and `split`.
 
     docs/data.md has the rules. Images may be missing with `skip_corrupt` only.
     """
     path = expand_home(dataset)
-    is_whole = validation_fraction is None
+    is_whole = fraction is None
     parts = _parts(path, is_whole)
     rows = list(itertools.chain.from_iterable(parts.values()))
     if is_whole:
@@ -57,7 +59,7 @@ def load_csv(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
     for part, own in parts.items():
         paths, labels = [row.path for row in own], [numbers[row.label] for row in own]
         splits[part] = file_split(f"{path} {part}", paths, labels)
-    return divide(str(path), names, splits, validation_fraction, LAYOUT)
+    return divide(str(path), names, splits, fraction, LAYOUT)
 
 
 def _parts(path, is_whole):

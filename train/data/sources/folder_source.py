@@ -1,6 +1,7 @@
 """A user's own images in folders, one per class."""
 
 import unicodedata
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from train.data.checking import (
     is_image,
     no_classes,
 )
+from train.data.registry import DataDir
 from train.data.sources.splits import Source, Split, check_name, in_memory
 from train.data.sources.subset import divide, hold_out
 from zoo import photos
@@ -21,14 +23,16 @@ from zoo.common.regular_files import expand_home
 from zoo.common.safe_text import printable
 
 
-def load_folder(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
+def load_folder(
+    dataset: str, data_dir: DataDir, fraction: float | None, skip_corrupt: bool
+) -> Source:
     """Loads `{train,test}/class/*.jpg`, or `class/*.jpg`; labels follow sorted names.
 
     docs/data.md has the rules. Files are taken in sorted order.
     """
     folder = expand_home(dataset)
     check_name(str(folder), str(folder))
-    is_whole = validation_fraction is None
+    is_whole = fraction is None
     parts = _whole_parts(folder) if is_whole else _parts(folder)
     ignored = []
     if parts:
@@ -54,10 +58,10 @@ def load_folder(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
         paths = [path for name in classes for path in of_class[name]]
         splits[part] = file_split(names[part], paths, labels)
     ignored = ignored_names(folder, ignored)
-    return divide(str(folder), classes, splits, validation_fraction, LAYOUT, ignored)
+    return divide(str(folder), classes, splits, fraction, LAYOUT, ignored)
 
 
-def ignored_names(folder, paths) -> tuple:
+def ignored_names(folder: Path, paths: Iterable[Path]) -> tuple:
     """Returns printable names of the unused files of a folder, such as `daisy/old/`."""
     return tuple(
         printable(path.relative_to(folder).as_posix() + "/" * path.is_dir())
@@ -156,7 +160,9 @@ def _list_images(folder, ignored):
     return files
 
 
-def file_split(name, paths, labels) -> Split:
+def file_split(
+    name: str, paths: Sequence[str], labels: Sequence[int] | np.ndarray
+) -> Split:
     """Makes a `Split` of image files, whose records are their paths."""
     paths, labels = np.array(paths, object), np.asarray(labels, np.int32)
     return in_memory(name, paths, labels, tf.io.read_file, lambda index: paths[index])

@@ -6,6 +6,7 @@ Folders and CSV files do not need this: their whole list of files is in memory.
 """
 
 import os
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,13 +35,13 @@ class RecordFile(NamedTuple):
     compression: str = ""
 
 
-def offsets_of(lengths) -> np.ndarray:
+def offsets_of(lengths: np.ndarray) -> np.ndarray:
     """Returns where records of these lengths begin in a file, and where it ends."""
     # A record has its length and a checksum before it, and a checksum after it.
     return np.concatenate([[0], np.cumsum(lengths + 16, dtype=np.int64)])
 
 
-def find_offsets(path, total) -> np.ndarray:
+def find_offsets(path: str, total: int) -> np.ndarray:
     """Reads where each of the records of an uncompressed file begins, and its end."""
     offsets = [0]
     try:
@@ -62,7 +63,7 @@ def find_offsets(path, total) -> np.ndarray:
     return np.array(offsets, np.int64)
 
 
-def interleaved(counts, **order) -> np.ndarray:
+def interleaved(counts: Sequence[int], **order: int) -> np.ndarray:
     """Returns the place of each record in `tf.data.Dataset.interleave` of files.
 
     For example, `counts` [3, 2] read in turns give the places [0, 2, 4] and [1, 3].
@@ -77,7 +78,11 @@ def interleaved(counts, **order) -> np.ndarray:
     return places
 
 
-def cut(files, example, indices=None) -> tuple:
+def cut(
+    files: Sequence[RecordFile],
+    example: Callable[[tf.Tensor, tf.Tensor], tuple],
+    indices: np.ndarray | None = None,
+) -> tuple:
     """Cuts files into the `ranges` of a `Split`, and leaves whole what must be.
 
     `example` turns the index of a record and its bytes into an example. `indices` has
@@ -101,7 +106,7 @@ def cut(files, example, indices=None) -> tuple:
         ranges = tf.constant(np.array(rows, np.int64))
         index_of = None if indices is None else tf.constant(indices)
 
-    def read(number) -> Any:
+    def read(number: tf.Tensor) -> Any:
         row = tf.gather(ranges, number)
         # With tf.unstack, TensorFlow 2.21 ends in a segmentation fault here.
         file, first, count, skip, place, size = (row[column] for column in range(6))
@@ -117,7 +122,7 @@ def cut(files, example, indices=None) -> tuple:
         )
         places = tf.data.Dataset.range(first, first + count)
 
-        def numbered(place, record) -> tuple:
+        def numbered(place: tf.Tensor, record: tf.Tensor) -> tuple:
             index = place if index_of is None else tf.gather(index_of, place)
             return index, example(index, record)
 

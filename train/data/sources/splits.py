@@ -1,7 +1,7 @@
 """Splits of undecoded examples: what every data source gives to the trainer."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -66,7 +66,12 @@ class Split:
         """Counts the examples of each class: integers `(classes,)`."""
         return np.bincount(self.labels(), minlength=classes)
 
-    def decode(self, record: tf.Tensor, choose_window=None, fast=False) -> tf.Tensor:
+    def decode(
+        self,
+        record: tf.Tensor,
+        choose_window: Callable[[tf.Tensor], tf.Tensor] | None = None,
+        fast: bool = False,
+    ) -> tf.Tensor:
         """Turns one record tensor into a uint8 `(height, width, 3)` image.
 
         `choose_window` turns the image's shape, int32 `(3,)`, into top, left, height
@@ -111,7 +116,13 @@ class Source:
         return {part: split for part, split in parts.items() if split is not None}
 
 
-def in_memory(name, records, labels, read, locate) -> Split:
+def in_memory(
+    name: str,
+    records: np.ndarray,
+    labels: np.ndarray,
+    read: Callable[[tf.Tensor], tf.Tensor],
+    locate: Callable[[int], str],
+) -> Split:
     """Makes a `Split` of records that are all in memory, such as paths."""
     return Split(
         name=name,
@@ -124,11 +135,11 @@ def in_memory(name, records, labels, read, locate) -> Split:
     )
 
 
-def pick(split: Split, indices) -> Split:
+def pick(split: Split, indices: Sequence[int] | np.ndarray) -> Split:
     """Returns a split of the examples at some indices, distinct and ascending."""
     indices = np.asarray(indices, np.int64)
 
-    def locate(index) -> str:
+    def locate(index: int) -> str:
         return split.locate(int(indices[index]))
 
     if split.arrays is not None:
@@ -149,7 +160,7 @@ def pick(split: Split, indices) -> Split:
             is_picked = tf.constant(picked)
             index_of = tf.constant(np.cumsum(picked) - 1)
 
-        def read_picked(number) -> Any:
+        def read_picked(number: tf.Tensor) -> Any:
             kept = read(number).filter(lambda index, _: tf.gather(is_picked, index))
             return kept.map(lambda index, row: (tf.gather(index_of, index), row))
 
@@ -183,7 +194,7 @@ def tf_options() -> tf.data.Options:
     return options
 
 
-def check_name(name, place) -> None:
+def check_name(name: str, place: str) -> None:
     """Refuses a name with line breaks and the like, which no list of names can hold."""
     # Surrogates stand for bytes that are not UTF-8.
     if not is_safe(name):

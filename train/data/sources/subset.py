@@ -1,20 +1,27 @@
 """Choices of examples: held out parts, stratified subsets, evenly spaced places."""
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from train.data.checking import DataError
-from train.data.sources.splits import Source, pick
+from train.data.sources.splits import Source, Split, pick
 
 # Seeds `np.random.RandomState`, whose stream NumPy keeps in every version.
 _SEED = 0
 
 
-def divide(name, class_names, parts, fraction, layout="", ignored=()) -> Source:
+def divide(
+    name: str,
+    class_names: Iterable[str],
+    parts: dict[str, Split],
+    fraction: float | None,
+    layout: str = "",
+    ignored: tuple[str, ...] = (),
+) -> Source:
     """Makes a source of the `Split`s "train" and some of "validation" and "test".
 
     "validation" is the test where there is no other, as in ImageNet. The validation
@@ -23,7 +30,7 @@ def divide(name, class_names, parts, fraction, layout="", ignored=()) -> Source:
     "all".
     """
     total = sum(part.num_examples for part in parts.values())
-    own = {"ignored": ignored, "total": total}
+    own: dict[str, Any] = {"ignored": ignored, "total": total}
     if fraction is None:
         return Source(name, tuple(class_names), all=parts["all"], **own)
     if "train" not in parts or len(parts) == 1:
@@ -41,7 +48,7 @@ def divide(name, class_names, parts, fraction, layout="", ignored=()) -> Source:
     return Source(name, tuple(class_names), train, validation, test, **own)
 
 
-def validation_size(name, num_examples, fraction) -> int:
+def validation_size(name: str, num_examples: int, fraction: float) -> int:
     """Returns how many examples a fraction of a training set holds out."""
     count = round(num_examples * fraction) if 0 <= fraction < 1 else -1
     if count < 0 or count >= num_examples or (count == 0) != (fraction == 0):
@@ -53,7 +60,7 @@ def validation_size(name, num_examples, fraction) -> int:
     return count
 
 
-def hold_out(labels, count) -> tuple:
+def hold_out(labels: np.ndarray, count: int) -> tuple:
     """Returns the indices kept and the `count` held out, both ascending, always alike.
 
     The examples are shuffled with a fixed seed and sorted by class, then evenly
@@ -70,7 +77,7 @@ def _shuffled_by_class(labels, random):
     return shuffled[np.argsort(np.asarray(labels)[shuffled], kind="stable")]
 
 
-def limited(split, count) -> Any:
+def limited(split: Split, count: int | None) -> Split:
     """Returns at most `count` examples of a split, a random choice, always the same.
 
     Each class has its share of them, see `shares`. A smaller choice is part of a larger
@@ -90,7 +97,7 @@ def limited(split, count) -> Any:
     return replace(pick(split, places), name=name)
 
 
-def shares(sizes, count, ranks) -> np.ndarray:
+def shares(sizes: np.ndarray, count: int, ranks: np.ndarray) -> np.ndarray:
     """Divides a number among classes by their `sizes`, to within one.
 
     Each class gets at least one, if the number is large enough for that: the rest are
@@ -123,7 +130,7 @@ def _turns(sizes, ranks):
     """
     total = int(np.sum(sizes))
 
-    def windows(number) -> Iterator:
+    def windows(number: int) -> Iterator:
         size, rank = int(sizes[number]), int(ranks[number])
         for k in range(size):
             begin, end = k * total // size, -(-(k + 1) * total // size)
@@ -140,7 +147,9 @@ def _turns(sizes, ranks):
         yield heapq.heappop(due)[-1]
 
 
-def spread(count, number, without=()) -> np.ndarray:
+def spread(
+    count: int, number: int, without: Sequence[int] | np.ndarray = ()
+) -> np.ndarray:
     """Returns evenly spaced indices, `number` of `count` or all if there are fewer.
 
     >>> spread(10, 3).tolist(), spread(10, 3, without=[0, 4, 9]).tolist()

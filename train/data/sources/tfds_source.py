@@ -3,6 +3,7 @@
 import functools
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import tensorflow as tf
 
 from train.common.errors import first_line
 from train.data.checking import DataError, open_builder
-from train.data.registry import PARTS
+from train.data.registry import PARTS, DataDir
 from train.data.sources.record_ranges import RecordFile, cut, find_offsets, interleaved
 from train.data.sources.splits import Source, Split
 from train.data.sources.subset import validation_size
@@ -20,7 +21,9 @@ _UNLABELLED = -1
 _FILES_AT_ONCE, _BLOCK = 16, 16
 
 
-def load_tfds(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
+def load_tfds(
+    dataset: str, data_dir: DataDir, fraction: float | None, skip_corrupt: bool
+) -> Source:
     """Loads a TFDS data set by name; downloads it only when it is not prepared yet.
 
     The validation split is the end of `train`, as in the released code's `train[98%:]`
@@ -30,12 +33,12 @@ def load_tfds(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
     builder = prepared_builder(dataset, data_dir)
     image, label = _check_features(builder, dataset)
 
-    def split(instruction) -> Any:
+    def split(instruction: str) -> Any:
         return tfds_split(builder, dataset, instruction, image, label)
 
     splits = builder.info.splits
     names = tuple(builder.info.features[label].names)
-    if validation_fraction is None:
+    if fraction is None:
         labelled = [part for part in splits if _is_labelled(split(part))]
         if not labelled:
             raise DataError(f"{dataset} has no labels: choose a data set that has some")
@@ -56,7 +59,7 @@ def load_tfds(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
             f"{sorted(splits)}: choose a data set that can be evaluated"
         )
     total = splits["train"].num_examples
-    count = validation_size(f"{dataset} train", total, validation_fraction)
+    count = validation_size(f"{dataset} train", total, fraction)
     return Source(
         name=dataset,
         class_names=names,
@@ -72,7 +75,7 @@ def _is_labelled(split):
     return int(label) != _UNLABELLED
 
 
-def prepared_builder(dataset: str, data_dir: str | os.PathLike | None) -> Any:
+def prepared_builder(dataset: str, data_dir: DataDir) -> Any:
     """Returns the `tfds.core.DatasetBuilder` of a data set, prepared."""
     import tensorflow_datasets as tfds
 
@@ -116,7 +119,13 @@ def _check_features(builder, dataset):
 
 
 def tfds_split(
-    builder, dataset, instruction, image, label_feature, label=None, read=tf.identity
+    builder: Any,
+    dataset: str,
+    instruction: str,
+    image: str,
+    label_feature: str,
+    label: Callable[[dict], tf.Tensor] | None = None,
+    read: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
 ) -> Split:
     """Makes a `Split` of a TFDS instruction, "train[:800]"; parses what is needed only.
 
@@ -134,7 +143,7 @@ def tfds_split(
         "block_length": _BLOCK,
     }
 
-    def pair(example) -> tuple:
+    def pair(example: dict) -> tuple:
         return example[image], label(example) if label else example[label_feature]
 
     def records() -> Any:

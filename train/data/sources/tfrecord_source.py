@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from train.data.checking import DataError, entries
-from train.data.registry import record_files
+from train.data.registry import DataDir, record_files
 from train.data.sources.folder_source import ignored_names
 from train.data.sources.record_ranges import RecordFile, cut, offsets_of
 from train.data.sources.splits import Source, Split, check_name
@@ -32,7 +32,9 @@ class _Content(NamedTuple):
     texts: set[tuple[int, bytes]]
 
 
-def load_tfrecord(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
+def load_tfrecord(
+    dataset: str, data_dir: DataDir, fraction: float | None, skip_corrupt: bool
+) -> Source:
     """Loads a folder or a pattern of files `train-*`, `test-*` and `validation-*`.
 
     docs/data.md has the rules. Every file is read once here: that counts the examples,
@@ -45,7 +47,7 @@ def load_tfrecord(dataset, data_dir, validation_fraction, skip_corrupt) -> Sourc
         raise DataError(f"there are no TFRecord files {dataset}: {LAYOUT}")
     paths = [path for part in files.values() for path in part]
     contents = _read(paths)
-    if validation_fraction is None:
+    if fraction is None:
         files = {"all": paths}
     splits = {}
     for part, own in files.items():
@@ -57,7 +59,7 @@ def load_tfrecord(dataset, data_dir, validation_fraction, skip_corrupt) -> Sourc
     others = [Path(entry.path) for entry in entries(folder)]
     others = [path for path in others if path.match(pattern)]
     ignored = ignored_names(folder, [path for path in others if path not in used])
-    return divide(dataset, names, splits, validation_fraction, LAYOUT, ignored)
+    return divide(dataset, names, splits, fraction, LAYOUT, ignored)
 
 
 def _read(paths):
@@ -86,7 +88,7 @@ def _read_file(path):
         TEXT: tf.io.FixedLenFeature((), tf.string, ""),
     }
 
-    def parse(records) -> tuple:
+    def parse(records: tf.Tensor) -> tuple:
         parsed = tf.io.parse_example(records, features)
         has_image = tf.strings.length(parsed[IMAGE]) > 0
         return parsed[LABEL], parsed[TEXT], has_image, tf.strings.length(records)
@@ -211,7 +213,7 @@ def _split(name, contents):
 
     starts = np.cumsum([0, *(file.take for file in files)])
 
-    def locate(index) -> str:
+    def locate(index: int) -> str:
         number = int(np.searchsorted(starts, index, side="right")) - 1
         return f"{files[number].path} record {index - starts[number] + 1}"
 

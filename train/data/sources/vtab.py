@@ -10,7 +10,7 @@ TFDS still prepares the same examples in the same order is checked for cifar100 
 Two versions are newer: Oxford Pets 4.0.0, with corrupt images repaired; KITTI 3.3.0.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from train.data.checking import DataError, vtab_rows
+from train.data.registry import DataDir
 from train.data.sources.splits import Source
 from train.data.sources.tfds_source import prepared_builder, tfds_split
 
@@ -33,19 +34,19 @@ CLEVR_BOUNDS = (0.0, 8.0, 8.5, 9.0, 9.5, 10.0, 100.0)
 KITTI_BOUNDS = (-100.0, 8.0, 20.0, 999.0)
 
 
-def interval(value, bounds) -> tf.Tensor:
+def interval(value: tf.Tensor, bounds: Sequence[float]) -> tf.Tensor:
     """Returns the number of a value's interval, which includes its upper bound."""
     above = tf.cast(tf.constant(bounds, tf.float32) < value, tf.int64)
     return tf.reduce_sum(above) - 1
 
 
-def clevr_distance(example) -> Any:
+def clevr_distance(example: dict) -> Any:
     """Returns the label of the distance of the closest object."""
     distances = example["objects"]["pixel_coords"][:, 2]
     return interval(tf.reduce_min(distances), CLEVR_BOUNDS)
 
 
-def kitti_distance(example) -> Any:
+def kitti_distance(example: dict) -> Any:
     """Returns the label of the distance of the closest car, van or truck."""
     is_vehicle = example["objects"]["type"] < 3
     metres = tf.boolean_mask(example["objects"]["location"][:, 2], is_vehicle)
@@ -77,12 +78,14 @@ COMPUTED = {
 }
 
 
-def load_vtab(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
+def load_vtab(
+    dataset: str, data_dir: DataDir, fraction: float | None, skip_corrupt: bool
+) -> Source:
     """Loads a task of VTAB, "vtab/TASK", or with all examples "vtab-full/TASK".
 
-    A `validation_fraction` of 0 trains on the validation examples too, as for the
-    numbers that the benchmark reports; any other fraction gives the benchmark's own
-    validation split, 200 examples for VTAB-1k.
+    A `fraction` of 0 trains on the validation examples too, as for the numbers that the
+    benchmark reports; any other gives the benchmark's own validation split, 200
+    examples for VTAB-1k.
 
     Source: A Large-scale Study of Representation Learning with the Visual Task
     Adaptation Benchmark (Zhai et al. 2019), section 3 and appendix A.
@@ -102,12 +105,12 @@ def load_vtab(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
         )
     levels = int(task["levels"])
 
-    def brighter(record) -> Any:
+    def brighter(record: tf.Tensor) -> Any:
         return tf.io.decode_png(record, channels=1) * levels
 
     read = brighter if levels > 1 else tf.identity
 
-    def split(instruction) -> Any:
+    def split(instruction: str) -> Any:
         return tfds_split(
             builder,
             task["dataset"],
@@ -119,14 +122,14 @@ def load_vtab(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
         )
 
     test = _instruction(builder, task, "test", None)
-    if validation_fraction is None:
+    if fraction is None:
         whole = split(f"{train}+{validation}+{test}")
         return Source(dataset, names, all=whole, total=whole.num_examples)
     return Source(
         name=dataset,
         class_names=names,
-        train=split(train if validation_fraction else f"{train}+{validation}"),
-        validation=split(validation) if validation_fraction else None,
+        train=split(train if fraction else f"{train}+{validation}"),
+        validation=split(validation) if fraction else None,
         test=split(test),
         total=split(f"{train}+{validation}+{test}").num_examples,
     )

@@ -1,7 +1,7 @@
 """Image decoding, preprocessing and augmentation, for tf.data."""
 
 
-def served_files(bits=None) -> str:
+def served_files(bits: int | None = None) -> str:
     """Returns which files `serve_bytes` of a SavedModel reads, for errors and pages.
 
     `bits` are those that the model says, None without any.

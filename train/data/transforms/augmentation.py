@@ -1,6 +1,7 @@
 """Augmentation of single training images, each a function of its seed."""
 
 import functools
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -20,7 +21,9 @@ def augment(image: tf.Tensor, augmentation: Augmentation, seed: tf.Tensor) -> tf
     return image
 
 
-def rand_augment(image, num_layers, magnitude, seed) -> tf.Tensor:
+def rand_augment(
+    image: tf.Tensor, num_layers: int, magnitude: float, seed: tf.Tensor | Sequence[int]
+) -> tf.Tensor:
     """Applies randomly chosen operations one after another, as the released code does.
 
     Each layer applies one of the 16 operations of `image_ops`, all equally probable. A
@@ -58,7 +61,9 @@ def rand_augment(image, num_layers, magnitude, seed) -> tf.Tensor:
     return image
 
 
-def random_erasing(image, seed, probability=0.5) -> tf.Tensor:
+def random_erasing(
+    image: tf.Tensor, seed: tf.Tensor | Sequence[int], probability: float = 0.5
+) -> tf.Tensor:
     """Fills a random rectangle with noise.
 
     The rectangle has 2 % to 40 % of the area and an aspect of 0.3 to 3.33, and lies
@@ -77,7 +82,7 @@ def random_erasing(image, seed, probability=0.5) -> tf.Tensor:
     seeds = tf.unstack(tf.random.split(seed, 6))
     height, width = tf.unstack(tf.cast(tf.shape(image)[:2], tf.float32))
 
-    def draw(seed, low, high) -> tf.Tensor:
+    def draw(seed: tf.Tensor, low: float, high: float | tf.Tensor) -> tf.Tensor:
         return tf.random.stateless_uniform((100,), seed, low, high)
 
     # All results in the paper are for these ranges.
@@ -88,7 +93,7 @@ def random_erasing(image, seed, probability=0.5) -> tf.Tensor:
     fits = (bottom <= height) & (right <= width)
     first = tf.argmax(fits)
 
-    def between(side, low, high) -> tf.Tensor:
+    def between(side: tf.Tensor, low: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
         places = tf.range(side)
         return (places >= tf.floor(low[first])) & (places < tf.floor(high[first]))
 

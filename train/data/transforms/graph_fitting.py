@@ -40,15 +40,15 @@ def fitted_in_graph(
         for axis in (1, 0)
     )
 
-    def rounded(pixels) -> tf.Tensor:
+    def rounded(pixels: tf.Tensor) -> tf.Tensor:
         return (
             tf.clip_by_value(tf.floor(pixels + 0.5), 0.0, 255.0) if rounds else pixels
         )
 
-    def columns(pixels) -> tf.Tensor:
+    def columns(pixels: tf.Tensor) -> tf.Tensor:
         return rounded(tf.einsum("ow,...hwc->...hoc", across, pixels))
 
-    def rows(pixels) -> tf.Tensor:
+    def rows(pixels: tf.Tensor) -> tf.Tensor:
         return rounded(tf.einsum("oh,...hwc->...owc", down, pixels))
 
     images = tf.cast(images, tf.float32)

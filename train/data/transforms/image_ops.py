@@ -10,6 +10,7 @@ efficientnet/autoaugment.py.
 """
 
 import math
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -17,7 +18,7 @@ import tensorflow as tf
 _FILL = 128
 
 
-def auto_contrast(image, level, seed) -> tf.Tensor:
+def auto_contrast(image: tf.Tensor, level: float, seed: tf.Tensor) -> tf.Tensor:
     """Stretches each channel to 0..255."""
     values = tf.cast(image, tf.float32)
     low, high = (
@@ -29,7 +30,7 @@ def auto_contrast(image, level, seed) -> tf.Tensor:
     return tf.where(high > low, stretched, image)
 
 
-def equalize(image, level, seed) -> tf.Tensor:
+def equalize(image: tf.Tensor, level: float, seed: tf.Tensor) -> tf.Tensor:
     """Makes the histogram of each channel flat, by the rule of PIL."""
     pixels = tf.transpose(tf.reshape(tf.cast(image, tf.int32), (-1, 3)))
     histogram = tf.math.bincount(pixels, minlength=256, maxlength=256, axis=-1)
@@ -43,12 +44,12 @@ def equalize(image, level, seed) -> tf.Tensor:
     return tf.cast(tf.reshape(tf.transpose(looked_up), tf.shape(image)), tf.uint8)
 
 
-def invert(image, level, seed) -> tf.Tensor:
+def invert(image: tf.Tensor, level: float, seed: tf.Tensor) -> tf.Tensor:
     """Subtracts every value from 255."""
     return 255 - image
 
 
-def rotate(image, level, seed) -> tf.Tensor:
+def rotate(image: tf.Tensor, level: float, seed: tf.Tensor) -> tf.Tensor:
     """Rotates by 30 degrees per level, either way."""
     angle = _either_sign(level * 30.0, seed) * (math.pi / 180.0)
     cos, sin = tf.cos(angle), tf.sin(angle)
@@ -58,14 +59,14 @@ def rotate(image, level, seed) -> tf.Tensor:
     return _move(image, [cos, -sin, x_offset], [sin, cos, y_offset])
 
 
-def posterize(image, level, seed) -> tf.Tensor:
+def posterize(image: tf.Tensor, level: float, seed: tf.Tensor) -> tf.Tensor:
     """Keeps the upper four bits per level, and as released one bit at least."""
     # TensorFlow shifts a uint8 by another: modulo 256, and by seven bits at most.
     lost = min((8 - int(level * 4)) % 256, 7)
     return tf.bitwise.left_shift(tf.bitwise.right_shift(image, lost), lost)
 
 
-def solarize(image, level, seed) -> tf.Tensor:
+def solarize(image: tf.Tensor, level: float, seed: tf.Tensor) -> tf.Tensor:
     """Inverts the values from a threshold on.
 
     The released threshold of 256 per level is a uint8 and wraps: magnitudes of 10 and
@@ -74,12 +75,12 @@ def solarize(image, level, seed) -> tf.Tensor:
     return tf.where(image < int(level * 256) % 256, image, 255 - image)
 
 
-def color(image, level, seed) -> tf.Tensor:
+def color(image: tf.Tensor, level: float, seed: tf.Tensor) -> tf.Tensor:
     """Moves towards gray or away from it."""
     return _blend(tf.image.rgb_to_grayscale(image), image, level)
 
 
-def contrast(image, level, seed) -> tf.Tensor:
+def contrast(image: tf.Tensor, level: float, seed: tf.Tensor) -> tf.Tensor:
     """Moves towards one gray or away from it.
 
     The released gray is not the mean: it is the number of pixels divided by 256, which
@@ -89,12 +90,12 @@ def contrast(image, level, seed) -> tf.Tensor:
     return _blend(tf.floor(tf.minimum(pixels / 256.0, 255.0)), image, level)
 
 
-def brightness(image, level, seed) -> tf.Tensor:
+def brightness(image: tf.Tensor, level: float, seed: tf.Tensor) -> tf.Tensor:
     """Moves towards black or away from it."""
     return _blend(0.0, image, level)
 
 
-def sharpness(image, level, seed) -> tf.Tensor:
+def sharpness(image: tf.Tensor, level: float, seed: tf.Tensor) -> tf.Tensor:
     """Moves towards a smoothed image or away from it; the edge stays as it is."""
     weights = tf.constant([[1, 1, 1], [1, 5, 1], [1, 1, 1]], tf.float32)  # of PIL
     kernel = weights[:, :, None, None] / 13.0
@@ -109,33 +110,33 @@ def sharpness(image, level, seed) -> tf.Tensor:
     return _blend(tf.where(inside, smooth, image), image, level)
 
 
-def shear_x(image, level, seed) -> tf.Tensor:
+def shear_x(image: tf.Tensor, level: float, seed: tf.Tensor) -> tf.Tensor:
     """Moves each row by 0.3 of its number per level, either way."""
     shear = _either_sign(level * 0.3, seed)
     return _move(image, [1.0, shear, 0.0], [0.0, 1.0, 0.0])
 
 
-def shear_y(image, level, seed) -> tf.Tensor:
+def shear_y(image: tf.Tensor, level: float, seed: tf.Tensor) -> tf.Tensor:
     """Moves each column by 0.3 of its number per level, either way."""
     shear = _either_sign(level * 0.3, seed)
     return _move(image, [1.0, 0.0, 0.0], [shear, 1.0, 0.0])
 
 
-def translate_x(image, level, seed) -> tf.Tensor:
+def translate_x(image: tf.Tensor, level: float, seed: tf.Tensor) -> tf.Tensor:
     """Moves by 100 pixels per level to the left or to the right."""
     _, width = _sides(image)
     pixels = _rounded(_either_sign(level * 100.0, seed), width)
     return _move(image, [1.0, 0.0, pixels], [0.0, 1.0, 0.0])
 
 
-def translate_y(image, level, seed) -> tf.Tensor:
+def translate_y(image: tf.Tensor, level: float, seed: tf.Tensor) -> tf.Tensor:
     """Moves by 100 pixels per level up or down."""
     height, _ = _sides(image)
     pixels = _rounded(_either_sign(level * 100.0, seed), height)
     return _move(image, [1.0, 0.0, 0.0], [0.0, 1.0, pixels])
 
 
-def cutout(image, level, seed) -> tf.Tensor:
+def cutout(image: tf.Tensor, level: float, seed: tf.Tensor) -> tf.Tensor:
     """Paints a square of 80 pixels per level gray, around any pixel."""
     seeds = tf.unstack(tf.random.split(seed, 2))
     sides = tf.unstack(tf.shape(image)[:2])
@@ -143,7 +144,11 @@ def cutout(image, level, seed) -> tf.Tensor:
     return tf.where(square[:, :, None], tf.constant(_FILL, image.dtype), image)
 
 
-def rectangle(sides, halves, seeds) -> tf.Tensor:
+def rectangle(
+    sides: Sequence[tf.Tensor],
+    halves: Sequence[int | tf.Tensor],
+    seeds: Sequence[tf.Tensor],
+) -> tf.Tensor:
     """Returns which pixels are inside a rectangle around any pixel, `(height, width)`.
 
     Each argument has a value for the rows and one for the columns.
@@ -156,7 +161,7 @@ def rectangle(sides, halves, seeds) -> tf.Tensor:
     return inside[0][:, None] & inside[1][None, :]
 
 
-def solarize_add(image, level, seed) -> tf.Tensor:
+def solarize_add(image: tf.Tensor, level: float, seed: tf.Tensor) -> tf.Tensor:
     """Adds 110 per level to the values below 128."""
     brighter = tf.minimum(tf.cast(image, tf.int32) + int(level * 110), 255)
     return tf.where(image < 128, tf.cast(brighter, tf.uint8), image)

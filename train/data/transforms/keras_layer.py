@@ -20,7 +20,7 @@ _STATEFUL = re.compile(
 _NOT_COMPARED = ("seed", "build_config", "name")
 
 
-def described(layer) -> dict:
+def described(layer: keras.layers.Layer) -> dict:
     """Returns the class and the settings of a layer, but for its seed, a JSON dict.
 
     Raises a `RunError` where it cannot say them.
@@ -35,7 +35,7 @@ def described(layer) -> dict:
         ) from error
 
 
-def traced(layer, image_size) -> Callable:
+def traced(layer: keras.layers.Layer, image_size: tuple[int, int]) -> Callable:
     """Returns a function of an image and a seed to the image that a layer makes of it.
 
     Args:
@@ -59,7 +59,7 @@ def traced(layer, image_size) -> Callable:
     @tf.function(
         input_signature=[tf.TensorSpec(shape), tf.TensorSpec((2,), tf.int64)],
     )
-    def call(image, seed) -> Any:
+    def call(image: tf.Tensor, seed: tf.Tensor) -> Any:
         with _Seeded(seed):
             return layer(image[None], training=True)
 
@@ -86,7 +86,7 @@ def traced(layer, image_size) -> Callable:
             stacklevel=2,
         )
 
-    def through(image, seed) -> tf.Tensor:
+    def through(image: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         return tf.cast(call(image, tf.cast(seed, tf.int64))[0], tf.float32)
 
     return through
@@ -102,12 +102,12 @@ class _Seeded(keras.StatelessScope):
         super().__init__(initialize_variables=False)
         self._seed, self._reads = seed, 0
 
-    def add_update(self, update) -> None:
+    def add_update(self, update: tuple[keras.Variable, tf.Tensor]) -> None:
         variable, _ = update
         if not _is_seed(variable):
             super().add_update(update)
 
-    def get_current_value(self, variable) -> Any:
+    def get_current_value(self, variable: keras.Variable) -> Any:
         if not _is_seed(variable):
             return super().get_current_value(variable)
         self._reads += 1

@@ -4,12 +4,16 @@ The partner of an example is the one before it in the batch, which is shuffled a
 A batch is mixed before it is divided among devices, whose number then changes nothing.
 """
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
 from train.data.transforms.image_ops import rectangle
 
 
-def mixup(images, labels, alpha, seed) -> tuple:
+def mixup(
+    images: tf.Tensor, labels: tf.Tensor, alpha: float, seed: tf.Tensor | Sequence[int]
+) -> tuple:
     """Averages pairs of images, and their labels.
 
     All pairs of a batch share one weight, drawn from Beta(alpha, alpha); the larger
@@ -34,7 +38,9 @@ def mixup(images, labels, alpha, seed) -> tuple:
     return _average(images, share), _average(labels, share)
 
 
-def cutmix(images, labels, alpha, seed) -> tuple:
+def cutmix(
+    images: tf.Tensor, labels: tf.Tensor, alpha: float, seed: tf.Tensor | Sequence[int]
+) -> tuple:
     """Replaces a rectangle of each image by that of its partner, and labels likewise.
 
     All images of a batch share one rectangle of their aspect, around any pixel; it has

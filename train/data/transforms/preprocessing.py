@@ -20,7 +20,7 @@ def squash(image: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
     dtype to float32 `(*size, channels)` in the same range.
     """
 
-    def resize(image) -> tf.Tensor:
+    def resize(image: tf.Tensor) -> tf.Tensor:
         return tf.image.resize(image, size, method="bilinear", antialias=False)
 
     # The numbers are the same, but the kernel is vectorised for float32 only. Of an
@@ -42,7 +42,7 @@ def fitted(image: tf.Tensor, size: tuple[int, int], preparation: str) -> tf.Tens
     if preparation == "squash":
         return squash(image, size)
 
-    def fit(pixels) -> np.ndarray:
+    def fit(pixels: np.ndarray) -> np.ndarray:
         return photos.fitted(pixels, size, preparation)
 
     resized = tf.numpy_function(fit, [image], tf.float32, stateful=False)
@@ -69,14 +69,15 @@ def inception_window(shape: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
 # The crops take `decode`, which turns None into the whole image, and a function of its
 # shape to a window into that; the `(height, width)` of the result; and integers `(2,)`,
 # of which they are a function. They return float32 in the range of the image.
+Decode = Callable[[Callable[[tf.Tensor], tf.Tensor] | None], tf.Tensor]
 
 
-def inception_crop(decode, size, seed) -> tf.Tensor:
+def inception_crop(decode: Decode, size: tuple[int, int], seed: tf.Tensor) -> tf.Tensor:
     """Resizes the window of `inception_window`."""
     return squash(decode(lambda shape: inception_window(shape, seed)), size)
 
 
-def random_shift(decode, size, seed) -> tf.Tensor:
+def random_shift(decode: Decode, size: tuple[int, int], seed: tf.Tensor) -> tf.Tensor:
     """Resizes, then moves the image by up to an eighth of its sides; fills with 0.
 
     For images such as digits, whose meaning a crop or a flip would change.
@@ -88,7 +89,7 @@ def random_shift(decode, size, seed) -> tf.Tensor:
     return tf.image.stateless_random_crop(padded, image.shape, seed)
 
 
-def whole_image(decode, size, seed) -> tf.Tensor:
+def whole_image(decode: Decode, size: tuple[int, int], seed: tf.Tensor) -> tf.Tensor:
     """Resizes the image, as evaluation does."""
     return squash(decode(None), size)
 
