@@ -34,16 +34,16 @@ class JaxTrainer(Trainer):
 
     ahead = 1
 
-    def __init__(self, model, optimizer, *, strategy, **settings):
-        super().__init__(model, optimizer, strategy=strategy, **settings)
+    def __post_init__(self, rate_scales):
+        super().__post_init__(rate_scales)
         # Trainable, non-trainable, optimizer state with averages, loss scale.
         self._groups = [
-            model.trainable_variables,
-            model.non_trainable_variables,
-            optimizer.variables + self.averages,
+            self.model.trainable_variables,
+            self.model.non_trainable_variables,
+            self.optimizer.variables + self.averages,
             self.loss_scale.variables if self.loss_scale else [],
         ]
-        layout = strategy.get_variable_layout(optimizer.iterations)
+        layout = self.strategy.get_variable_layout(self.optimizer.iterations)
         self._everywhere = layout.backend_layout
         self._compiled_step = jax.jit(
             self._step, donate_argnums=0, out_shardings=self._everywhere

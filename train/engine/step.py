@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
 import keras
@@ -20,6 +20,7 @@ _OF_APPLY = (
 )
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class Trainer:
     """Steps of gradient descent on batches cut into micro-batches.
 
@@ -44,56 +45,47 @@ class Trainer:
     - `spread_seeds`, which gives each device random numbers of its own.
     """
 
+    model: keras.Model
+    optimizer: keras.optimizers.Optimizer
+    _: dataclasses.KW_ONLY
+    strategy: Any
+    micro_batches: int = 1
+    clip_norm: float | None = 1.0
+    loss: Callable = softmax_cross_entropy
+    accuracy: Callable = count_correct
+    rate_scales: dataclasses.InitVar[dict[str, float] | None] = None
+    average_decay: float = 0.0
+
     # This many steps may still run while `fetch` returns the ones before.
     ahead = 0
-    step: Any
-    fetch: Any
-    answers: Any
-    gather: Any
-    first_device: Any
-    spread_seeds: Any
+    step: ClassVar[Any]
+    fetch: ClassVar[Any]
+    answers: ClassVar[Any]
+    gather: ClassVar[Any]
+    first_device: ClassVar[Any]
+    spread_seeds: ClassVar[Any]
 
-    def __init__(
-        self,
-        model,
-        optimizer,
-        *,
-        micro_batches=1,
-        clip_norm=1.0,
-        loss=softmax_cross_entropy,
-        accuracy=count_correct,
-        rate_scales=None,
-        average_decay=0.0,
-        strategy,
-    ):
+    def __post_init__(self, rate_scales):
         for name in _OF_APPLY:
-            if getattr(optimizer, name, None):
+            if getattr(self.optimizer, name, None):
                 raise ValueError(
                     f"The trainer would ignore the optimizer's {name}, which only its "
                     "apply() applies: build it without."
                 )
-        self.model = model
-        self.optimizer = optimizer
-        self.micro_batches = micro_batches
-        self.clip_norm = clip_norm
-        self.loss = loss
-        self.accuracy = accuracy
-        self.average_decay = average_decay
-        self.strategy = strategy
-        trained = model.trainable_variables
+        trained = self.model.trainable_variables
         scales = rate_scales or {}
         self.rate_scales = [scales.get(variable.path, 1.0) for variable in trained]
         with self.strategy.scope():
-            optimizer.build(trained)
+            self.optimizer.build(trained)
             self.averages = [
                 keras.Variable(
                     ops.convert_to_numpy(variable),
                     trainable=False,
                     name=f"{variable.path.replace('/', '_')}_average",
                 )
-                for variable in (trained if average_decay else ())
+                for variable in (trained if self.average_decay else ())
             ]
-            is_half = model.compute_dtype == "float16"
+            is_half = self.model.compute_dtype == "float16"
             self.loss_scale = LossScale() if is_half else None
 
     @property
