@@ -82,11 +82,7 @@ def _parsed(describe, argv):
 
 
 def parsed(argv: Sequence[str]) -> list:
-    """Parses the flags of a command line, and returns its other words.
-
-    Raises:
-        flags.Error: there is no such flag, or a value is wrong; it says what to do.
-    """
+    """Parses flags, and returns the other words; a `flags.Error` says what to do."""
     try:
         words = flags.FLAGS(argv)
     except flags.Error as error:
@@ -128,9 +124,8 @@ def _perform(main, argv):
 def say_next(*steps: Sequence[str | os.PathLike]) -> None:
     """Prints the command to type next, and the names of others, in one line.
 
-    Each of `steps` is a sequence of a command's name and its words, str or path-like.
-    Commands that are not installed are left out. The line goes to the standard error,
-    as it is no result.
+    Each of `steps` has the name of a command and its words. Commands that are not
+    installed are left out. The line is no result: it goes to the standard error.
 
     Example:
         >>> with contextlib.redirect_stderr(sys.stdout):

@@ -115,10 +115,8 @@ def whole_file(
 ) -> Iterator[pathlib.Path]:
     """Yields a temporary path of the same ending, which replaces `path` on success.
 
-    `flag` names the folder, for the message of an error.
-
     A process that is killed leaves it there, for `remove_temporaries` or for the same
-    file a day later.
+    file a day later. `flag` names the folder, for the message of an error.
     """
     path = expand_home(path)
     remedy = f"{MEND}, or pass another {flag}"

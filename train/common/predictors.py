@@ -55,10 +55,9 @@ def suffix(engine: str, precision: str) -> str:
 def predictor(
     model: "keras.Model", batch_size: int, engine: str, precision: str
 ) -> "keras_vit.Predictor":
-    """Returns a `keras_vit.Predictor`, which says when it converts the model.
+    """Returns a predictor, which says when it converts the model.
 
-    Raises:
-        RunError: the engine or its precision cannot be had here.
+    A `RunError` says that the engine or its precision is not available here.
     """
     import keras_vit
 

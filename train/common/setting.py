@@ -36,20 +36,17 @@ def setting(
 ) -> Any:
     """Returns a field of a dataclass that is a setting.
 
-    Args:
-        default: the value where none is given.
-        usage: its help, in `--help` and the reference.
-        *limits: pairs of what a value must be and a function of the value to whether it
-            is. None is allowed where the type has it.
-        group: the heading of its flag in `train.common.flag_help.GROUPS`; without one
-            it is no flag, or is one of other commands too.
-        choices: the values, where there are a few; a dict has a `title` for each, which
-            completes the help.
-        **more: what else others read. `example` says how to write a flag of several
-            values; `takes_auto`, that the flag of a number takes "auto"; `otherwise` is
-            the attribute that holds where the value is None; `argument`, that of an
-            architecture which some models lack; `of_blocks` and `of_classifiers` say
-            that only models of transformer blocks, and runs with classes, have it.
+    `usage` is its help, in `--help` and the reference. None keeps all `limits` where
+    the type has it. `group` is the heading of its flag in
+    `train.common.flag_help.GROUPS`; without one it is no flag, or is one of other
+    commands too. `choices` that are a dict have a `title` each, which completes the
+    help.
+
+    Others read `more`: `example` says how to write a flag of several values;
+    `takes_auto`, that the flag of a number takes "auto"; `otherwise` is the attribute
+    that holds where the value is None; `argument`, that of an architecture which some
+    models lack; `of_blocks` and `of_classifiers` say that only models of transformer
+    blocks, and runs with classes, have it.
 
     Example:
         >>> @dataclasses.dataclass

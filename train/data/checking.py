@@ -30,17 +30,7 @@ class DataError(RunError):
 
 
 def check(dataset: str, data_dir: DataDir = None) -> None:
-    """Refuses the name of data that do not exist, without reading any.
-
-    The arguments are those of `train.data.sources.load`.
-
-    Raises:
-        DataError: there is no such file, folder, task or TFDS data set.
-        RunError: when a package that it needs is not installed.
-
-    Example:
-        >>> check("digits")
-    """
+    """Refuses the name of data that do not exist, or need a package that is missing."""
     kind = kind_of(dataset)
     packages.need(f'The data set "{dataset}"', kind.packages)
     if kind.name in _CHECKS:

@@ -66,7 +66,6 @@ class RunLog:
         self.window = []
 
     def write(self, step: int, **values: float) -> None:
-        """Writes a record of floats."""
         self.metrics.append(step, **values)
         with self.writer.as_default(step):
             for name, value in values.items():

@@ -29,7 +29,6 @@ class Checkpoints:
         self._written = None
 
     def wait(self) -> None:
-        """Returns once the last file is written."""
         written, self._written = self._written, None
         if written is not None:
             written.result()
@@ -54,11 +53,9 @@ class Checkpoints:
         return step
 
     def save_best(self, variables: Sequence[keras.Variable]) -> None:
-        """Writes the variables as those of the best validation."""
         self._start(self._best, variables)
 
     def restore_best(self, variables: Sequence[keras.Variable]) -> None:
-        """Assigns the variables of the best validation."""
         self.require_best()
         self._read(self._best, variables)
 

@@ -189,10 +189,7 @@ def _batch_size(inputs):
 
 
 class JaxDevices(Devices):
-    """The devices of a run under JAX, of one machine.
-
-    The strategy is a `keras.distribution.DataParallel`.
-    """
+    """The devices of a run under JAX, of one machine."""
 
     @property
     def count(self) -> int:

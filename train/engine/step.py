@@ -150,15 +150,12 @@ class LossScale:
         self.good_steps = keras.Variable(
             0, trainable=False, dtype="int32", name="good_steps"
         )
-
         self.variables = [self.scale, self.good_steps]
 
     def scaled(self, loss: keras.KerasTensor) -> Any:
-        """Returns the loss whose gradients are computed."""
         return loss * self.scale.value
 
     def update(self, is_finite: keras.KerasTensor) -> None:
-        """Updates the scale after a step, by whether its gradients are finite."""
         good_steps = ops.where(is_finite, self.good_steps + 1, 0)
         grows = good_steps >= 2_000
         factor = ops.where(is_finite, ops.where(grows, 2.0, 1.0), 0.5)
@@ -199,7 +196,6 @@ class Devices:
         return False
 
     def print(self, line: str) -> None:
-        """Prints a line on the first host."""
         if self.is_chief:
             print(line)
 

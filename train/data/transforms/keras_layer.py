@@ -38,20 +38,12 @@ def described(layer: keras.layers.Layer) -> dict:
 def traced(layer: keras.layers.Layer, image_size: tuple[int, int]) -> Callable:
     """Returns a function of an image and a seed to the image that a layer makes of it.
 
-    Args:
-        layer: `keras.layers.Layer` that takes float32 images (1, height, width, 3) with
-            values in 0..255, and returns as many of the same size.
-        image_size: (height, width) in pixels.
+    The layer takes float32 images (1, height, width, 3) with values in 0..255, and
+    returns as many of the same size; the function takes one, and int64 (2,), which
+    every random number of a `keras.random.SeedGenerator` in the layer follows.
 
-    Returns:
-        Function of a float32 image (height, width, 3) and int64 (2,), which every
-        random number of a `keras.random.SeedGenerator` in the layer follows.
-
-    Raises:
-        RunError: the layer does not work in `tf.data`, or makes something else.
-
-    Warns:
-        UserWarning: it may draw numbers otherwise: runs do not repeat exactly.
+    Raises a `RunError` where the layer does not work in `tf.data`, or makes something
+    else, and warns where it may draw numbers otherwise: runs do not repeat exactly.
     """
     _check(layer)
     shape = (*image_size, 3)
