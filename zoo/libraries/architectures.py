@@ -47,7 +47,7 @@ def _cell(argument, text):
 
 
 ARGUMENTS = {row.pop("argument"): row for row in rows("timm_arguments.csv")}
-# Those of timm's `VisionTransformer`, None where it has none.
+# The defaults of timm's `VisionTransformer`, None where it has none.
 DEFAULTS = {name: _cell(row, row["default"]) for name, row in ARGUMENTS.items()}
 ROWS = tuple(
     {

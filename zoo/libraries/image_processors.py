@@ -31,7 +31,7 @@ _READ = tuple(name for name in _FIELDS if _FIELDS[name].use == "read")
 _NAMES = ("image_processor_type", "feature_extractor_type")
 
 
-# What a class of transformers 5 has where a file says nothing, if not what ViT's has.
+# The defaults of a class of transformers 5 that are not those of ViT's.
 _CLASSES = {
     row.pop("class"): {name: json.loads(cell) for name, cell in row.items() if cell}
     for row in fields.rows("image_processors.csv")

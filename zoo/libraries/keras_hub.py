@@ -31,8 +31,8 @@ _SIZES = {
     "num_layers": "num_layers",
     "mlp_dim": "mlp_dim",
 }
-# What converters do: the last four make levels of 255 times `scale`, plus `offset`;
-# keras-hub before 0.22 then subtracts `norm_mean` and divides by `norm_std`.
+# Converters make levels of 255 times `scale`, plus `offset`; keras-hub before 0.22 then
+# subtracts `norm_mean` and divides by `norm_std`.
 _FIT = ("crop_to_aspect_ratio", "pad_to_aspect_ratio", "interpolation", "antialias")
 _LEVELS = ("offset", "scale", "norm_mean", "norm_std")
 # keras-hub's names and Pillow's, whose kernel is always widened for smaller sizes.

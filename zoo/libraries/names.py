@@ -202,8 +202,7 @@ def to_released(
                 if row["released"] == _EMBEDDING and own.ndim == 2:
                     own = Rearranged(own, FLAT_PATCHES, **_patch_size(own.shape[1]))
                 elif row["axes"] and column != "keras_hub":
-                    pooling = row["released"].startswith("MAPHead_0/")
-                    heads = (pooling and pooling_heads) or num_heads
+                    heads = _heads(row["released"], num_heads, pooling_heads)
                     own = Rearranged(own, row["axes"], head=heads)
             except ValueError as error:
                 problems.append(f"{name} has shape {tuple(array.shape)}: {error}")
@@ -234,8 +233,7 @@ def from_released(
         part = _PART.search(row[column])
         if row["axes"]:
             pattern = " -> ".join(reversed(row["axes"].split(" -> ")))
-            pooling = released.startswith("MAPHead_0/")
-            heads = (pooling and pooling_heads) or num_heads
+            heads = _heads(released, num_heads, pooling_heads)
             array = np.asarray(Rearranged(array, pattern, head=heads))
         if part is None:
             renamed[name] = array
@@ -246,6 +244,12 @@ def from_released(
         name: _joined(array) if isinstance(array, list) else array
         for name, array in renamed.items()
     }
+
+
+def _heads(released, num_heads, pooling_heads):
+    """Returns the heads of a released array, which an attention pooling may have."""
+    is_pooling = released.startswith("MAPHead_0/")
+    return pooling_heads if is_pooling and pooling_heads else num_heads
 
 
 def _joined(parts):

@@ -39,8 +39,8 @@ _UNUSED = {
 }
 # DINOv3's biases of queries, keys and values, of which the second are masked.
 _MASKED = ".masked_bias"
-# What the names of published files say, whose code computes what timm's names say
-# otherwise.
+# The names of published files say which network it is, and where their code computes
+# otherwise than timm's.
 _PUBLISHED = fields.rows("published_files.csv")
 _POOLINGS = {"tok": "token", "avg": "avg"}
 # Their names of sizes, and ours.

@@ -58,6 +58,15 @@ def test_arrays_are_called_as_their_library_calls_them(tmp_path):
     assert message.count("missing blocks.1.attn.qkv.bias") == 1
 
 
+@pytest.mark.parametrize("key", ["blocks.0.attn.qkv[0].bias", "blocks.0.a[9/2].b"])
+def test_no_key_of_a_file_names_a_part_of_an_array(key, tmp_path):
+    theirs = names.from_released("timm", golden().arrays, 3)
+    np.savez(tmp_path / "a.npz", **theirs, **{key: np.zeros(48, "float32")})
+    with pytest.raises(zoo.CheckpointError) as error:
+        zoo.read(tmp_path / "a.npz")
+    assert f"unknown {key}" in str(error.value)
+
+
 # Writing
 
 
