@@ -96,7 +96,7 @@ def _of_open_clip(file, shown):
         known,
     )
     said = fields.complete(vision, known)
-    _check_tower(file, said)
+    _check_tower(file, said, vision.get("timm_proj", "linear") if name else None)
     inputs = _of_preprocessing(file, settings.get("preprocess_cfg") or {})
     if name:
         arguments = {"img_size": said["image_size"]}
@@ -120,13 +120,13 @@ def _of_open_clip(file, shown):
     }
 
 
-def _check_tower(file, said):
+def _check_tower(file, said, projection):
     """Refuses settings of a tower that are not computed."""
     description.check_choices(file, said, {"pool_type": _POOLINGS})
     wrong = []
     # timm's towers have a projection as their head, or none.
-    if said.get("timm_proj", "") not in ("", "none"):
-        wrong.append(f"timm_proj={brief(said['timm_proj'])}")
+    if projection not in (None, "", "none"):
+        wrong.append(f"timm_proj={brief(projection)}")
     if said["pool_type"] == "avg" and said["final_ln_after_pool"]:
         wrong.append("final_ln_after_pool=True with pool_type='avg'")
     fields.refuse(file, wrong)
