@@ -139,7 +139,7 @@ def test_exports_have_no_loop(block_size, monkeypatch):
     model = keras_vit.VisionTransformer(config, image_size=32, classes=2)
     seen.clear()
     spec = tf.TensorSpec((1, 32, 32, 3))
-    litert.tflite(model, lambda images: model(images, training=False), spec)
+    litert.tflite(model, lambda images: model(images, training=False), spec, "float32")
     _package(model, None)
     assert not seen
     # Outside of exports it attends in blocks, but for the last layer's class token.
