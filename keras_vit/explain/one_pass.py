@@ -78,7 +78,7 @@ def inspect(model: keras.Model, images: np.ndarray) -> Inspection:
     def collected(function: Callable) -> ByLayer:
         return ByLayer(function, range(last + 1), len(images))
 
-    rollout, pooled, tokens = Rollout(len(images)), pooled_weights(model, images), []
+    rollout, pooled = Rollout(len(images)), pooled_weights(model, images)
     maps = collected(to_map)
     distance = collected(distance_of(model, images.shape[1:3]))
     received = collected(lambda weights: received_attention(weights, grid, registers))
@@ -88,11 +88,7 @@ def inspect(model: keras.Model, images: np.ndarray) -> Inspection:
         for collector in (rollout, maps, distance, received):
             collector(layer, part, weights)
 
-    def see_tokens(layer: int, part: slice, values: Any) -> None:
-        if layer == last:
-            tokens.append(values)
-
-    outputs = run(model, images, see_weights, see_tokens, pooled)
+    outputs, tokens = run(model, images, see_weights, pooled, tokens_of=last)
     of_pooling, weights = None, to_map.keywords["pooling"]
     if pooled.values is not None:
         [weights] = pooled.values

@@ -56,18 +56,17 @@ def run(
     model: keras.Model,
     images: np.ndarray,
     attention: Callable | None = None,
-    tokens: Callable | None = None,
     pooling: Callable | None = None,
-) -> list:
+    tokens_of: int | None = None,
+) -> tuple[list, list]:
     """Runs a model without gradients, and calls functions with what its layers compute.
 
     `attention` is called with the index of each layer, the slice of the images and the
-    float32 attention weights (images, num_heads, queries, tokens), `tokens` likewise
-    with each block's output (images, tokens, hidden_size), `pooling` with 0, the slice
-    and the weights of an attention pooling (images, num_heads, 1, tokens). The images
-    are divided so that the attention weights of a layer are at most 64 MB, or one
-    image's.
-    Returns the model's outputs, one per part of the images.
+    float32 attention weights (images, num_heads, queries, tokens), `pooling` with 0,
+    the slice and the weights of an attention pooling (images, num_heads, 1, tokens).
+    The images are divided so that the attention weights of a layer are at most 64 MB,
+    or one image's. Returns the model's outputs, and those (images, tokens, hidden_size)
+    of the block `tokens_of`, one per part of the images.
     """
     without_gradients = contextlib.nullcontext
     if keras.backend.backend() == "torch":
@@ -95,17 +94,22 @@ def run(
 
         return see
 
-    outputs = []
+    outputs, tokens = [], []
+
+    def keep(layer: int, part: slice, values: Any) -> None:
+        if layer == tokens_of:
+            tokens.append(values)
+
     for start in range(0, len(images), at_once):
         part = slice(start, min(start + at_once, len(images)))
         watcher = Watcher(
             watched(attention, part, iter(range(count))),
-            watched(tokens, part, iter(range(count))),
+            watched(keep, part, iter(range(count))),
             pooling=watched(pooling, part, itertools.repeat(0)),
         )
         with running(watcher=watcher), without_gradients():
             outputs.append(model(images[part], training=False))
-    return outputs
+    return outputs, tokens
 
 
 def gradients(

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 import numpy as np
@@ -66,13 +65,7 @@ def token_features(
     images = check_images(model, images)
     last = -1 if layer is None else layer
     [last] = indices_of(last, num_layers(model), "layer", model)
-    parts = []
-
-    def keep(layer: int, part: slice, tokens: Any) -> None:
-        if layer == last:
-            parts.append(tokens)
-
-    run(model, images, tokens=keep)
+    _, parts = run(model, images, tokens_of=last)
     return features_of(model, parts, images.shape[1:3], normed=layer is None)
 
 

@@ -6,7 +6,7 @@ import importlib.metadata
 import json
 import os
 import pathlib
-import secrets
+import tempfile
 from collections.abc import Collection, Sequence
 
 import keras
@@ -64,12 +64,10 @@ def read(path: pathlib.Path, engines: Collection[str]) -> str | None:
 
 def write(path: pathlib.Path, engine: str, trials: dict) -> None:
     """Writes a choice, whole or not at all; nothing where the cache is read-only."""
-    temporary = path.with_name(f".{path.stem}-{secrets.token_hex(4)}.tmp")
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".engine-") as beside:
+            part = pathlib.Path(beside, path.name)
             text = json.dumps({"engine": engine, "trials": trials}, indent=1)
-            temporary.write_text(text, "utf-8")
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+            part.write_text(text, "utf-8")
+            os.replace(part, path)
