@@ -83,21 +83,18 @@ def _program(path):
     return path.parent if path.name == SAVED_MODEL else path
 
 
-def load(
-    path: pathlib.Path, threads: int | None = None, trust: bool = False
-) -> ExportedModel:
+def load(path: pathlib.Path, trust: bool = False) -> ExportedModel:
     """Loads an exported file that our writers have written; refuses others.
 
-    `path` is what `find` returns. The runtime chooses the number of threads unless it
-    is given. With `trust` a SavedModel may have operations that ours do not have, which
-    may read and write files.
+    `path` is what `find` returns. With `trust` a SavedModel may have operations that
+    ours do not have, which may read and write files.
     """
     _, needed = RUNTIMES["" if path.is_dir() else path.suffix]
     packages.need(f"The model {path}", (needed,), extra="export")
     if path.is_dir() and not trust:
         operations.check(path)
     try:
-        model = in_its_runtime(path, threads)
+        model = in_its_runtime(path)
         _check(model, path)
     except RunError:
         raise
