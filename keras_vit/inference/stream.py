@@ -202,9 +202,8 @@ def _predictor(model, kind, batch_size, outputs):
         or predictor.batch_size != batch_size
         or predictor.model.outputs[0] is not outputs
     ):
-        of_outputs = model
-        if outputs is not model.outputs[0]:
-            of_outputs = of_features(model, outputs)
+        is_whole = outputs is model.outputs[0]
+        of_outputs = model if is_whole else of_features(model, outputs)
         predictor = Predictor(of_outputs, batch_size)
         setattr(model, name, predictor)
     return predictor

@@ -137,7 +137,7 @@ def export(
                 bits=bits,
                 split=split,
             )
-        reference = Reference(loaded, samples, scratch / "model.keras", threads)
+        reference = Reference(loaded, samples, threads)
         about = {"command": command, "threads": threads, "bits": bits, **options}
         arguments = options | {
             "calibration": samples.calibration,
@@ -175,11 +175,12 @@ def _load(model, image_size, features):
 class Reference:
     """The outputs of a Keras model for sample images, to compare exports with.
 
-    The model is saved as `file`, and runs in a process of its own as exports do.
+    The model is saved beside these, and runs in a process of its own as exports do.
     """
 
-    def __init__(self, loaded, samples, file, threads):
+    def __init__(self, loaded, samples, threads):
         self.samples, self.threads = samples, threads
+        file = pathlib.Path(f"{samples.path}.keras")
         loaded.model.save(file)
         self.outputs, facts = self._run("keras", file)
         if not np.isfinite(self.outputs).all():
@@ -249,10 +250,9 @@ class _Exports:
         other = dataclasses.replace(
             self.loaded, model=keras_vit.at_image_size(model, size)
         )
-        images = str(scratch / "others")
-        samples = sample_images.generate(other, images, _AT_ANOTHER_SIZE)
-        file, threads = scratch / "other.keras", self.reference.threads
-        self.other_size = size, Reference(other, samples, file, threads)
+        path = str(scratch / "others")
+        samples = sample_images.generate(other, path, _AT_ANOTHER_SIZE)
+        self.other_size = size, Reference(other, samples, self.reference.threads)
 
     def add(self, row: Format, folder: pathlib.Path) -> None:
         """Writes and runs one format; a failure leaves the others as they are."""
