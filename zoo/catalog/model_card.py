@@ -2,6 +2,7 @@
 
 import dataclasses
 import urllib.parse
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from zoo.common.safe_text import PrintableError
@@ -196,7 +197,7 @@ class ModelCard:
         return top1_of(self.accuracies)[1]
 
 
-def top1_of(accuracies) -> tuple[float | None, str | None]:
+def top1_of(accuracies: Iterable[Accuracy]) -> tuple[float | None, str | None]:
     """Returns the first ImageNet top-1 accuracy and its source, (None, None) if none.
 
     Example:
@@ -209,7 +210,7 @@ def top1_of(accuracies) -> tuple[float | None, str | None]:
     return None, None
 
 
-def either(names) -> str:
+def either(names: Iterable[str]) -> str:
     """Joins names for an error message: a, b or c."""
     *others, last = names
     return f"{', '.join(others)} or {last}" if others else last

@@ -2,6 +2,7 @@
 
 import difflib
 import re
+from collections.abc import Iterable
 
 from zoo.catalog import registry
 from zoo.catalog.cards import CARDS, RELEASED_VARIANTS
@@ -63,7 +64,7 @@ def similar_handles(handle: str) -> list[str]:
     return [names[name] for name in near]
 
 
-def similar_variants(name: str, known) -> list[str]:
+def similar_variants(name: str, known: Iterable[str]) -> list[str]:
     """Returns the variants that a name may mean, the likeliest first.
 
     Names of timm, transformers, keras-hub and vit-keras are understood by their size,
@@ -71,7 +72,7 @@ def similar_variants(name: str, known) -> list[str]:
 
     Args:
         name: str, such as ``"vit_tiny_patch16_224"`` or ``"ViT-Tiny_16"``.
-        known: iterable of str, the variants there are.
+        known: the variants there are.
 
     Example:
         >>> similar_variants("google/vit-base-patch16-224", ["ViT-B_16", "ViT-B_32"])
@@ -84,12 +85,12 @@ def similar_variants(name: str, known) -> list[str]:
     return [variants[variant] for variant in near]
 
 
-def similar_releases(name: str, known) -> list[str]:
+def similar_releases(name: str, known: Iterable[str]) -> list[str]:
     """Returns the releases that a name of weights may mean, the likeliest first.
 
     Args:
         name: str, such as ``"augreg_in21k_ft_in1k"`` or ``"in21k"``.
-        known: iterable of str, the releases there are.
+        known: the releases there are.
 
     Example:
         >>> similar_releases("augreg_in21k", ["imagenet21k", "augreg-imagenet21k"])
