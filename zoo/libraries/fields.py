@@ -271,6 +271,4 @@ def check_types(file: object, settings: dict, fields: dict[str, Field]) -> None:
 
 def _is_implied(value, field):
     implied = field.implied
-    if isinstance(implied, dict):
-        return isinstance(value, dict) and value.items() <= implied.items()
     return value == implied and isinstance(value, bool) == isinstance(implied, bool)
