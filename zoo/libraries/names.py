@@ -142,6 +142,11 @@ def renamed(name: str, pairs: Iterable[tuple[str, str]]) -> str:
     return name
 
 
+def whole(name: str) -> str:
+    """Returns the name of the array that a part is of."""
+    return _PART.sub("", name)
+
+
 def in_files(arrays: dict, pairs: Sequence[tuple[str, str]]) -> dict:
     """Returns arrays of a column under the names of a dialect, see `RENAMED`."""
     back = [(ours, theirs) for theirs, ours in pairs]
@@ -150,34 +155,34 @@ def in_files(arrays: dict, pairs: Sequence[tuple[str, str]]) -> dict:
     for name, array in arrays.items():
         # The attention's own output has the name that an MLP's second layer has.
         own = [pair for pair in back if f".attention{pair[0]}" not in name]
-        apart = [ours for ours in parts if _PART.sub("", ours) in name]
+        apart = [ours for ours in parts if whole(ours) in name]
         if not apart:
             named[renamed(name, own)] = array
         for ours in apart:
             number, count = _numbers(parts[ours])
-            key = name.replace(_PART.sub("", ours), ours)
+            key = name.replace(whole(ours), ours)
             named[renamed(key, own)] = np.split(array, count)[number]
     return named
 
 
 def joined(column: str, arrays: dict) -> tuple[dict, list[str]]:
     """Joins the arrays that a column has as one, and returns a list of problems."""
-    whole, apart, problems = {}, {}, []
+    joined_arrays, apart, problems = {}, {}, []
     for name, array in arrays.items():
         part = _PART.search(name)
         if part is None or any(_rows(column, name)):
-            whole[name] = array
+            joined_arrays[name] = array
         else:
             number, count = _numbers(part)
-            apart.setdefault(_PART.sub("", name), [None] * count)[number] = array
+            apart.setdefault(whole(name), [None] * count)[number] = array
     for name, parts in apart.items():
-        if name in whole:
+        if name in joined_arrays:
             problems.append(f"two arrays for {name}")
         try:
-            whole[name] = Joined(parts)
+            joined_arrays[name] = Joined(parts)
         except ValueError as error:
             problems.append(f"{name} {error}")
-    return whole, problems
+    return joined_arrays, problems
 
 
 def to_released(

@@ -77,7 +77,8 @@ def read(
     norm_missing = not released_names.ENCODER_NORM.keys() & shapes.keys()
     without = {released_names.NO_FINAL_NORM} if norm_missing else set()
     sizes, missing = released_names.measure(shapes, without)
-    missing = [_in_their_names(column, problem) for problem in missing]
+    parts_there = {names.whole(name) for name in arrays} - arrays.keys()
+    missing = [_in_their_names(column, problem, parts_there) for problem in missing]
     refuse(file.path, problems + apart + wrong + missing, library)
     shown = Shown(
         shapes,
@@ -199,11 +200,13 @@ def _description(file, library, shown):
         ) from error
 
 
-def _in_their_names(library, problem):
+def _in_their_names(library, problem, parts_there=()):
     """Returns a problem with the released name replaced by the file's."""
     first, _, rest = problem.partition(" ")
     if first == "missing":
-        return f"missing {names.foreign_name(library, rest) or rest}"
+        theirs = names.foreign_name(library, rest) or rest
+        part = "a part of " if theirs in parts_there else ""
+        return f"missing {part}{theirs}"
     theirs = names.foreign_name(library, first)
     return f"{problem}, from {theirs}" if theirs else problem
 

@@ -178,8 +178,16 @@ def without(*parts):
         ("deit3_timm", without(".ls1.", ".ls2."), "224, with layer_scale True .the ar"),
         ("deit3_timm", without(".0.ls2."), r"missing blocks\.0\.ls2\.gamma"),
         ("dinov2_transformers", without("layer_scale"), "'dinov2', with layer_scale"),
-        ("dinov3_plus_timm", without("0.mlp.fc1_x.bias"), "0.mlp.fc1_g.bias"),
-        ("eva02_base_timm", without("0.attn.k_proj"), "unknown blocks.0.attn.q_"),
+        (
+            "dinov3_plus_timm",
+            without("0.mlp.fc1_x.bias"),
+            "blocks.0.mlp.fc1.bias needs 2",
+        ),
+        (
+            "eva02_base_timm",
+            without("0.attn.k_proj"),
+            "missing a part of blocks.0.attn.qkv.w",
+        ),
         ("beit_timm", without(f"0.{TABLE}"), rf"missing blocks\.0\.{TABLE}"),
         ("beit_timm", without(TABLE), "biases .those of each block. .the arrays have"),
         ("beit_timm", without(".gamma_"), "layer_scale True .the arrays have F"),
