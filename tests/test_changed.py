@@ -14,7 +14,7 @@ TOP = pathlib.Path("tests")
     [
         ("keras_vit/runtimes/onnx/layers.py", "train/export/test_onnx.py"),
         ("keras_vit/runtimes/predictor.py", "keras_vit/test_predictor.py"),
-        ("zoo/libraries/names.csv", "zoo/libraries/test_formats.py"),
+        ("zoo/libraries/array_names.csv", "zoo/libraries/test_formats.py"),
         ("train/study/page.md.jinja", "train/study/test_study.py"),
         ("train/export/templates/onnx.md.jinja", "train/export/test_onnx.py"),
         ("train/explain/templates/explanation.js", "train/explain/test_explain.py"),

@@ -1,23 +1,22 @@
 """The layers a Vision Transformer is made of."""
 
 from keras_vit.layers.attention import SelfAttention
-from keras_vit.layers.class_token import (
-    ClassToken,
-    ClassTokenAndPatchPooling,
-    ClassTokenPooling,
-    DistillationPooling,
-    PatchPooling,
-    RegisterTokens,
-)
+from keras_vit.layers.attention_pooling import AttentionPooling
+from keras_vit.layers.class_token import ClassToken, RegisterTokens
 from keras_vit.layers.classification_head import ClassificationHead
 from keras_vit.layers.group_norm import GroupNorm
 from keras_vit.layers.layer_norm import LayerNorm
 from keras_vit.layers.layer_scale import LayerScale
-from keras_vit.layers.map_head import AttentionPooling
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.patch_encoder import PatchEncoder
 from keras_vit.layers.patch_grid import PatchGrid
 from keras_vit.layers.patch_map import PatchMap
+from keras_vit.layers.pooling_layers import (
+    ClassTokenAndPatchPooling,
+    ClassTokenPooling,
+    DistillationPooling,
+    PatchPooling,
+)
 from keras_vit.layers.position_embedding import AddPositionEmbs, AddPositionEmbs2D
 from keras_vit.layers.positions import RelativePositionEmbedding
 from keras_vit.layers.relative_position import RelativePositionBias

@@ -7,9 +7,9 @@ import numpy as np
 from keras import ops
 
 from keras_vit.layers.attention import SelfAttention
+from keras_vit.layers.attention_pooling import AttentionPooling
 from keras_vit.layers.base import Tensor
 from keras_vit.layers.classification_head import ClassificationHead
-from keras_vit.layers.map_head import AttentionPooling
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.patch_encoder import PatchEncoder
 from keras_vit.layers.residual_unit import PreActivationUnit, ResidualUnit

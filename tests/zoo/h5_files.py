@@ -8,11 +8,11 @@ import h5py
 import numpy as np
 from safetensors_files import arrays
 
-from zoo.libraries import names
+from zoo.libraries import array_names
 
 SUFFIX = ".h5"
 CLASS_TOKEN, KERNEL = (
-    names.foreign_name("keras_hub", name) for name in ("cls", "head/kernel")
+    array_names.foreign_name("keras_hub", name) for name in ("cls", "head/kernel")
 )
 ONES = np.ones((1, 1, 48), "f4")
 
@@ -21,7 +21,8 @@ ONES = np.ones((1, 1, 48), "f4")
 def hub_arrays():
     """The golden's arrays as keras-hub calls them."""
     return {
-        names.foreign_name("keras_hub", name): array for name, array in arrays().items()
+        array_names.foreign_name("keras_hub", name): array
+        for name, array in arrays().items()
     }
 
 

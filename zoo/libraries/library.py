@@ -1,7 +1,7 @@
 """What a library of checkpoints declares: how its files are recognised, read, written.
 
 A new one is a subclass of `Library` in a module of its own, which `reading.LIBRARIES`
-lists, and a column of `names.csv`, unless its names become those of another column.
+lists, and a column of `array_names.csv`, unless its names become those of another one.
 """
 
 import pathlib
@@ -13,7 +13,7 @@ import numpy as np
 
 from zoo.containers.arrays import OpenFile
 from zoo.containers.opening import Collected
-from zoo.libraries import names
+from zoo.libraries import array_names
 from zoo.libraries.comparison import Shown
 from zoo.libraries.description import Description
 from zoo.network.head import Head
@@ -59,15 +59,15 @@ class Library:
         return file
 
     def column(self, keys: Iterable[str]) -> str:
-        """Returns the column of `names.TABLE` that has the names of `select`."""
+        """Returns the column of `array_names.TABLE` that has the names of `select`."""
         return self.name
 
     def select(self, keys: Iterable[str]) -> dict[str, str]:
-        """Returns {key: name in `names.TABLE`} of the model's arrays."""
+        """Returns {key: name in `array_names.TABLE`} of the model's arrays."""
         raise NotImplementedError
 
     def arranged(self, arrays: dict) -> dict:
-        """Returns {name in `names.TABLE`: array} as the column has them."""
+        """Returns {name in `array_names.TABLE`: array} as the column has them."""
         return arrays
 
     def describe(self, folder: pathlib.Path, shown: Shown) -> Description:
@@ -104,7 +104,7 @@ def arrays_of(
                 f"{bias}, which a model for images in [-1, 1] needs"
             )
     heads = checkpoint.num_heads, checkpoint.pooling_heads
-    return names.from_released(column, released, *heads)
+    return array_names.from_released(column, released, *heads)
 
 
 def first_alike(

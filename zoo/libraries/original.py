@@ -16,7 +16,7 @@ import numpy as np
 from zoo.common.safe_text import brief
 from zoo.containers.arrays import CheckpointError
 from zoo.containers.opening import read_json
-from zoo.libraries import description, fields, names, timm
+from zoo.libraries import array_names, description, fields, timm
 from zoo.libraries.comparison import Shown
 from zoo.libraries.description import Description
 
@@ -178,8 +178,8 @@ class Original(timm.Timm):
         for key in keys:
             if _UNUSED[names_of].match(key):
                 continue
-            pairs = names.RENAMED[names_of]
-            name = names.renamed(_CHUNK.sub("blocks.", key), pairs)
+            pairs = array_names.RENAMED[names_of]
+            name = array_names.renamed(_CHUNK.sub("blocks.", key), pairs)
             if is_masked and name.endswith(".attn.qkv.bias"):
                 name = name.removesuffix(".qkv.bias") + _MASKED
             chosen[key] = name
@@ -200,7 +200,7 @@ class Original(timm.Timm):
         kernel = arranged.get("patch_embed.proj.weight")
         if head is not None and "head.bias" not in arranged and head.ndim == 2:
             pattern = "inputs outputs -> outputs inputs"
-            arranged["head.weight"] = names.Rearranged(head, pattern)
+            arranged["head.weight"] = array_names.Rearranged(head, pattern)
             arranged["head.bias"] = np.zeros(head.shape[1], np.float32)
         if kernel is not None and "patch_embed.proj.bias" not in arranged:
             arranged["patch_embed.proj.bias"] = np.zeros(kernel.shape[0], np.float32)

@@ -13,7 +13,14 @@ from zoo.common.safe_text import brief
 from zoo.containers import arrays
 from zoo.containers.arrays import CheckpointError, OpenFile
 from zoo.containers.opening import Collected, read_json
-from zoo.libraries import description, keras_hub, names, original, timm, transformers
+from zoo.libraries import (
+    array_names,
+    description,
+    keras_hub,
+    original,
+    timm,
+    transformers,
+)
 from zoo.libraries.comparison import BIASES, Shown
 from zoo.libraries.library import Library
 from zoo.network import VARIANTS, released_names
@@ -65,19 +72,19 @@ def read(
     column = library.column(file.keys)
     arrays, problems = _selected(file, library)
     arrays, biases = _unshared(arrays, library)
-    arrays, apart = names.joined(column, library.arranged(arrays))
+    arrays, apart = array_names.joined(column, library.arranged(arrays))
     # The sizes but the heads, which settings are then compared with.
-    parts, wrong = names.to_released(column, arrays, num_heads=1)
+    parts, wrong = array_names.to_released(column, arrays, num_heads=1)
     if "norm_before_blocks/scale" in parts:
         given = [bias for bias in library.without_biases[:1] if bias in parts]
-        wrong += [f"unknown {names.foreign_name(column, bias)}" for bias in given]
+        wrong += [f"unknown {array_names.foreign_name(column, bias)}" for bias in given]
     _complete(parts, library)
     shapes = {name: part.shape for name, part in parts.items()}
     # Before the settings say which biases there are, those of some blocks mean all.
     norm_missing = not released_names.ENCODER_NORM.keys() & shapes.keys()
     without = {released_names.NO_FINAL_NORM} if norm_missing else set()
     sizes, missing = released_names.measure(shapes, without)
-    parts_there = {names.whole(name) for name in arrays} - arrays.keys()
+    parts_there = {array_names.whole(name) for name in arrays} - arrays.keys()
     missing = [_in_their_names(column, problem, parts_there) for problem in missing]
     refuse(file.path, problems + apart + wrong + missing, library)
     shown = Shown(
@@ -86,7 +93,7 @@ def read(
         keys=tuple(file.keys),
         stem=pathlib.Path(file.path).stem,
         biases=biases,
-        flat_patches=arrays[names.foreign_name(column, _KERNEL)].ndim == 2,
+        flat_patches=arrays[array_names.foreign_name(column, _KERNEL)].ndim == 2,
     )
     stated = _description(file, library, shown)
     if stated.config.final_norm is not False and not shown.facts["final_norm"]:
@@ -97,7 +104,9 @@ def read(
         pooling = [name for name in arrays if name.startswith("attn_pool.")]
         arrays = {name: arrays[name] for name in arrays.keys() - pooling}
     heads = _num_heads(file, stated.config.num_heads, num_heads, shown)
-    parts, problems = names.to_released(column, arrays, heads, stated.pooling_heads)
+    parts, problems = array_names.to_released(
+        column, arrays, heads, stated.pooling_heads
+    )
     _complete(parts, library)
     refuse(file.path, problems + _ambiguous_positions(parts, stated), library)
     return parts, stated
@@ -113,7 +122,7 @@ def refuse(
 
 
 def _selected(file, library):
-    """Returns {name in `names.TABLE`: array} of a model, and a list of problems."""
+    """Returns {name in `array_names.TABLE`: array} of a model, and the problems."""
     reasons = (
         (reason, next(filter(re.compile(pattern).search, file.keys), None))
         for pattern, reason in library.reasons.items()
@@ -204,10 +213,10 @@ def _in_their_names(library, problem, parts_there=()):
     """Returns a problem with the released name replaced by the file's."""
     first, _, rest = problem.partition(" ")
     if first == "missing":
-        theirs = names.foreign_name(library, rest) or rest
+        theirs = array_names.foreign_name(library, rest) or rest
         part = "a part of " if theirs in parts_there else ""
         return f"missing {part}{theirs}"
-    theirs = names.foreign_name(library, first)
+    theirs = array_names.foreign_name(library, first)
     return f"{problem}, from {theirs}" if theirs else problem
 
 

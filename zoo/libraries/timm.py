@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from zoo.common.safe_text import brief
 from zoo.containers.arrays import CheckpointError
 from zoo.containers.opening import read_json
-from zoo.libraries import architectures, description, fields, names
+from zoo.libraries import architectures, array_names, description, fields
 from zoo.libraries.architectures import ARGUMENTS
 from zoo.libraries.comparison import BIASES, Shown
 from zoo.libraries.description import Description
@@ -267,7 +267,7 @@ def _names(file, config, inputs, classes):
     if all(map(_LABEL_ID.fullmatch, names)) and about.keys() >= {*names}:
         texts = [about[name] for name in names]
         names = description.names_of_outputs(file, "label_descriptions", texts, classes)
-    return names
+    return array_names
 
 
 def _preparation(file, inputs):
@@ -484,10 +484,10 @@ def _file_keys(arrays, named_as, checkpoint):
         dialects.append("gates")
     if named_as == "naflex":
         kernel, grid = "patch_embed.proj.weight", checkpoint.grid_size
-        arrays[kernel] = names.flat_patches(arrays[kernel])
+        arrays[kernel] = array_names.flat_patches(arrays[kernel])
         arrays["pos_embed"] = arrays["pos_embed"].reshape((1, *grid, -1))
-    pairs = [pair for name in dialects for pair in names.RENAMED.get(name, ())]
-    return names.in_files(arrays, pairs)
+    pairs = [pair for name in dialects for pair in array_names.RENAMED.get(name, ())]
+    return array_names.in_files(arrays, pairs)
 
 
 class Timm(Library):
@@ -515,7 +515,7 @@ class Timm(Library):
 
     def select(self, keys: Iterable[str]) -> dict[str, str]:
         return {
-            key: names.renamed(key, names.RENAMED[COLUMN])
+            key: array_names.renamed(key, array_names.RENAMED[COLUMN])
             for key in keys
             # It follows from the grid alone.
             if not key.endswith(".relative_position_index")

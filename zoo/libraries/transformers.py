@@ -14,7 +14,7 @@ import numpy as np
 
 from zoo.common.safe_text import brief
 from zoo.containers.arrays import CheckpointError
-from zoo.libraries import description, fields, image_processors, names
+from zoo.libraries import array_names, description, fields, image_processors
 from zoo.libraries.architectures import INPUTS
 from zoo.libraries.comparison import APART, BIASES, Shown
 from zoo.libraries.description import Description
@@ -168,13 +168,13 @@ def _named_as(keys):
 
 
 def _column(family):
-    """Returns the column of `names.TABLE` that a family's names become those of."""
+    """Returns the column of `array_names.TABLE` that has the names of a family."""
     return "timm" if family == "tipsv2" else COLUMN
 
 
 def _renamed(family, gated):
-    """Returns the pairs of `names.RENAMED` of a family, with gates or without."""
-    return names.RENAMED.get(f"{family}_gated" if gated else family, ())
+    """Returns the pairs of `array_names.RENAMED` of a family, with gates or without."""
+    return array_names.RENAMED.get(f"{family}_gated" if gated else family, ())
 
 
 def _of_type(kind):
@@ -500,7 +500,7 @@ def _file_keys(arrays, kind, checkpoint):
     for name, array in arrays.items():
         key = _classifier_key(name, arrays, kind)
         (heads if key else named)[key or name] = _shaped(name, array, kind)
-    named = names.in_files(
+    named = array_names.in_files(
         named, _renamed(kind.family, checkpoint.config.activation == "swiglu")
     )
     named = heads | {prefix + key: array for key, array in named.items()}
@@ -530,7 +530,7 @@ def _shaped(name, array, kind):
         kind.family == "naflex"
         and name == "embeddings.patch_embeddings.projection.weight"
     ):
-        return names.flat_patches(array)
+        return array_names.flat_patches(array)
     if "clip" in kind.named_as and name in _FLAT:
         return array.reshape(array.shape[_FLAT[name] :])
     return array
@@ -585,7 +585,7 @@ class Transformers(Library):
         pairs = _renamed(family, any(map(_GATES.search, keys)))
         if family == "dinov2":
             # In memory transformers 5 has other names than in files.
-            pairs = names.RENAMED["transformers_5"] + pairs
+            pairs = array_names.RENAMED["transformers_5"] + pairs
         for key in keys:
             prefix = next(filter(key.startswith, _PREFIXES), "")
             name = key.removeprefix(prefix)
@@ -593,7 +593,7 @@ class Transformers(Library):
                 continue
             if family == "dinov3":
                 name = name.removeprefix("model.")
-            name = names.renamed(name, pairs)
+            name = array_names.renamed(name, pairs)
             chosen[key] = name.replace("cls_classifier.", "classifier.")
         return chosen
 

@@ -8,7 +8,7 @@ from peer_files import assert_same, golden
 import zoo
 from zoo import ViTConfig
 from zoo.containers import safetensors
-from zoo.libraries import description, names
+from zoo.libraries import array_names, description
 from zoo.libraries.description import Description
 
 INDEX = "model.safetensors.index.json"
@@ -24,7 +24,7 @@ def refusal(folder):
 @pytest.fixture
 def folder(tmp_path):
     """A checkpoint in three files, in timm's names."""
-    arrays = names.from_released("timm", golden().arrays, 3)
+    arrays = array_names.from_released("timm", golden().arrays, 3)
     write(tmp_path, arrays)
     return tmp_path
 
@@ -69,7 +69,7 @@ def test_what_transformers_writes(transformers, tmp_path):
 
 def test_what_the_headers_say(folder):
     said = ViTConfig.released(activation="gelu", layer_norm_epsilon=1e-5, num_heads=3)
-    arrays = names.from_released("timm", golden().arrays, 3)
+    arrays = array_names.from_released("timm", golden().arrays, 3)
     write(folder, arrays, description.to_metadata(Description(said)))
     checkpoint = zoo.read(folder)
     assert (checkpoint.semantics, checkpoint.num_heads) == (said.semantics, 3)

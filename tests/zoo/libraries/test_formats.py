@@ -9,7 +9,7 @@ from peer_files import arrays_of, assert_same, golden
 
 import zoo
 from zoo.containers import safetensors
-from zoo.libraries import names
+from zoo.libraries import array_names
 
 MODELS = ("token", "gap", "pre_logits", "hybrid_stem", "hybrid_three_stages")
 FILE = "model.safetensors"
@@ -25,18 +25,20 @@ def write(folder, name="token", naming="timm", **kwargs):
 # The table of names
 
 
-@pytest.mark.parametrize("column", names._PATTERNS)
+@pytest.mark.parametrize("column", array_names._PATTERNS)
 def test_no_name_is_there_twice(column):
-    found = [row[column] for row in names.TABLE if row[column]]
+    found = [row[column] for row in array_names.TABLE if row[column]]
     assert len(found) == len(set(found))
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_released_array_has_a_name_of_timms(name):
     checkpoint = golden(name)
-    assert all(names.foreign_name("timm", released) for released in checkpoint.arrays)
-    theirs = names.from_released("timm", checkpoint.arrays, checkpoint.num_heads)
-    found, problems = names.to_released("timm", theirs, checkpoint.num_heads)
+    assert all(
+        array_names.foreign_name("timm", released) for released in checkpoint.arrays
+    )
+    theirs = array_names.from_released("timm", checkpoint.arrays, checkpoint.num_heads)
+    found, problems = array_names.to_released("timm", theirs, checkpoint.num_heads)
     assert not problems
     np.testing.assert_equal(
         {key: np.asarray(part) for key, part in found.items()}, dict(checkpoint.arrays)
@@ -44,7 +46,7 @@ def test_every_released_array_has_a_name_of_timms(name):
 
 
 def test_arrays_are_called_as_their_library_calls_them(tmp_path):
-    theirs = names.from_released("timm", golden().arrays, 3)
+    theirs = array_names.from_released("timm", golden().arrays, 3)
     del theirs["blocks.1.attn.qkv.bias"]
     theirs["blocks.2.attn.qkv.bias"] = np.float32(0)
     theirs["blocks.01.norm1.bias"] = np.zeros(48, "float32")
@@ -60,7 +62,7 @@ def test_arrays_are_called_as_their_library_calls_them(tmp_path):
 
 @pytest.mark.parametrize("key", ["blocks.0.attn.qkv[0].bias", "blocks.0.a[9/2].b"])
 def test_no_key_of_a_file_names_a_part_of_an_array(key, tmp_path):
-    theirs = names.from_released("timm", golden().arrays, 3)
+    theirs = array_names.from_released("timm", golden().arrays, 3)
     np.savez(tmp_path / "a.npz", **theirs, **{key: np.zeros(48, "float32")})
     with pytest.raises(zoo.CheckpointError) as error:
         zoo.read(tmp_path / "a.npz")

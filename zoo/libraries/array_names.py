@@ -1,10 +1,10 @@
 """Names and axes of the released arrays in timm, transformers and keras-hub.
 
-One table for reading and writing, `names.csv`, with one row per layer; [i] stands for
-the i-th third of an array, [i/2] for a half. PyTorch's libraries store dense layers as
-(outputs, inputs), convolutions as (outputs, inputs, height, width), and heads and head
-size of the attention in one axis; keras-hub stores all as released. Every change is an
-einops pattern, so what is written is read back to the last bit.
+One table for reading and writing, `array_names.csv`, with one row per layer; [i] stands
+for the i-th third of an array, [i/2] for a half. PyTorch's libraries store dense layers
+as (outputs, inputs), convolutions as (outputs, inputs, height, width), and heads and
+head size of the attention in one axis; keras-hub stores all as released. Every change
+is an einops pattern, so what is written is read back to the last bit.
 """
 
 import math
@@ -54,7 +54,7 @@ def _renamed():
 
 
 # The names of a released layer or array in each library, "" where it has none.
-_LAYERS = {row["released"]: row for row in rows("names.csv")}
+_LAYERS = {row["released"]: row for row in rows("array_names.csv")}
 # Pairs of parts of names by dialect: in files, and in a column of `TABLE`, where ^
 # begins a part that only the start of a name may be, and [i] or [i/2] says which part
 # of the column's array the file holds as one of its own.
