@@ -19,6 +19,7 @@ ALONE = {"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}
 CHIEF = {"cluster": {"worker": ["a:1"], "chief": ["b:1"]}}
 NO_INDEX = {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker"}}
 OUTSIDE = {**CHIEF, "task": {"type": "worker", "index": 1}}
+BEYOND = {**NO_INDEX, "task": {"type": "worker", "index": 2}}
 
 
 @pytest.mark.parametrize(
@@ -51,6 +52,7 @@ def test_the_strategy_is_found_by_the_environment(
         ("multiworker", '{"cluster": {"ps": ["a:1"]}}', "TF_CONFIG is .*no workers"),
         ("multiworker", json.dumps(NO_INDEX), "a:1, b:1 did not come together"),
         ("multiworker", json.dumps(OUTSIDE), "task 2 of 2"),
+        ("multiworker", json.dumps(BEYOND), "task 2 of 2"),
     ],
 )
 def test_devices_that_are_not_there_are_refused(monkeypatch, strategy, config, message):
