@@ -1,6 +1,7 @@
 """The metrics of a run: a file of JSON lines that survives kills and resumes."""
 
 import json
+import math
 import os
 from numbers import Integral
 from pathlib import Path
@@ -32,8 +33,14 @@ class MetricLog:
         record: dict[str, float] = {"step": int(step)}
         for name, value in values.items():
             is_whole = isinstance(value, Integral)
-            record[name] = int(value) if is_whole else float(value)
-        line = json.dumps(record, allow_nan=False).encode() + b"\n"
+            record[name] = number = int(value) if is_whole else float(value)
+            if not math.isfinite(number):
+                raise ValueError(
+                    f"{self.path}: metric {name!r} at step {step} is {number}, which "
+                    "JSON cannot hold: lower the learning rate or clip the gradients, "
+                    "or leave the metric out of the log."
+                )
+        line = json.dumps(record).encode() + b"\n"
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with open_regular(self.path, "a+b") as file:
             _remove_torn_line(file)

@@ -47,11 +47,14 @@ def test_what_is_written_is_read_exactly(log):
 @pytest.mark.parametrize(
     "value", [float("nan"), np.float32("-inf"), "high", None, np.zeros(3)]
 )
-def test_what_is_no_finite_scalar_leaves_the_log_alone(log, value):
+def test_what_is_no_finite_scalar_is_named_and_leaves_the_log_alone(log, value):
     log.append(1, loss=1.0)
     before = log.path.read_bytes()
-    with pytest.raises((TypeError, ValueError)):
+    with pytest.raises((TypeError, ValueError)) as refused:
         log.append(2, loss=1.0, gradient_norm=value)
+    if isinstance(value, (float, np.floating)):
+        assert "'gradient_norm' at step 2 is " in str(refused.value)
+        assert "lower the learning rate" in str(refused.value)
     assert log.path.read_bytes() == before
 
 
