@@ -138,6 +138,8 @@ def stated(model: keras.Model) -> zoo.ViTConfig:
     config = model.config
     no_matter = ["input_mean", "input_std"]
     if not config.is_hybrid:
+        # Without a ResNet any width of it means nothing, and a file shows none.
+        config = dataclasses.replace(config, resnet_width=zoo.ViTConfig.resnet_width)
         no_matter += ["resnet_padding", "resnet_epsilons"]
     return dataclasses.replace(
         config,

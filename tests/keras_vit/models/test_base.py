@@ -1,5 +1,6 @@
 """Models know what they are, copies too, and compute no token that nothing needs."""
 
+import dataclasses
 import json
 
 import keras
@@ -189,6 +190,12 @@ def test_a_network_is_built_anew_with_another_pooling_and_size():
         small_models.shared().rebuild(pooling="gap")
     with pytest.raises(ValueError, match="does not know which network"):
         Model(model.input, model.output).rebuild()
+
+
+def test_a_width_of_a_resnet_that_there_is_not_means_nothing():
+    config = dataclasses.replace(small_models.PLAIN, resnet_width=32)
+    model = small_models.made(config)
+    assert model.rebuild(classes=3).output_shape == (None, 3)
 
 
 FACTS = {

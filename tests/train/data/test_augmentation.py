@@ -63,6 +63,13 @@ def test_operations_have_the_bits_that_earlier_runs_had(goldens, name):
             _, magnitude, seed, number = key.split("/")
             image = tf.constant(recorded[f"image{number}"])
             found = op(image, int(magnitude) / 10, (int(seed), 5))
+            if name == "sharpness":
+                # A smoothed value that is a whole number becomes it or the one below,
+                # by the order in which the processor adds its nine products.
+                error = np.abs(found.numpy() - recorded[key].astype(int))
+                assert error.max() <= factor(int(magnitude)) + 1, key
+                assert (error > 0).mean() < 0.01, key
+                continue
             np.testing.assert_array_equal(found, recorded[key], err_msg=key)
 
 
