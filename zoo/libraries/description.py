@@ -20,6 +20,11 @@ MALFORMED = (
 )  # fmt: skip
 
 
+# What to do about settings of which only some are computed.
+NEAREST = "write the nearest one"
+NOT_READ = "a network of another one is not read"
+
+
 class Description(NamedTuple):
     """What the arrays of a file do not say; `config` may have the number of heads.
 
@@ -98,13 +103,13 @@ def _head(class_names=None, problem_type=None, preparation=None, bits=None):
     return Head(class_names, problem_type, preparation, check_bits(bits))
 
 
-def check_choices(file: object, settings: dict, known: dict) -> None:
+def check_choices(file: object, settings: dict, known: dict, remedy: str) -> None:
     """Refuses values of settings that are none of those known, by field."""
     for name, choices in known.items():
         if settings[name] not in choices:
             raise CheckpointError(
                 f"{file} has {name}={brief(settings[name])}: only "
-                f"{', '.join(choices)} can be computed; write the nearest one."
+                f"{', '.join(choices)} can be computed; {remedy}."
             )
 
 
@@ -185,7 +190,8 @@ def head_of_labels(file: object, config: dict, classes: int | None) -> Head:
         names = _in_order(file, field, pairs, "number the outputs in their order.")
     problem = config.get("problem_type")
     if problem is not None:
-        check_choices(file, config, {"problem_type": PROBLEM_TYPES})
+        remedy = "a head of another one is not read"
+        check_choices(file, config, {"problem_type": PROBLEM_TYPES}, remedy)
     if classes is not None:
         sizes = dict.fromkeys(("num_labels", "_num_labels"), classes)
         stated = {name: config.get(name) for name in sizes}

@@ -122,7 +122,8 @@ def _of_open_clip(file, shown):
 
 def _check_tower(file, said, projection):
     """Refuses settings of a tower that are not computed."""
-    description.check_choices(file, said, {"pool_type": _POOLINGS})
+    known = {"pool_type": _POOLINGS}
+    description.check_choices(file, said, known, description.NOT_READ)
     wrong = []
     # timm's towers have a projection as their head, or none.
     if projection not in (None, "", "none"):
@@ -139,7 +140,7 @@ def _of_preprocessing(file, said):
     said = {name: value for name, value in said.items() if value}
     said = fields.complete(said, _FIELDS["preprocess_cfg"])
     known = {"resize_mode": _FITS, "interpolation": _INTERPOLATIONS}
-    description.check_choices(file, said, known)
+    description.check_choices(file, said, known, description.NEAREST)
     return {
         "mean": said["mean"],
         "std": said["std"],

@@ -278,7 +278,7 @@ def _preparation(file, inputs):
         return None
     said = fields.complete(said, FIELDS["pretrained_cfg"])
     known = {"crop_mode": _FITS, "interpolation": INTERPOLATIONS}
-    description.check_choices(file, said, known)
+    description.check_choices(file, said, known, description.NEAREST)
     fit, share = _FITS[said["crop_mode"]], float(said["crop_pct"])
     return str(Preparation("timm", fit, said["interpolation"], share))
 

@@ -229,8 +229,8 @@ def _activation(file, kind, config):
     gated, activation = _is_gated(config), config["hidden_act"]
     # DINOv3's gates have the activation of the settings, those of DINOv2 always SiLU.
     is_gate = gated and kind.family == "dinov3"
-    known = ("silu",) if is_gate else _ACTIVATIONS
-    description.check_choices(file, config, {"hidden_act": known})
+    known = {"hidden_act": ("silu",) if is_gate else _ACTIVATIONS}
+    description.check_choices(file, config, known, description.NOT_READ)
     return "swiglu" if gated else _ACTIVATIONS[activation]
 
 

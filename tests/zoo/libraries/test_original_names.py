@@ -174,7 +174,7 @@ def test_a_tower_of_timm_in_open_clip(inputs, preparation, write):
         (clip, {"width": 1}, "width 1 .the arrays have"),
         (clip, {"layers": 9}, "layers 9 .the arrays have"),
         (clip, {"norm_kwargs": {"eps": 1e-3}}, "norm_kwargs="),
-        (clip, {"pool_type": "none"}, "pool_type="),
+        (clip, {"pool_type": "none"}, "pool_type='none': only tok, avg .* is not read"),
         (clip, {"pool_type": "avg", "final_ln_after_pool": True}, "after_pool=True wi"),
         (clip, {"attentional_pool": True}, "attentional_pool=True"),
         (
