@@ -201,12 +201,8 @@ def complete(settings: dict, fields: dict[str, Field]) -> dict[str, Any]:
 
 
 def check(file: object, settings: dict, fields: dict[str, Field]) -> None:
-    """Refuses fields that are not known, or have another value than what is computed.
-
-    Null is a field that is not there, but where its library computes something else
-    with it.
-    """
-    check_types(file, settings, fields)
+    """Refuses what `check_unused` does, and null where a library computes with it."""
+    check_unused(file, settings, fields)
     if nulls := [
         name
         for name, field in fields.items()
@@ -216,6 +212,14 @@ def check(file: object, settings: dict, fields: dict[str, Field]) -> None:
             f"{file} has null for {', '.join(nulls)}: write the value that the model "
             "was trained with, or take the line out for its library's default."
         )
+
+
+def check_unused(file: object, settings: dict, fields: dict[str, Field]) -> None:
+    """Refuses fields that are not known, or have another value than what is computed.
+
+    In a table beside the one that is used, null is a field that is not there.
+    """
+    check_types(file, settings, fields)
     said = {name: value for name, value in settings.items() if value is not None}
     if unknown := [
         f"{name}={brief(said[name])}" for name in said if name not in fields

@@ -87,8 +87,11 @@ def described(
     # transformers' settings of a wrapped model have null for none.
     own = config.get("model_args") or {}
     inputs = _inputs_of(config)
-    fields.check(file, config, _AT_THE_TOP)
-    fields.check(file, config.get("pretrained_cfg") or {}, FIELDS["pretrained_cfg"])
+    if inputs is config:
+        fields.check(file, config, _AT_THE_TOP)
+    else:
+        fields.check_unused(file, config, _AT_THE_TOP)
+        fields.check(file, inputs, FIELDS["pretrained_cfg"])
     fields.check(file, own, FIELDS["model_args"])
     shown.check_sizes(file, config, {"num_features": "hidden_size"})
     shown.check_sizes(file, own, {"depth": "num_layers"})

@@ -310,8 +310,9 @@ def _tower(file, config, kind):
     again = config.get("vision_config_dict") or {}
     if "vision_config" not in config and not again:
         return config
-    fields.check(file, config, FIELDS)
+    fields.check_unused(file, config, FIELDS)
     tower = config.get("vision_config", {})
+    fields.check(file, {"vision_config": tower}, FIELDS)
     for table in (tower, again):
         fields.check_types(file, table, FIELDS)
     model_type = tower.get("model_type")

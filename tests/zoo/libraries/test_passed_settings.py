@@ -40,6 +40,9 @@ ROPE = {"rope_parameters": {"rope_theta": 100.0, "rope_type": "default"}}
         (CLIP, {"dropout": 0.0} | OF_VERSION_4, "vision_config"),
         (TIMM, OF_TRAINING | {"qk_norm": False, "proj_bias": True}, "model_args"),
         (TIMM, {"label_offset": 0, "paper_name": "ViT"}, "pretrained_cfg"),
+        # Null changes nothing outside the table that is used.
+        (TIMM, {"mean": None, "std": None}, None),
+        (CLIP, {"qkv_bias": None, "layer_norm_eps": None}, None),
         ("timm_wrapper", {"torch_dtype": "float32", "use_cache": True}, None),
         ("dinov2_transformers", {"layerscale_value": 1, "drop_path_rate": 0.3}, None),
         ("dinov3_transformers", ROPE | {"rope_scaling": None, "not_set": None}, None),
