@@ -48,10 +48,14 @@ def test_a_model_without_head_has_features_alone(folder):
     assert (found.answered, np.load("x.npz")["features"].shape) == (10, (10, 24))
 
 
-def test_a_gray_model_without_names_of_classes(folder):
+@pytest.mark.parametrize("name", ["model.keras", "model.onnx"])
+def test_a_gray_model_without_names_of_classes(name, folder):
     model = shared("gray, softmax")
-    model.save("model.keras")
-    names, found = answers_of("model.keras")
+    if name == "model.keras":
+        model.save(name)
+    else:
+        pytest.importorskip("train.export.onnx").write_onnx(model, name)
+    names, found = answers_of(name)
     probabilities = computed(model, prepared(*SIZE, channels=1))
     np.testing.assert_allclose(found[:, 0], probabilities.max(axis=1), rtol=1e-3)
     assert names[0][0] == f"class {probabilities[0].argmax()}"
