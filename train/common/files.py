@@ -282,16 +282,21 @@ def file_names(folder: pathlib.Path) -> set:
     }
 
 
-def refuse_others(folder: pathlib.Path, own: Sequence[str], content: str) -> None:
+def refuse_others(
+    folder: pathlib.Path,
+    own: Sequence[str],
+    content: str,
+    remedy: str = "choose another folder",
+) -> None:
     """Raises a `RunError` if a folder that is replaced has more than the names `own`.
 
-    The first of these makes it `content`.
+    The first of these makes it `content`; `remedy` is how to write elsewhere.
     """
     held = set(os.listdir(folder)) if folder.is_dir() else set()
     if folder.is_file() or (held and own[0] not in held):
         raise RunError(
-            f"{folder} exists and is not {content}, so it is not replaced: choose "
-            "another folder, or remove it."
+            f"{folder} exists and is not {content}, so it is not replaced: {remedy}, "
+            "or remove it."
         )
     if others := held - {*own}:
         raise RunError(

@@ -191,6 +191,10 @@ class RunDirectory:
     def require(self, *files: pathlib.Path) -> None:
         """Refuses a directory without these files of a finished run, or with others."""
         self.models()
+        if not self.path.is_dir():
+            raise RunError(
+                f"There is no run directory {self.path}: {missing_remedy(self.path)}"
+            )
         for file in files:
             if not file.is_file():
                 raise RunError(

@@ -46,7 +46,7 @@ def main(argv: list[str]) -> None:
     command_line.need_tensorflow("A SavedModel")
     values, run = flags.FLAGS.flag_values_dict(), RunDirectory(argv[1])
     with command_line.exit_on_errors("what is in the registry is whole"):
-        run.require(run.model, run.results)
+        run.require(run.results, run.model)
         from train.publish import publishing
 
         if values["push_to"]:

@@ -61,6 +61,7 @@ def publish(
             f"Cannot publish to {to}: pass a folder, which a server can then serve."
         )
     run = RunDirectory(run_dir)
+    run.require(run.results, run.model, run.class_names)
     name = run.path.resolve().name if name is None else name
     if not registry.is_name(name):
         raise RunError(
@@ -85,7 +86,7 @@ def publish(
             )
         own = [registry.CARD, *registry.WEIGHTS, "README.md", "saved_model", *PICTURES]
         own += [run.model.name, run.class_names.name, run.results.name]
-        refuse_others(folder, own, "a published model")
+        refuse_others(folder, own, "a published model", "pass another --name")
         with whole_folder(folder) as temporary:
             _write_model(
                 temporary,
@@ -119,7 +120,6 @@ def push(folder: str | os.PathLike, repository: str, *, private: bool = False) -
 def _read_run(run):
     """Returns report, class names and model of a finished run, all checked."""
     report = run.read_results()
-    run.require(run.class_names)
     class_names = run.read_class_names()
     for name in class_names:
         if not is_safe(name):

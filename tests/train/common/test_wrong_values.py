@@ -143,10 +143,10 @@ WRONG = {
         "": "publish --help",
         "run": "--to is missing. The registry: a folder of models.",
         "--to=none": "one run directory",
-        "none --to=none": "holds no finished run",
+        "none --to=none": "There is no run directory none: check the path",
     },
     "compare": {
-        "none none": "none has no report | holds no finished run",
+        "none none": "There is no run directory none: check the path",
         "none": "Give two runs or more",
         "run run --out=x": "--output.",
     },

@@ -148,7 +148,7 @@ def test_many_classes(tmp_path):
         ({"labels": LABELS[1:]}, "class 1 of their tests is 'cat' with 10 images and "),
         ({"names": ("cat", "dog", "emu", "fox")}, "'d|g' with 20 images and 'dog' wi"),
         ({"names": NAMES[:3]}, "class 4 of their tests is 'fox' with 0 images and non"),
-        (None, "has no report.json, so it holds no finished run"),
+        (None, "There is no run directory "),
         ("{}", "report.json has no test_accuracy, test_accuracy_high"),
     ],
 )

@@ -157,7 +157,7 @@ def test_a_name_is_taken_once(no_saved_model, registry, short_run, tmp_path):
     assert [model["name"] for model in index["models"]] == ["digits", "other"]
     assert zoo.get(str(copy / "digits")).licence == "mit"
     (copy / "digits" / "mine.txt").write_text("kept")
-    for told in ("and mine.txt besides", "is not a published model"):
+    for told in ("and mine.txt besides", "not a published model.* another --name"):
         with pytest.raises(RunError, match=told):
             publishing.publish(short_run, copy, replace=True)
         assert (copy / "digits" / "mine.txt").read_text() == "kept"
@@ -206,6 +206,23 @@ def test_what_cannot_be_published(
     with pytest.raises(RunError, match=told):
         publishing.publish(other, **{"to": "new", **settings})
     assert not [path for path in tmp_path.glob("new/*") if path.name != ".lock"]
+
+
+@pytest.mark.parametrize(
+    ("run", "told"),
+    [
+        ("runs/digit", r"no run directory runs/digit: did you mean runs/digits\?"),
+        ("runs/my run!", "no run directory runs/my run!: check the path"),
+        ("runs/digits/notes.txt", "no run directory runs/digits/notes.txt: check"),
+        ("runs/digits", "runs/digits has no report.json, so it holds no finished run"),
+    ],
+)
+def test_a_run_that_is_not_there_or_not_finished(tmp_path, monkeypatch, run, told):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "digits").mkdir(parents=True)
+    (tmp_path / "runs" / "digits" / "notes.txt").touch()
+    with pytest.raises(RunError, match=told):
+        publishing.publish(run, "new")
 
 
 def test_what_has_other_names_cannot_be_published(other, tmp_path):
