@@ -68,7 +68,7 @@ def write_onnx(
             f"precision must be one of {', '.join(_PRECISIONS)}, got {precision!r}."
         )
     check(model, class_names)
-    config_of(model)  # Refuses models that are not functional.
+    config_of(model)  # Refuses models that cannot be written.
     packages.need("Writing ONNX", ("onnx",), extra="export")
     import onnx
 

@@ -48,13 +48,14 @@ def write(
         producer_version=__version__,
     )
     onnx.helper.set_model_props(proto, metadata or {})
+    config = config_of(model)
     with contextlib.ExitStack() as stack:
         data = None
         kept = "float16" if precision == "float16" else "float32"
         if size_of(model, kept) > LARGEST_FILE:
             beside = path.with_name(f"{path.name}.data")
             data = stack.enter_context(beside.open("wb"))
-        _fill(Graph(onnx, proto.graph, precision, data), model, output)
+        _fill(Graph(onnx, proto.graph, precision, data), model, config, output)
     path.write_bytes(proto.SerializeToString())
     return path
 
@@ -65,7 +66,10 @@ def size_of(model: keras.Model, precision: str = "float32") -> int:
 
 
 def config_of(model: keras.Model) -> dict:
-    """Returns the config of a functional model; raises a `ValueError` for others."""
+    """Returns the config of a functional model of layers that can be written.
+
+    Raises a `ValueError` for others, before anything is written.
+    """
     try:
         config = model.get_config()
     except NotImplementedError:
@@ -78,11 +82,14 @@ def config_of(model: keras.Model) -> dict:
             f"{model.name} is not a functional model of one input and one output: pass "
             "a model of keras_vit."
         )
+    for operation in model.operations:
+        if not isinstance(operation, keras.layers.InputLayer):
+            function_of(operation)
     return config
 
 
-def _fill(graph, model, output):
-    config, graph.proto.name = config_of(model), model.name
+def _fill(graph, model, config, output):
+    graph.proto.name = model.name
     # Names of sides that the file leaves open.
     sides = {"images": ["batch", "height", "width"], output: ["batch"]}
     shapes = {"images": model.input_shape, output: model.output_shape}

@@ -4,12 +4,14 @@ import dataclasses
 import json
 import os
 
+import keras
 import numpy as np
 import pytest
 from full_disk import full_disk
 from small_models import PLAIN, SIZE, made, shared
 from written_exports import check
 
+from keras_vit.runtimes.onnx import write
 from train.common.errors import RunError
 from train.export.onnx import OPSET, write_onnx
 
@@ -78,6 +80,15 @@ def test_large_models_have_their_weights_beside(
         for entry in tensor.external_data:
             assert entry.key != "offset" or int(entry.value) % 4096 == 0
     check(path, shared(), tolerance)
+
+
+def test_an_unknown_layer_is_refused_before_a_file_is_begun(tmp_path, monkeypatch):
+    monkeypatch.setattr("keras_vit.runtimes.onnx.LARGEST_FILE", 0)
+    last = keras.layers.LayerNormalization(name="last")
+    model = keras.Model(shared().input, last(shared().output))
+    with pytest.raises(ValueError, match="'last' is a LayerNormalization"):
+        write(model, tmp_path / "model.onnx")
+    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("largest", [10_000, 10**9])
