@@ -270,7 +270,7 @@ def _names(file, config, inputs, classes):
     if all(map(_LABEL_ID.fullmatch, names)) and about.keys() >= {*names}:
         texts = [about[name] for name in names]
         names = description.names_of_outputs(file, "label_descriptions", texts, classes)
-    return array_names
+    return names
 
 
 def _preparation(file, inputs):
