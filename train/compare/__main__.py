@@ -18,6 +18,7 @@ from train.data import data_flags
 from train.models.run_directory import RunDirectory
 from zoo.common.safe_text import printable
 
+# Packages to check for, by import name, before anything heavy is imported.
 PACKAGES = ("tensorflow", "PIL", "jinja2")
 flags.DEFINE_string(
     "output", "compare.md", "The page; the numbers go into a .json beside it."

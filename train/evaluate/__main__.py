@@ -30,6 +30,7 @@ from train.data.checking import check as check_data
 from train.data.registry import PARTS, kind_of
 from train.models.finding import find
 
+# Packages to check for, by import name, before anything heavy is imported.
 PACKAGES = ("tensorflow", "PIL", "jinja2", "matplotlib", "scipy", "sklearn", "yaml")
 data_flags.define_data(otherwise="that of the run if not given")
 flags.DEFINE_enum(

@@ -33,6 +33,7 @@ from train.data.checking import check_paths
 from train.models.finding import find
 from zoo.common.safe_text import printable
 
+# Packages to check for, by import name, before anything heavy is imported.
 PACKAGES = ("tensorflow", "PIL", "jinja2", "matplotlib", "yaml")
 # Print at most this many answers; a file has all.
 _PRINTED = 50

@@ -24,6 +24,7 @@ from train.models.run_directory import RunDirectory
 from train.recipes.recipe import brings_weights
 from zoo.common.safe_text import printable
 
+# Packages to check for, by import name, before anything heavy is imported.
 PACKAGES = ("tensorflow", "PIL", "jinja2", "yaml")
 data_flags.define_data()
 flags.DEFINE_list("shots", ["1", "5", "10", "25"], "Training images per class.")

@@ -32,6 +32,7 @@ from zoo.common.safe_text import counted, named, printable
 if TYPE_CHECKING:
     from train.predict.answers import Answer
 
+# Packages to check for, by import name, before anything heavy is imported.
 PACKAGES = ("PIL",)
 UNREADABLE = 3
 # No path is longer.

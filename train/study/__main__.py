@@ -28,6 +28,7 @@ from train.run import recipe_flags, settings
 from train.study import kinds
 from train.study.options import Options
 
+# Packages to check for, by import name, before anything heavy is imported.
 PACKAGES = (*recipe_flags.CLASSIFIER_PACKAGES, "yaml")
 recipe_flags.define(
     "the files in train/recipes and train/recipes/pretraining", "that of the data set"
