@@ -149,7 +149,7 @@ def predict(
         bits, notes = bits_of(model, classifier.bits, bits)
         job = _Job(classifier, selection, file, answer, bits)
         job.predictions.notes += notes
-        job._open(stack, features, sort_into, gallery)
+        job.open(stack, features, sort_into, gallery)
         return job.run(total, show_progress)
 
 
@@ -165,7 +165,7 @@ class _Job:
         self.has_numbers = classifier.answers.problem_type == NUMBERS
         self.predictions = Predictions(classifier.name, notes=[*classifier.notes])
 
-    def _open(self, stack, features, sort_into, gallery):
+    def open(self, stack, features, sort_into, gallery):
         """Opens the outputs, which an `ExitStack` closes."""
         classifier, file, name = self.classifier, self.file, self.classifier.name
         if not self.names and (file or sort_into or gallery):
