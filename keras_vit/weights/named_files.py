@@ -28,7 +28,7 @@ class NamedArrays:
     classes: int | None
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class NamedFiles:
     """Reads and writes `.npz` files of an architecture, every array accounted for.
 

@@ -9,6 +9,7 @@ from harness import normal, numpy, randomize
 import keras_vit
 import zoo
 from keras_vit.models.bit import BiTResNet
+from keras_vit.structure import architectures
 from zoo.network import BIT_VARIANTS, BiTConfig
 
 ROOT = "resnet/root_block/standardized_conv2d/kernel"
@@ -38,6 +39,11 @@ def arrays(whole, tmp_path):
 def written(path, arrays):
     np.savez(path, **arrays)
     return path
+
+
+def test_its_architecture_can_be_in_a_set():
+    architecture = architectures.of_config(SMALL)
+    assert architecture in {architecture, architectures.of_config(zoo.ViTConfig())}
 
 
 def test_the_root_pools_zeros_around_the_image():
