@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -21,7 +22,7 @@ from keras_vit.structure.image_sizes import grid_size, patch_stride
 
 def attention_maps(
     model: keras.Model,
-    images: np.ndarray,
+    images: Any,
     layers: int | Sequence[int] | None = None,
     heads: int | Sequence[int] | None = None,
 ) -> np.ndarray:
@@ -61,7 +62,7 @@ def attention_maps(
     return by_layer(model, images, lambda weights: weights[:, heads], layers)
 
 
-def mean_attention_maps(model: keras.Model, images: np.ndarray) -> np.ndarray:
+def mean_attention_maps(model: keras.Model, images: Any) -> np.ndarray:
     """Returns the attention weights between all tokens, by layer, mean over heads.
 
     Args:
@@ -86,7 +87,7 @@ def mean_attention_maps(model: keras.Model, images: np.ndarray) -> np.ndarray:
     return by_layer(model, images, lambda weights: weights.mean(axis=1))
 
 
-def attention_rollout(model: keras.Model, images: np.ndarray) -> np.ndarray:
+def attention_rollout(model: keras.Model, images: Any) -> np.ndarray:
     """Returns how much of each patch reaches each token through all layers.
 
     In every layer the heads are averaged, the identity is added for the residual
@@ -120,7 +121,7 @@ def attention_rollout(model: keras.Model, images: np.ndarray) -> np.ndarray:
     return rollout.matrices
 
 
-def pooling_attention(model: keras.Model, images: np.ndarray) -> np.ndarray:
+def pooling_attention(model: keras.Model, images: Any) -> np.ndarray:
     """Returns what the query of a model's attention pooling attends to, by head.
 
     Args:
@@ -158,7 +159,7 @@ def pooling_attention(model: keras.Model, images: np.ndarray) -> np.ndarray:
     return pooled.values[0]
 
 
-def attention_distance(model: keras.Model, images: np.ndarray) -> np.ndarray:
+def attention_distance(model: keras.Model, images: Any) -> np.ndarray:
     """Returns the mean distance over which each head attends, in pixels.
 
     The distance between the centres of two patches, averaged over the keys, weighted
@@ -274,7 +275,7 @@ def patch_map(
 
 def by_layer(
     model: keras.Model,
-    images: np.ndarray,
+    images: Any,
     function: Callable[[np.ndarray], np.ndarray],
     layers: Sequence[int] | None = None,
 ) -> np.ndarray:

@@ -19,7 +19,7 @@ _SCALE = 1024.0
 
 def gradient_attention(
     model: keras.Model,
-    images: np.ndarray,
+    images: Any,
     classes: int | Sequence[int] | None = None,
     return_pooling: bool = False,
 ) -> np.ndarray | tuple[np.ndarray, np.ndarray | None]:

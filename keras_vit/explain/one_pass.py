@@ -58,7 +58,7 @@ class Inspection:
         )
 
 
-def inspect(model: keras.Model, images: np.ndarray) -> Inspection:
+def inspect(model: keras.Model, images: Any) -> Inspection:
     """Returns the `Inspection` of float images (images, height, width, channels).
 
     The numbers are those of `attention_rollout` and of all maps by `patch_map`, of

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -36,7 +37,7 @@ class Features:
 
 
 def token_features(
-    model: keras.Model, images: np.ndarray, layer: int | None = None
+    model: keras.Model, images: Any, layer: int | None = None
 ) -> Features:
     """Returns the class token and the patches after a layer.
 

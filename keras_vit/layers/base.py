@@ -39,8 +39,10 @@ class Layer(keras.layers.Layer):
         }
         return {**super().get_config(), **arguments}
 
-    def add_gamma_and_beta(self, channels: int, gamma: str = "ones") -> None:
-        """Makes the variables of a norm, `gamma` begins with the values of its name."""
+    def add_gamma_and_beta(
+        self, channels: int, gamma: str | keras.initializers.Initializer = "ones"
+    ) -> None:
+        """Makes the variables of a norm; `gamma` is the initializer of the first."""
         for name, initializer in (("gamma", gamma), ("beta", "zeros")):
             weight = self.add_weight(
                 name=name,

@@ -20,7 +20,7 @@ class GroupNorm(Layer):
     Args:
         groups: int, that the channels are divided into, 32 in the released models.
         epsilon: float, added to the variance.
-        gamma_initializer: str, `"ones"` or `"zeros"`.
+        gamma_initializer: str, such as `"ones"`, or an initializer of Keras.
 
     Call arguments:
         features: float tensor (batch, height, width, channels).
@@ -40,7 +40,7 @@ class GroupNorm(Layer):
         self,
         groups: int = 32,
         epsilon: float = 1e-6,
-        gamma_initializer: str = "ones",
+        gamma_initializer: str | keras.initializers.Initializer = "ones",
         **kwargs: Any,
     ):
         super().__init__(**kwargs)

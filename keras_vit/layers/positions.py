@@ -26,7 +26,9 @@ class AttentionPositions(Placed):
         """Returns queries and keys (batch, tokens, num_heads, head_size) to compare."""
         return query, key
 
-    def scores(self, query: Tensor, grid: Tensor | None, first_alone: bool) -> Tensor:
+    def scores(
+        self, query: Tensor, grid: Tensor | None, first_alone: bool
+    ) -> Tensor | None:
         """Returns what is added to the scores of scaled queries, None for nothing.
 
         Of queries (batch, num_heads, queries, head_size), a tensor that goes with

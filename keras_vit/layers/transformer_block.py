@@ -148,7 +148,7 @@ class TransformerBlock(Composite):
         return_attention_weights: bool = False,
         class_token_only: bool = False,
         grid: Tensor | None = None,
-    ) -> Tensor:
+    ) -> Tensor | tuple[Tensor, Tensor]:
         class_token_only |= self is forward_pass().class_token_block
 
         def encode(tokens: Tensor) -> Tensor:

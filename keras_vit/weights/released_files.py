@@ -7,11 +7,12 @@ import keras
 
 import zoo
 from keras_vit.structure import architectures, check_model
+from keras_vit.weights.named_files import NamedArrays
 
 
 def load_released_weights(
     model: keras.Model,
-    source: str | os.PathLike | zoo.Checkpoint,
+    source: str | os.PathLike | zoo.Checkpoint | NamedArrays,
     *,
     variant: str | None = None,
     new_head: bool = False,
