@@ -20,7 +20,7 @@ MALFORMED = (
 )  # fmt: skip
 
 
-# What to do about settings of which only some are computed.
+# Messages say so of settings of which only some values are computed.
 NEAREST = "write the nearest one"
 NOT_READ = "a network of another one is not read"
 
