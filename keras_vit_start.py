@@ -76,7 +76,12 @@ def main():
         print(f"{start} no command {given[0][:80]!r}: {hint}", file=sys.stderr)
         return 2
     del sys.argv[1]
-    run(module(name))
+    try:
+        run(module(name))
+    # Commands answer to Ctrl-C themselves, once what they import is there.
+    except KeyboardInterrupt:
+        print(f"{styled('error:', 'error', sys.stderr)} Interrupted.", file=sys.stderr)
+        return 130
     return 0
 
 

@@ -194,6 +194,16 @@ def test_command_alone_lists_all_and_an_unknown_one_is_asked_for(monkeypatch, ca
         assert capsys.readouterr().err == f"keras-vit: no command {answer}\n"
 
 
+def test_an_interrupt_during_imports_is_one_line(monkeypatch, capsys):
+    def importing(name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(keras_vit_start, "run", importing)
+    monkeypatch.setattr(sys, "argv", ["keras-vit", "finetune"])
+    assert keras_vit_start.main() == 130
+    assert capsys.readouterr().err == "error: Interrupted.\n"
+
+
 @pytest.mark.parametrize("importing", ["keras_vit.layers", "train.common.errors"])
 def test_a_file_that_hides_ours_is_named(importing, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
