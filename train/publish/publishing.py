@@ -143,7 +143,9 @@ def _read_run(run):
 def _write_model(folder, run, trained, *, report, name, licence, class_names):
     weights = registry.WEIGHTS[0]
     plain = zoo.ViTConfig(**RELEASED, **FAMILIES)
-    other = model_arrays.stated(trained).with_defaults(plain) != plain
+    stated = model_arrays.stated(trained).with_defaults(plain)
+    names = (*RELEASED, *FAMILIES)
+    other = any(getattr(stated, name) != getattr(plain, name) for name in names)
     other |= kind_of_pooling(trained) not in ("token", "gap")
     other |= bits_of(trained) is not None
     if other:
