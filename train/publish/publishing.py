@@ -23,7 +23,8 @@ from zoo.catalog import registry
 from zoo.common.regular_files import file_lock
 from zoo.common.safe_text import brief, is_safe
 from zoo.containers.opening import EXTENSIONS
-from zoo.network import FAMILIES, RELEASED, SIZES
+from zoo.libraries.writing import UNSEEN
+from zoo.network import FAMILIES, RELEASED, RESIZING, SIZES
 from zoo.store import digest
 
 # The SavedModel's logits may differ by this, relative to the largest.
@@ -144,8 +145,9 @@ def _write_model(folder, run, trained, *, report, name, licence, class_names):
     weights = registry.WEIGHTS[0]
     plain = zoo.ViTConfig(**RELEASED, **FAMILIES)
     stated = model_arrays.stated(trained).with_defaults(plain)
-    names = (*RELEASED, *FAMILIES)
-    other = any(getattr(stated, name) != getattr(plain, name) for name in names)
+    # What a .npz shows by its arrays it need not say; it is resized as released.
+    unseen = {*UNSEEN, *RESIZING, "relative_position_bias"}
+    other = not unseen.isdisjoint(stated.differences(plain))
     other |= kind_of_pooling(trained) not in ("token", "gap")
     other |= bits_of(trained) is not None
     if other:

@@ -20,7 +20,7 @@ from zoo.network.head import ONE_CLASS, Head
 
 NAMINGS = ("released", *reading.WRITTEN)
 # Choices of a network that its arrays do not show.
-_UNSEEN = (
+UNSEEN = (
     *RELEASED, "qkv_bias", "final_norm", "norm_after_branches", "rotary",
     "rotary_grid", "rotary_base", "tokens_with_positions",
 )  # fmt: skip
@@ -117,7 +117,7 @@ def _obstacles(path, naming, semantics, problem_type):
     # An .npz shows what its arrays show, and is resized as the released files are.
     plain = ViTConfig(**RELEASED, **FAMILIES)
     lost = semantics.with_defaults(plain).differences(plain)
-    lost = [f"{name}={lost[name][0]!r}" for name in lost if name in _UNSEEN]
+    lost = [f"{name}={lost[name][0]!r}" for name in lost if name in UNSEEN]
     if is_npz and lost:
         yield (
             f"an .npz cannot say {', '.join(lost)}, and would be read as one of the "
