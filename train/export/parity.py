@@ -30,7 +30,13 @@ def run(
     float32 (images, ...), and the last report of the process, see there.
     """
     answers = f"{images}-answers.npy"
-    settings = (path, images, answers, threads, _TIMED_SECONDS)
+    settings = {
+        "path": os.fspath(path),
+        "threads": threads,
+        "images": os.fspath(images),
+        "answers": answers,
+        "seconds": _TIMED_SECONDS,
+    }
     environment = {
         **os.environ,
         "KERAS_BACKEND": "tensorflow",
@@ -38,7 +44,7 @@ def run(
         # Run everything on the CPU, so that times can be compared.
         "CUDA_VISIBLE_DEVICES": "-1",
     }
-    command = keras_vit_start.python("train.export.program", *map(str, settings))
+    command = keras_vit_start.python("train.export.program", json.dumps(settings))
     with (
         tempfile.TemporaryFile("w+", errors="replace") as stderr,
         progress_bar(total=count, unit="image", desc=name) as bar,

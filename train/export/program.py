@@ -1,12 +1,14 @@
 """The program that runs a model in the runtime of its format, one process per model.
 
-`train.export.parity` starts it with the model's path, a file of images, another for the
-outputs, the number of threads, and for how many seconds a batch is timed. The images
-are arrays, one batch each, read one at a time: the peak memory is that of the model,
-not of the data. Lines of JSON go to stdout: {"done": images} after each batch, and at
-the end {"error"}, or the runtime's "version", "one_by_one", "latency", the median
-seconds of a batch of "1" and of "8", and "peak_bytes", the largest memory of the
-process.
+`train.export.parity` starts it with one JSON object:
+
+    {"path": ..., "threads": ..., "images": ..., "answers": ..., "seconds": ...}
+
+"images" is a file of arrays, one batch each, read one at a time: the peak memory is
+that of the model, not of the data. The outputs go to the file "answers". Lines of JSON
+go to stdout: {"done": images} after each batch, and at the end {"error"}, or the
+runtime's "version", "one_by_one", "latency", the median seconds of a batch of "1" and
+of "8", and "peak_bytes", the largest memory of the process.
 """
 
 import json
@@ -40,24 +42,25 @@ def main() -> None:
         stdout.flush()
 
     try:
-        report(**_measured(report, *sys.argv[1:]))
+        report(**_measured(json.loads(sys.argv[1]), report))
     except Exception as error:
         report(error=f"{type(error).__name__}: {first_line(error)}")
         sys.exit(1)
 
 
-def _measured(report, path, images_file, answers_file, threads, seconds):
-    run, facts = load(path, int(threads))
+def _measured(settings, report):
+    run, facts = load(settings["path"], settings["threads"])
     answers, timed = [], None
-    for images in read_images(images_file):
+    for images in read_images(settings["images"]):
         if timed is None:
             timed = np.resize(images, (BATCH, *images.shape[1:]))
         answers.append(run(images))
         report(done=len(images))
     latency = {
-        str(batch): _seconds(run, timed[:batch], float(seconds)) for batch in (1, BATCH)
+        str(batch): _seconds(run, timed[:batch], settings["seconds"])
+        for batch in (1, BATCH)
     }
-    np.save(answers_file, np.concatenate(answers))
+    np.save(settings["answers"], np.concatenate(answers))
     return {"latency": latency, "peak_bytes": peak_bytes(), **facts}
 
 

@@ -140,16 +140,13 @@ def label_errors(answers: Answers, is_new: np.ndarray) -> LabelErrors | None:
 
 def write_mistakes(path: Path, answers: Answers, names: Sequence[str]) -> None:
     """Writes every image with its answer as CSV; `names` are those of its images."""
+    order = answers.order
     numbers = (answers.confidence, answers.of_truth, answers.margin)
-    is_mistake = answers.is_mistake
-    rows = (
-        (
-            *(place, answers.predicted[place]),
-            *(_text(values[place]) for values in numbers),
-            "no" if is_mistake[place] else "yes",
-        )
-        for place in answers.order
+    columns = (map(_text, values[order]) for values in numbers)
+    correct = (
+        "no" if is_mistake else "yes" for is_mistake in answers.is_mistake[order]
     )
+    rows = zip(order, answers.predicted[order], *columns, correct, strict=True)
     header = ("answer", "probability", "probability_of_truth", "margin", "correct")
     _write_csv(path, answers, names, header, rows)
 

@@ -107,11 +107,16 @@ class Array:
         return Array(self._graph, name)
 
     __add__ = __radd__ = _operator("Add")
-    __sub__, __rsub__ = _operator("Sub"), _operator("Sub", is_reflected=True)
+    __sub__ = _operator("Sub")
+    __rsub__ = _operator("Sub", is_reflected=True)
     __mul__ = __rmul__ = _operator("Mul")
-    __truediv__, __rtruediv__ = _operator("Div"), _operator("Div", is_reflected=True)
-    __pow__, __hash__ = _operator("Pow"), None
-    __lt__, __le__, __eq__ = map(_operator, ("Less", "LessOrEqual", "Equal"))
+    __truediv__ = _operator("Div")
+    __rtruediv__ = _operator("Div", is_reflected=True)
+    __pow__ = _operator("Pow")
+    __lt__ = _operator("Less")
+    __le__ = _operator("LessOrEqual")
+    __eq__ = _operator("Equal")
+    __hash__ = None
     # NumPy's arrays leave operators with an `Array` to it.
     __array_ufunc__ = None
 
