@@ -13,12 +13,16 @@ from zoo.store.progress import progress_bar
 class RunLog:
     """Progress bar, metric log and TensorBoard of a run.
 
-    A run has 200 records, each of the means over `every` steps.
+    A run has 200 records, each of the means over `every` steps. `examples` are those
+    of an epoch.
     """
 
-    def __init__(self, metrics, tensorboard, *, steps, start_step, batch_size):
+    def __init__(
+        self, metrics, tensorboard, *, steps, start_step, batch_size, examples
+    ):
         self.metrics = metrics
         self.batch_size = batch_size
+        self.examples = examples
         self.every = max(steps // 200, 1)
         self.writer = tf.summary.create_file_writer(str(tensorboard))
         self.window = []
@@ -37,6 +41,7 @@ class RunLog:
         """Takes a step's metrics from `train.engine.loop.take_steps`."""
         self.bar.set_postfix(
             {
+                "epoch": f"{step * self.batch_size / self.examples:.3g}",
                 "loss": f"{metrics['loss']:.3f}",
                 "accuracy": f"{metrics['accuracy']:.1%}",
                 "images/s": f"{self.batch_size / metrics['seconds']:.0f}",

@@ -52,6 +52,7 @@ class TrainingLoop:
                     steps=recipe.steps,
                     start_step=start_step,
                     batch_size=recipe.batch_size,
+                    examples=self.run.source.train.num_examples,
                 )
             stack.callback(self.log.close)
             stack.callback(self.checkpoints.wait)

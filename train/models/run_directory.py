@@ -143,7 +143,7 @@ class RunDirectory:
             return None
         earlier, now = _read(self.config), _as_read(settings)
         steps = earlier.get("steps")
-        others = {*_differing(earlier, now)} - {"warmup_steps"}
+        others = {*_differing(earlier, now)} - {"epochs", "warmup_steps"}
         is_more = isinstance(steps, int) and steps < now.get("steps", 0)
         return steps if others == {"steps"} and is_more else None
 

@@ -60,6 +60,11 @@ class TrainingSettings:
         example="one number such as 224, or HEIGHT,WIDTH such as 224,320",
     )
     steps: int = _optimization(MISSING, "Training steps.", AT_LEAST_1)
+    epochs: float | None = _optimization(
+        None,
+        "Passes over the training images, instead of --steps, which follow from them.",
+        ABOVE_0,
+    )
     batch_size: int = _optimization(
         512,
         "Images per step. auto: the recipe's, with --micro_batches=auto.",

@@ -152,7 +152,8 @@ class Recipe(Augmentation, TrainingSettings):
 
         A `batch_size` of "auto" stays, and micro-batches become "auto" instead. Unless
         given, weights are those of a model that brings its own, the warm-up
-        keeps its share of the steps and micro-batches about their size. The published
+        keeps its share of the steps and micro-batches about their size. Other steps
+        take the place of epochs, and epochs that of steps: `of_epochs`. The published
         number is dropped, unless all that changes is the seed, how a step is computed
         (micro-batches, remat), or what is logged. Raises a `ValueError` where the
         values do not fit each other.
@@ -174,6 +175,7 @@ class Recipe(Augmentation, TrainingSettings):
         if values.get("steps", 0) and values["steps"] <= FLOAT:
             share = self.warmup_steps / self.steps
             values.setdefault("warmup_steps", int(share * values["steps"]))
+            values.setdefault("epochs", None)
         is_auto = AUTO in (self.micro_batches, values.get("micro_batches"))
         if 0 < values.get("batch_size", 0) <= BATCH_SIZE and not is_auto:
             batch_size = values["batch_size"]
@@ -193,6 +195,21 @@ class Recipe(Augmentation, TrainingSettings):
         if "published" in values or (differing <= {"dataset"} and is_same_data):
             return changed
         return dataclasses.replace(changed, published="")
+
+    def of_epochs(self, examples: int) -> "Recipe":
+        """Returns the recipe with the steps of its epochs over so many examples.
+
+        The warm-up keeps its share. Without epochs it is the recipe as it is.
+
+        Example:
+            >>> recipe = Recipe("cifar100", "ViT-B_16", "imagenet21k", 384, 10_000)
+            >>> recipe.override(epochs=10, batch_size=512).of_epochs(49_000).steps
+            958
+        """
+        if self.epochs is None:
+            return self
+        steps = math.ceil(self.epochs * examples / self.batch_size)
+        return self.override(steps=steps, epochs=self.epochs)
 
     def in_use(self) -> dict:
         """Returns the values in use for settings that are None, by name."""
@@ -245,6 +262,7 @@ class Recipe(Augmentation, TrainingSettings):
             weights=None,
             image_size=image_size,
             steps=8,
+            epochs=None,
             warmup_steps=2,
             batch_size=16,
             micro_batches=2,

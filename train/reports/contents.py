@@ -96,6 +96,8 @@ def _about(summary, results, split):
         text += f" ({summary['top5_accuracy']:.2%} among the first five guesses)"
     if "steps" in results:
         text += f", after {results['steps']:,} steps"
+        if "epochs" in results:
+            text += f" ({results['epochs']:,.3g} epochs)"
     if "seconds" in results:
         text += f" in {result_text('seconds', results['seconds'])} seconds"
     return f"{text}."

@@ -111,6 +111,7 @@ def _range_test(run, devices):
             steps=STEPS,
             start_step=0,
             batch_size=run.recipe.batch_size,
+            examples=run.source.train.num_examples,
         )
     rates, losses, lowest, diverged = [], [], math.inf, False
     trainer.spread_seeds()

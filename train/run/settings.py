@@ -58,6 +58,7 @@ def settle(find_recipe: Callable[..., Recipe], flags: dict) -> Settings:
     )
     of_file = config_file.values(content, type(base), config)
     of_flags = overrides(flags, type(base))
+    _check_epochs(of_flags)
     origins = {
         field.name: DEFAULT if getattr(base, field.name) == field.default else OF_RECIPE
         for field in dataclasses.fields(base)
@@ -76,7 +77,19 @@ def settle(find_recipe: Callable[..., Recipe], flags: dict) -> Settings:
         _note(changed, changed.smoke(), OF_SMOKE, origins)
         changed = changed.smoke()
     changed = _override(changed, of_flags, OF_FLAG, origins)
+    if changed.epochs is not None:
+        origins["steps"] = "replaced: epochs times the training images / batch_size"
     return Settings(changed, origins, name, run_name)
+
+
+def _check_epochs(of_flags):
+    """Refuses flags that say in steps what `--epochs` says."""
+    for name in ("steps", "warmup_steps"):
+        if of_flags.get("epochs") is not None and name in of_flags:
+            raise ValueError(
+                f"--{name}={of_flags[name]} counts steps, which "
+                f"--epochs={of_flags['epochs']:g} leaves to the data: leave one out."
+            )
 
 
 def overrides(flags: dict, recipe_class: type[Recipe]) -> dict:

@@ -124,6 +124,7 @@ class Task:
         """Returns what a run prints as it begins."""
         source, recipe, network = self.source, self.recipe, self.network
         validation = source.validation.num_examples if source.validation else 0
+        epochs = recipe.steps * recipe.batch_size / source.train.num_examples
         return printable(
             f"{source.name}: {source.train.num_examples:,} training, {validation:,} "
             f"validation and {source.test.num_examples:,} test images of "
@@ -131,7 +132,8 @@ class Task:
             f"{network.name}: {count_parameters(network.weights):,} parameters, "
             f"weights {recipe.weights or 'random'}, images "
             f"{network.input_shape[1]}x{network.input_shape[2]}\n"
-            f"{recipe.steps:,} steps of {recipe.batch_size} images in {directory.path}",
+            f"{recipe.steps:,} steps of {recipe.batch_size} images, {epochs:,.3g} "
+            f"epochs, in {directory.path}",
             lines=True,
         )
 
@@ -143,10 +145,12 @@ class Task:
             # The weights are those of the best validation.
             steps, _ = MetricLog(directory.metrics).best_validation()
         extensions = directory.extensions(recipe.steps)
+        examples = self.source.train.num_examples
         return {
             **about_loss(recipe, self.augmentation_layer),
-            "train_examples": self.source.train.num_examples,
+            "train_examples": examples,
             "steps": steps,
+            "epochs": steps * recipe.batch_size / examples,
             **({"extended_after": extensions} if extensions else {}),
             "parameters": count_parameters(self.network.weights),
         }

@@ -63,8 +63,11 @@ def run(
     if isinstance(task, Recipe):
         task = FineTuning(task)
     devices = devices or start("one")
-    with begun(task, run_dir, devices, extend) as directory:
-        source = suitable_source(task, devices, data_dir, skip_corrupt)
+    data = functools.cache(
+        functools.partial(suitable_source, task, devices, data_dir, skip_corrupt)
+    )
+    with begun(task, run_dir, devices, data, extend) as directory:
+        source = data()
         if devices.is_chief:
             check_source(source, directory, is_decoded=skip_corrupt)
         this = built(task, source, directory, devices)
@@ -206,16 +209,20 @@ def built(
 
 @contextlib.contextmanager
 def begun(
-    task: Task, run_dir: str | os.PathLike, devices: Devices, extend: bool = False
+    task: Task,
+    run_dir: str | os.PathLike,
+    devices: Devices,
+    data: Callable[[], Source],
+    extend: bool = False,
 ) -> Iterator[RunDirectory]:
     """Locks and yields the directory of a run, and sets the run's seed and precision.
 
-    The plan of the task is settled before.
+    The plan of the task is settled before, see `train.run.plan.settle` for `data`.
 
     Raises a `RunError` where it cannot be written, holds another run, or is in use.
     """
     directory = RunDirectory(run_dir)
-    plan.settle(task, directory, devices)
+    plan.settle(task, directory, devices, data)
     with contextlib.ExitStack() as stack:
         if devices.is_chief:
             stack.enter_context(directory.locked())

@@ -1,6 +1,7 @@
 """The runs of a study: one after another, each in a directory of its own."""
 
 import dataclasses
+import functools
 import os
 import statistics
 import sys
@@ -107,7 +108,12 @@ class Runs:
 
     def _result(self, path, recipe):
         devices = self.settings.get("devices") or start("one")
-        with training.begun(FineTuning(recipe), path, devices) as directory:
+        task, data_dir = FineTuning(recipe), self.settings.get("data_dir")
+        data = functools.partial(
+            *(training.suitable_source, task, devices, data_dir),
+            self.settings.get("skip_corrupt", False),
+        )
+        with training.begun(task, path, devices, data) as directory:
             pass  # Raises if the directory holds another run.
         is_new = not (directory.results.is_file() and directory.model.is_file())
         if is_new:

@@ -133,6 +133,7 @@ def test_dropout_is_the_released_codes():
 
 # Another value of every field of which the result is a function.
 OTHERS = {
+    "epochs": 3.0,
     **{"dataset": "cifar10", "model": "ViT-S_16", "weights": None, "image_size": 224},
     **{"steps": 400, "batch_size": 256, "optimizer": "adam", "learning_rate": 0.01},
     **{"schedule": "linear", "warmup_steps": 100, "weight_decay": 0.1},
@@ -238,3 +239,17 @@ def test_recipes_name_their_augmentations():
     recipe = BASE.override(rand_augment=(2, 15.0), mixup=0.2)
     assert recipe.augmentation_titles == ["RandAugment 2 x 15", "mixup 0.2"]
     assert recipe.mixes and not recipe.override(mixup=0.0).mixes
+
+
+def test_epochs_become_steps_that_take_the_place_of_others():
+    recipe = BASE.override(epochs=2.5, batch_size=64)
+    assert recipe.steps == BASE.steps and recipe.published == ""
+    settled = recipe.of_epochs(1_000)
+    has(settled, steps=40, warmup_steps=2, epochs=2.5)
+    assert settled.of_epochs(1_000) == settled
+    # Less than a batch is a step.
+    has(recipe.override(epochs=0.01).of_epochs(100), steps=1, warmup_steps=0)
+    has(settled.override(steps=10), epochs=None, steps=10)
+    assert BASE.of_epochs(7) == BASE
+    with pytest.raises(ValueError, match="epochs must be above 0, got 0"):
+        BASE.override(epochs=0.0)

@@ -65,7 +65,7 @@ def test_an_accelerator_is_tried_and_the_run_is_as_if_the_number_was_given(
         micro_batches.number_of(task, None, directory)
     # Where it no longer fits, another number is allowed.
     given = FineTuning(short_recipe.override(micro_batches=16))
-    with training.begun(given, tmp_path, devices.start("one")):
+    with training.begun(given, tmp_path, devices.start("one"), data=None):
         pass
     with pytest.raises(RunError, match="micro_batches 4 .now 'auto'"):
         training.run(auto, run_dir=short_run)

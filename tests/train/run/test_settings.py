@@ -76,6 +76,19 @@ def test_flags_override_the_file_which_overrides_the_recipe(file):
     assert (small.origins["steps"], small.origins["seed"]) == ("--smoke", "flag")
 
 
+def test_epochs_and_steps_are_not_given_together(file):
+    found = settle(file("dataset: digits\nsteps: 60\nwarmup_steps: 6"), epochs=2.0)
+    assert (found.recipe.epochs, found.recipe.steps) == (2.0, 60)
+    assert found.origins["steps"].startswith("replaced: epochs times")
+    # The settings of a run have both.
+    both = file("dataset: digits\nsteps: 60\nepochs: 2")
+    assert settle(both).recipe.epochs == 2.0
+    assert settle(both, steps=9).recipe.epochs is None
+    for name in ("steps", "warmup_steps"):
+        with pytest.raises(ValueError, match=f"--{name}=5 counts .* --epochs=2 leaves"):
+            settle(dataset="digits", epochs=2.0, **{name: 5})
+
+
 def test_an_automatic_batch_size_leaves_the_micro_batches_open(file):
     found = settle(file("dataset: digits\nbatch_size: auto"))
     assert (found.recipe.batch_size, found.recipe.micro_batches) == (64, "auto")

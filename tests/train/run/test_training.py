@@ -1,6 +1,7 @@
 """A run: what it leaves of the process, and what it measures."""
 
 import dataclasses
+import functools
 import json
 import os
 import pathlib
@@ -195,6 +196,22 @@ def test_a_run_keeps_what_it_began_with(short_recipe, tmp_path, monkeypatch, cap
     assert told in capsys.readouterr().out
     with pytest.raises(RunError, match="other settings: .*precision"):
         training.run(auto.override(precision="float32"), run_dir=tmp_path)
+
+
+def test_epochs_are_settled_by_the_training_images(tmp_path):
+    task = FineTuning(SMOKE.override(epochs=0.05))
+    data = functools.partial(training.load_source, task.recipe, None, False)
+    devices, directory = mock.Mock(), RunDirectory(tmp_path)
+    plan.settle(task, directory, devices, data)
+    # 256 images in batches of 16.
+    assert (task.recipe.steps, task.deciding["epochs"]) == (1, 0.05)
+    results = training.run(FineTuning(SMOKE.override(epochs=0.05)), run_dir=tmp_path)
+    assert (results["steps"], results["epochs"]) == (1, 16 / 256)
+    assert "after 1 steps (0.0625 epochs)" in directory.report.read_text()
+    assert json.loads(directory.config.read_text())["steps"] == 1
+    longer = SMOKE.override(epochs=0.1)
+    with pytest.raises(RunError, match=r"other settings: epochs 0.05 .*--extend"):
+        training.run(longer, run_dir=tmp_path)
 
 
 def test_the_gain_is_of_both_products(monkeypatch):

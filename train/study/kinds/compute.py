@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from train.common.errors import RunError
 from train.models.keras_files import load_model
 from train.recipes import Recipe
 from train.reports.compute import multiply_adds
@@ -35,6 +36,12 @@ def measure(recipe: Recipe, options: Options, settings: dict) -> tuple[Runs, dic
 def points_of(recipe: Recipe, options: Options) -> list[Point]:
     """Returns the points; without --models those of the recipe's at three widths."""
     counts = sorted({*map(int, options.step_counts)}) or [recipe.steps]
+    if recipe.epochs is not None:
+        raise RunError(
+            "--study=compute compares numbers of steps, which "
+            f"--epochs={recipe.epochs:g} leaves to the data: pass --step_counts or "
+            "--steps."
+        )
     models = models_of(recipe, options) if options.models else _widths(recipe)
     return [
         Point(
