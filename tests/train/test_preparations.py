@@ -22,7 +22,7 @@ from train.models import loaded_model
 from train.predict import classifiers
 from train.predict.prediction import predict
 from train.run import building
-from train.scoring import linear_probe, predicting
+from train.scoring import features, linear_probe, predicting
 from zoo.photos import prepare
 
 PLAIN = keras_vit.ViTConfig(
@@ -188,9 +188,9 @@ def test_features_of_few_shots_are_of_images_as_the_model_says(
         file = model_file(preparation)
         model = loaded_model.load(file, features=True).model
         predictor = keras_vit.Predictor(model, batch_size=2)
-        _, found = linear_probe.features_of(predictor, split)
+        found = linear_probe.features_of(predictor, split)
         if preparation == "squash":
-            assert linear_probe.preparation_for(model) == linear_probe.RELEASED
+            assert linear_probe.preparation_for(model) == features.FEW_SHOT
             bigger = [prepare(path, (37, 55)) for path in sorted(photos.glob("*/*"))]
             expected = np.stack(bigger)[:, 2:34, 3:51]
         else:

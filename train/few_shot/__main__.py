@@ -7,7 +7,8 @@
 The model is the directory of a finished run, a .keras file, or whatever
 keras_vit.load_model takes: a released or published model's name, a path, a URL,
 hf://org/name. Its head is left out. The classifier is that of the papers: ridge
-regression in closed form, in seconds once the features are there.
+regression in closed form, in seconds once the features are there. --probe takes
+another kind.
 """
 
 import sys
@@ -22,6 +23,7 @@ from train.data.checking import check as check_data
 from train.models.finding import find
 from train.models.run_directory import RunDirectory
 from train.recipes.recipe import brings_weights
+from train.scoring.probe_kinds import KINDS
 from zoo.common.safe_text import printable
 
 # Packages to check for, by import name, before anything heavy is imported.
@@ -32,6 +34,19 @@ flags.DEFINE_integer("seeds", 3, "Random draws of the training images.", lower_b
 data_flags.define_image_size(crops=False)
 data_flags.define_batch_size(32, "Images at a time.")
 predictors.define_flags()
+flags.DEFINE_enum(
+    "probe",
+    "ridge",
+    list(KINDS),
+    "The classifier on the features: ridge regression as in the papers, logistic "
+    "regression, linear discriminant analysis, or a perceptron.",
+)
+flags.DEFINE_string(
+    "cache",
+    None,
+    "Folder that keeps features: another probe of the same photos then takes seconds. "
+    "None are kept if not given.",
+)
 flags.DEFINE_string(
     "out_dir",
     None,
@@ -67,7 +82,7 @@ def main(argv: Sequence[str]) -> None:
             command=command_line.as_typed("few_shot"),
             **command_line.values(
                 "dataset data_dir skip_corrupt bits seeds image_size batch_size "
-                "engine precision out_dir"
+                "engine precision probe cache out_dir"
             ),
         )
     print(f"{linear_probe.table(results)}\nreport {results['report']}")

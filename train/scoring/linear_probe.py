@@ -1,4 +1,4 @@
-"""Few-shot linear probe: accuracy of a ridge regression on a model's features."""
+"""Few-shot probe: accuracy of a small classifier on a model's features."""
 
 import os
 import pathlib
@@ -6,25 +6,22 @@ from collections.abc import Sequence
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 import keras_vit
 from keras_vit.structure import preparation_of
 from train.common import markdown, predictors
 from train.common.files import write_json, write_text
-from train.data import pipeline, sources
+from train.data import sources
 from train.data.registry import short_name
 from train.data.sources.splits import Split, pick
 from train.models import loaded_model
 from train.models.finding import FoundModel
-from train.scoring import predicting
+from train.scoring import probes
 from train.scoring.evaluation_data import report_folder
+from train.scoring.features import FEW_SHOT, rows_of
+from train.scoring.probe_fits import RIDGE_L2
+from train.scoring.probe_kinds import KINDS
 
-L2 = 2.0**10
-# big_vision's evaluator resizes to 256 for 224.
-RELEASED = "squashed to 8/7 of the size, of which the centre is cut out"
-_EPSILON = 1e-5
-_CONSTANT = 100.0
 _TEMPLATE = pathlib.Path(__file__).with_name("few_shot.md.jinja")
 
 
@@ -41,10 +38,12 @@ def run(
     batch_size: int = 32,
     engine: str = "auto",
     precision: str = "float32",
+    probe: str = "ridge",
+    cache: str | os.PathLike | None = None,
     out_dir: str | os.PathLike | None = None,
     command: str = "",
 ) -> dict:
-    """Fits linear classifiers on a model's features of few images, writes a report.
+    """Fits classifiers on a model's features of few images, writes a report.
 
     The arguments are the flags of `python -m train.few_shot`; `image_size` may be
     (height, width), and `command` is the command line, for the report.
@@ -69,6 +68,7 @@ def run(
     source = sources.load(dataset, data_dir, skip_corrupt=skip_corrupt, bits=bits)
     name = f"{loaded.name}-{short_name(source.name)}-few-shot"
     name += predictors.suffix(engine, precision)
+    name += "" if probe == "ridge" else f"-{probe}"
     directory, model_source = report_folder(
         loaded.source, out_dir, name, "few_shot.json"
     )
@@ -80,23 +80,30 @@ def run(
         for count in shots
     }
     needed = np.unique(np.concatenate(sum(draws.values(), [])))
-    _, train_features = features_of(predictor, pick(source.train, needed))
-    test_labels, test_features = features_of(predictor, source.test)
+    train_features = features_of(predictor, pick(source.train, needed), cache)
+    test_labels = source.test.labels()
+    test_features = features_of(predictor, source.test, cache)
+    classes = len(source.class_names)
 
     rows = []
     for count in shots:
         accuracies = []
         for drawn in draws[count]:
-            predicted = predictions(
+            fitted = probes.fit(
+                probe,
                 train_features[np.searchsorted(needed, drawn)],
                 train_labels[drawn],
-                test_features,
-                len(source.class_names),
+                classes,
             )
+            predicted = fitted.logits(test_features).argmax(axis=1)
             accuracies.append(float(np.mean(predicted == test_labels)))
+        had = np.bincount(train_labels[draws[count][0]], minlength=classes)
         rows.append(
             {
                 "shots": count,
+                # How many the classes really had.
+                "fewest": int(had.min()),
+                "most": int(had.max()),
                 "train_examples": len(draws[count][0]),
                 "accuracies": accuracies,
                 "mean": float(np.mean(accuracies)),
@@ -112,7 +119,8 @@ def run(
         "preparation": preparation_for(loaded.model),
         "features": int(test_features.shape[1]),
         "test_examples": len(test_labels),
-        "l2": L2,
+        "probe": probe,
+        **({"l2": RIDGE_L2} if probe == "ridge" else {}),
         "engine": predictor.engine,
         "precision": precision,
         **({} if bits is None else {"bits": bits}),
@@ -120,7 +128,8 @@ def run(
         "rows": rows,
     }
     page = directory / "few_shot.md"
-    write_text(page, markdown.render(_TEMPLATE, **results, accuracies=table(results)))
+    filled = {"title": KINDS[probe], "accuracies": table(results)}
+    write_text(page, markdown.render(_TEMPLATE, **results, **filled))
     write_json(directory / "few_shot.json", results)
     return {**results, "report": str(page)}
 
@@ -138,67 +147,36 @@ def draw(labels: np.ndarray, shots: int, seed: int) -> np.ndarray:
     return np.concatenate(draws)
 
 
-def predictions(
-    features: np.ndarray, labels: np.ndarray, test_features: np.ndarray, classes: int
-) -> np.ndarray:
-    """Fits a linear classifier and returns its predictions for other examples.
-
-    Least squares with targets 1 for the class and -1 for the others, on features that
-    are whitened by the training examples' mean and deviation, with a constant feature
-    large enough that the penalty hardly touches the bias. As in big_vision,
-    `evaluators/fewshot_lsr.py`.
-    """
-    features = np.asarray(features, np.float64)
-    mean = features.mean(axis=0)
-    deviation = features.std(axis=0) + _EPSILON
-
-    def whitened(rows: np.ndarray) -> np.ndarray:
-        rows = (np.asarray(rows, np.float64) - mean) / deviation
-        return np.pad(rows, ((0, 0), (0, 1)), constant_values=_CONSTANT)
-
-    targets = 2 * np.eye(classes)[labels] - 1
-    return (whitened(test_features) @ ridge(whitened(features), targets, L2)).argmax(1)
-
-
-def ridge(inputs: np.ndarray, targets: np.ndarray, l2: float) -> np.ndarray:
-    """Returns the weights w that minimise |inputs w - targets|^2 + l2 |w|^2.
-
-    As in big_vision, by the eigenvectors of the smaller of the two products of the
-    inputs with themselves. Shapes: (examples, size), (examples, outputs), (size,
-    outputs).
-    """
-    examples, size = inputs.shape
-    if examples >= size:
-        values, vectors = np.linalg.eigh(inputs.T @ inputs)
-        return vectors @ ((vectors.T @ (inputs.T @ targets)) / (values + l2)[:, None])
-    values, vectors = np.linalg.eigh(inputs @ inputs.T)
-    return inputs.T @ (vectors @ ((vectors.T @ targets) / (values + l2)[:, None]))
-
-
 def preparation_for(model: keras.Model) -> str:
     """Returns how images come to a model's size: as it says, or as big_vision does.
 
     big_vision's way is for models that say no more than the default, `"squash"`.
     """
     own = preparation_of(model)
-    return RELEASED if own == "squash" else own
+    return FEW_SHOT if own == "squash" else own
 
 
-def features_of(predictor: keras_vit.Predictor, split: Split) -> tuple[np.ndarray, ...]:
-    """Returns labels and features of a split, prepared as `preparation_for` says."""
-    size = predictor.model.input_shape[1:3]
+def features_of(
+    predictor: keras_vit.Predictor,
+    split: Split,
+    cache: str | os.PathLike | None = None,
+) -> np.ndarray:
+    """Returns the features of a split, prepared as `preparation_for` says."""
     preparation = preparation_for(predictor.model)
-    settings = {"image_size": size, "preparation": preparation}
-    if preparation == RELEASED:
-        settings = {"image_size": tuple(round(side * 8 / 7) for side in size)}
-    batches = pipeline.evaluation_batches(
-        split, batch_size=predictor.batch_size, **settings
-    )
-    if preparation == RELEASED:
-        crop = tf.image.resize_with_crop_or_pad
-        batches = batches.map(lambda images, labels: (crop(images, *size), labels))
-    columns = zip(*predicting.predictions(predictor, batches, split), strict=True)
-    return tuple(map(np.concatenate, columns))
+    return rows_of(predictor, split, preparation=preparation, cache=cache)
+
+
+def images_per_class(row: dict) -> str:
+    """Returns how many training images the classes of a row had.
+
+    Of 25 it is `"25"`, `"25 (9 to 25)"` where some classes have fewer, or `"all: 16"`
+    where none has more.
+    """
+    shots, fewest, most = (row[key] for key in ("shots", "fewest", "most"))
+    had = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+    if most < shots:
+        return f"all: {had}"
+    return f"{shots}" if fewest == shots else f"{shots} ({had})"
 
 
 def table(results: dict) -> markdown.Block:
@@ -207,7 +185,7 @@ def table(results: dict) -> markdown.Block:
         ("Images per class", "Training images", "Accuracy", "Deviation", "Each draw"),
         [
             (
-                row["shots"],
+                images_per_class(row),
                 f"{row['train_examples']:,}",
                 f"{row['mean']:.2%}",
                 "" if row["deviation"] is None else f"{row['deviation']:.2%}",

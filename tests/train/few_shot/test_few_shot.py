@@ -14,7 +14,10 @@ def asked(monkeypatch):
     def run(model, **arguments):
         asked.update(arguments, model=model.source)
         row = {"train_examples": 9, "accuracies": [0.5], "mean": 0.5, "deviation": None}
-        rows = [row | {"shots": shots} for shots in arguments["shots"]]
+        rows = [
+            row | {"shots": shots, "fewest": shots, "most": shots}
+            for shots in arguments["shots"]
+        ]
         return {"rows": rows, "report": "few_shot.md"}
 
     monkeypatch.setattr(linear_probe, "run", run)

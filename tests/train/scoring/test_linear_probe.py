@@ -1,4 +1,4 @@
-"""The few-shot probe: its arithmetic, its draws, its features, its report."""
+"""The few-shot probe: its draws, its features, its report."""
 
 import json
 
@@ -6,7 +6,6 @@ import keras
 import numpy as np
 import pytest
 from evaluated import tiny
-from sklearn.linear_model import Ridge
 
 import keras_vit
 from train.common.errors import RunError
@@ -16,9 +15,6 @@ from train.data.transforms.preprocessing import squash
 from train.models import loaded_model
 from train.scoring import linear_probe
 
-# Fewer examples than features, as many, more.
-SHAPES = [(7, 20), (20, 20), (21, 20), (200, 20)]
-
 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory):
@@ -26,43 +22,6 @@ def weights(tmp_path_factory):
     path = tmp_path_factory.mktemp("weights") / "tiny.npz"
     keras_vit.save_released_weights(tiny(7, representation_size=24), path)
     return path
-
-
-def problem(examples, size, classes=5, seed=0):
-    rng = np.random.default_rng(seed)
-    inputs = rng.normal(size=(examples, size)) * rng.uniform(0.5, 3, size) + 2
-    return inputs, rng.integers(0, classes, examples)
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("l2", [1e-3, linear_probe.L2])
-def test_ridge_against_scikit_learn(shape, l2):
-    inputs, _ = problem(*shape)
-    targets = np.random.default_rng(1).normal(size=(shape[0], 3))
-    judge = Ridge(alpha=l2, fit_intercept=False, solver="svd")
-    found = linear_probe.ridge(inputs, targets, l2)
-    expected = judge.fit(inputs, targets).coef_
-    np.testing.assert_allclose(found.T, expected, rtol=1e-8, atol=1e-10)
-
-
-@pytest.mark.parametrize("shape", [(40, 60), (400, 40)])
-def test_predictions_by_the_definition(shape):
-    """Whitening, the constant 100 and targets of -1 and 1, by another way."""
-    features, labels = problem(*shape)
-    others, _ = problem(300, shape[1], seed=3)
-    features[:, 3] = others[:, 3] = 5.0  # without variance
-    mean, deviation = features.mean(0), features.std(0) + 1e-5
-    judge = Ridge(alpha=1024.0, fit_intercept=False, solver="cholesky")
-    judge.fit(
-        np.column_stack([(features - mean) / deviation, np.full(shape[0], 100.0)]),
-        np.where(np.arange(5) == labels[:, None], 1.0, -1.0),
-    )
-    scores = judge.predict(
-        np.column_stack([(others - mean) / deviation, np.full(300, 100.0)])
-    )
-    found = linear_probe.predictions(features, labels, others, 5)
-    np.testing.assert_array_equal(found, scores.argmax(axis=1))
-    assert len(set(found)) > 1
 
 
 def test_draws():
@@ -90,6 +49,7 @@ def test_a_probe_of_the_digits(weights, tmp_path):
     assert results["image_size"] == [32, 32]
     assert [row["train_examples"] for row in results["rows"]] == [10, 100]
     for row in results["rows"]:
+        assert row["fewest"] == row["most"] == row["shots"]
         assert row["mean"] == pytest.approx(np.mean(row["accuracies"]))
         assert row["deviation"] == pytest.approx(np.std(row["accuracies"], ddof=1))
     assert 0.15 < results["rows"][0]["mean"] < results["rows"][1]["mean"]
@@ -108,9 +68,8 @@ def test_one_draw_and_what_cannot_be_drawn(weights, tmp_path, monkeypatch):
             linear_probe.run(str(weights), **settings | wrong)
     assert not list(tmp_path.iterdir())
 
-    def features_of(predictor, split):
-        labels = np.array([int(label) for _, label in split.records()])
-        return labels, np.eye(10)[labels]
+    def features_of(predictor, split, cache):
+        return np.eye(10)[split.labels()]
 
     monkeypatch.setattr(linear_probe, "features_of", features_of)
     results = linear_probe.run(weights, **settings, shots=(2,), seeds=1)
@@ -131,6 +90,19 @@ def test_the_features_are_those_that_go_into_the_head(weights):
     for source in (weights, keras_file):
         loaded = loaded_model.load(str(source), features=True)
         predictor = keras_vit.Predictor(loaded.model, batch_size=2)
-        labels, found = linear_probe.features_of(predictor, split)
+        found = linear_probe.features_of(predictor, split)
         np.testing.assert_allclose(found, expected, atol=1e-5)
-        assert labels.tolist() == [int(label) for _, label in split.records()]
+
+
+@pytest.mark.parametrize(
+    ("fewest", "most", "text"),
+    [
+        (25, 25, "25"),
+        (9, 25, "25 (9 to 25)"),
+        (16, 16, "all: 16"),
+        (9, 16, "all: 9 to 16"),
+    ],
+)
+def test_rows_say_how_many_images_a_class_had(fewest, most, text):
+    row = {"shots": 25, "fewest": fewest, "most": most}
+    assert linear_probe.images_per_class(row) == text

@@ -1,0 +1,193 @@
+"""Probes: each against another implementation, and with what is hard to fit."""
+
+import numpy as np
+import pytest
+from scipy.special import log_softmax, softmax
+from scipy.stats import multivariate_normal
+from sklearn.covariance import LedoitWolf
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.neural_network import MLPClassifier
+
+from train.scoring import probe_fits, probes
+
+# Fewer examples than features, as many, more.
+SHAPES = [(7, 20), (20, 20), (21, 20), (200, 20)]
+
+
+def problem(examples, size, classes=5, seed=0):
+    """Features around the mean of their class, of different scales, and labels."""
+    rng = np.random.default_rng(seed)
+    labels = rng.permutation(np.arange(examples) % classes)
+    means = np.random.default_rng(99).normal(size=(classes, size))
+    features = means[labels] + rng.normal(size=(examples, size))
+    return features * np.linspace(0.5, 3, size) + 2, labels
+
+
+def standardised(features):
+    return (features - features.mean(0)) / (features.std(0) + 1e-5)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("l2", [1e-3, probe_fits.RIDGE_L2])
+def test_the_solution_of_ridge_is_that_of_scikit_learn(shape, l2):
+    inputs, _ = problem(*shape)
+    targets = np.random.default_rng(1).normal(size=(shape[0], 3))
+    judge = Ridge(alpha=l2, fit_intercept=False, solver="svd")
+    found = probe_fits.solve_ridge(inputs, targets, l2)
+    expected = judge.fit(inputs, targets).coef_
+    np.testing.assert_allclose(found.T, expected, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("shape", [(40, 60), (400, 40)])
+def test_ridge_by_the_definition(shape):
+    """Whitening, the constant 100 and targets of -1 and 1, by another way."""
+    features, labels = problem(*shape)
+    others, _ = problem(300, shape[1], seed=3)
+    features[:, 3] = others[:, 3] = 5.0  # without variance
+    mean, deviation = features.mean(0), features.std(0) + 1e-5
+    judge = Ridge(alpha=1024.0, fit_intercept=False, solver="cholesky")
+    judge.fit(
+        np.column_stack([(features - mean) / deviation, np.full(shape[0], 100.0)]),
+        np.where(np.arange(5) == labels[:, None], 1.0, -1.0),
+    )
+    scores = judge.predict(
+        np.column_stack([(others - mean) / deviation, np.full(300, 100.0)])
+    )
+    found = probes.fit("ridge", features, labels, 5).logits(others)
+    np.testing.assert_allclose(found, scores, atol=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(30, 40), (300, 20)])
+def test_logistic_regression_is_that_of_scikit_learn(shape):
+    features, labels = problem(*shape)
+    inputs = standardised(features)
+    strengths = (0.1, 0.001)
+    for l2, (kernel, bias) in zip(
+        strengths, probe_fits.solve_logistic(inputs, labels, 5, strengths), strict=True
+    ):
+        judge = LogisticRegression(C=1 / (l2 * len(labels)), tol=1e-10, max_iter=10_000)
+        expected = judge.fit(inputs, labels).predict_proba(inputs)
+        found = softmax(inputs @ kernel + bias, axis=1)
+        np.testing.assert_allclose(found, expected, atol=1e-3)
+
+
+def test_the_logistic_probe_is_the_mean_of_several_strengths():
+    features, labels = problem(60, 8)
+    judges = [
+        LogisticRegression(C=1 / (l2 * len(labels)), tol=1e-10, max_iter=10_000)
+        for l2 in probe_fits.LOGISTIC_L2
+    ]
+    inputs = standardised(features)
+    scores = [judge.fit(inputs, labels).decision_function(inputs) for judge in judges]
+    expected = softmax(np.mean(scores, axis=0), axis=1)
+    found = probes.fit("logistic", features, labels, 5).logits(features)
+    np.testing.assert_allclose(softmax(found, axis=1), expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("shape", [(40, 60), (400, 20)])
+def test_lda_by_the_densities_of_the_classes(shape):
+    features, labels = problem(*shape)
+    labels[labels == 4] = 3  # unequal priors
+    inputs = standardised(features)
+    means = np.stack([inputs[labels == one].mean(0) for one in range(4)])
+    residuals = inputs - means[labels]
+    shrinkage = LedoitWolf(assume_centered=True).fit(residuals).shrinkage_
+    pooled = residuals.T @ residuals / (len(labels) - 4)
+    target = np.trace(pooled) / shape[1] * np.eye(shape[1])
+    covariance = (1 - shrinkage) * pooled + shrinkage * target
+    scores = [
+        multivariate_normal(mean, covariance).logpdf(inputs)
+        + np.log(np.mean(labels == one))
+        for one, mean in enumerate(means)
+    ]
+    found = probes.fit("lda", features, labels, 4).logits(features)
+    np.testing.assert_allclose(
+        log_softmax(found, axis=1), log_softmax(np.transpose(scores), axis=1), atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_perceptron_is_that_of_scikit_learn(classes, monkeypatch):
+    monkeypatch.setattr(probe_fits, "_MLP_STEPS", 20)
+    fitted = []
+
+    def fit(self, *args):
+        fitted.append(self)
+        return original(self, *args)
+
+    original = MLPClassifier.fit
+    monkeypatch.setattr(MLPClassifier, "fit", fit)
+    features, labels = problem(40, 6, classes)
+    found = probes.fit("mlp", features, labels, classes).logits(features)
+    [judge] = fitted
+    expected = judge.predict_log_proba(standardised(features).astype("float32"))
+    np.testing.assert_allclose(log_softmax(found, axis=1), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", probes.KINDS)
+def test_what_is_hard_to_fit(kind, monkeypatch):
+    """One photo a class, more features than photos, constant ones, absent classes."""
+    monkeypatch.setattr(probe_fits, "_MLP_STEPS", 20)
+    features, labels = problem(4, 30, classes=4)
+    features[:, 5] = 7.0
+    probe = probes.fit(kind, features, labels + 1, 6)
+    logits = probe.logits(features)
+    assert logits.shape == (4, 6)
+    np.testing.assert_array_equal(logits.argmax(axis=1), labels + 1)
+    features[:, 5] = 8.0
+    np.testing.assert_allclose(probe.logits(features), logits, atol=1e-6)
+    others = probe.logits(np.random.default_rng(1).normal(size=(500, 30), scale=9))
+    assert np.isfinite(others).all()
+    assert not set(others.argmax(axis=1)) & {0, 5}
+
+
+@pytest.mark.parametrize("kind", probes.KINDS)
+def test_one_class_is_always_answered(kind):
+    probe = probes.fit(kind, np.ones((3, 2)), [1, 1, 1], 3)
+    assert probe.logits(np.zeros((4, 2))).argmax(axis=1).tolist() == [1] * 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("knn", np.ones((2, 3)), [0, 1], 2), "choose from ridge, logistic, lda, mlp"),
+        (("lda", np.ones((2, 3)), [0], 2), "do not fit"),
+        (("lda", np.ones((0, 3)), [], 2), "one photo at least"),
+        (("lda", np.ones((2, 3)), [0, 2], 2), "from 0 to 1"),
+    ],
+)
+def test_what_does_not_fit_is_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        probes.fit(*arguments)
+
+
+def test_an_average_is_one_linear_classifier():
+    features, labels = problem(50, 8)
+    fitted = [probes.fit(kind, features, labels, 5) for kind in probes.LINEAR]
+    fitted[0] = fitted[0].scaled(10.0)
+    averaged = probes.average(fitted, [1, 1, 2])
+    expected = np.average(
+        [probe.logits(features) for probe in fitted], axis=0, weights=[1, 1, 2]
+    )
+    np.testing.assert_allclose(averaged.logits(features), expected, atol=1e-9)
+
+
+def test_probabilities_are_of_probes_that_have_not_seen_the_photo():
+    """A copy of each photo in another class: in its fold nothing points to that."""
+    features, labels = problem(60, 4, classes=3)
+    copies = np.concatenate([features, features])
+    both = np.concatenate([labels, (labels + 1) % 3])
+    groups = np.tile(np.arange(60), 2)
+    found = probes.out_of_fold("lda", copies, both, groups=groups)
+    assert found.shape == (120, 3)
+    np.testing.assert_allclose(found.sum(axis=1), 1)
+    np.testing.assert_allclose(found[:60], found[60:], atol=1e-9)
+
+
+def test_out_of_fold_probabilities_are_calibrated():
+    """Outputs of ridge are between -1 and 1, and no logits by themselves."""
+    features, labels = problem(300, 10, classes=3)
+    found = probes.out_of_fold("ridge", features, labels)
+    accuracy = np.mean(found.argmax(axis=1) == labels)
+    assert accuracy > 0.9
+    assert found.max(axis=1).mean() == pytest.approx(accuracy, abs=0.03)

@@ -1,0 +1,203 @@
+"""Probes: small classifiers on features of photos, fitted in seconds."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from train.scoring import probe_fits
+from train.scoring.folds import folds_of
+from train.scoring.probe_kinds import KINDS, LINEAR
+from train.scoring.temperature import softmax, temperature
+
+
+@dataclasses.dataclass(frozen=True)
+class Linear:
+    """A linear classifier: `logits = features @ kernel + bias`.
+
+    Attributes:
+        kernel: float64 (size, classes).
+        bias: float64 (classes,).
+    """
+
+    kernel: np.ndarray
+    bias: np.ndarray
+
+    def logits(self, features: ArrayLike) -> np.ndarray:
+        """Returns float64 (photos, classes) of features (photos, size)."""
+        return np.asarray(features, np.float64) @ self.kernel + self.bias
+
+    def scaled(self, factor: float) -> "Linear":
+        """Returns a classifier whose logits are `factor` times these."""
+        return Linear(factor * self.kernel, factor * self.bias)
+
+    def shifted(self, shift: ArrayLike) -> "Linear":
+        """Returns a classifier with `shift`, (classes,), added to the logits."""
+        return Linear(self.kernel, self.bias + shift)
+
+
+@dataclasses.dataclass(frozen=True)
+class Mlp:
+    """A classifier with one hidden layer of ReLU.
+
+    Attributes:
+        hidden: `Linear` from features to the hidden layer.
+        output: `Linear` from there to the classes.
+    """
+
+    hidden: Linear
+    output: Linear
+
+    def logits(self, features: ArrayLike) -> np.ndarray:
+        """Returns float64 (photos, classes) of features (photos, size)."""
+        return self.output.logits(np.maximum(self.hidden.logits(features), 0))
+
+    def scaled(self, factor: float) -> "Mlp":
+        """Returns a classifier whose logits are `factor` times these."""
+        return Mlp(self.hidden, self.output.scaled(factor))
+
+    def shifted(self, shift: ArrayLike) -> "Mlp":
+        """Returns a classifier with `shift`, (classes,), added to the logits."""
+        return Mlp(self.hidden, self.output.shifted(shift))
+
+
+Probe = Linear | Mlp
+
+
+def fit(
+    kind: str, features: ArrayLike, labels: ArrayLike, classes: int, *, seed: int = 0
+) -> Probe:
+    """Fits a probe.
+
+    Args:
+        kind: str, one of `KINDS`: `"ridge"`, least squares as in big_vision's few-shot
+            probe, whose outputs are no logits until a temperature scales them;
+            `"logistic"`, the mean of five strengths of L2; `"lda"`, linear discriminant
+            analysis with a shrunk covariance; `"mlp"`, a hidden layer.
+        features: floats (photos, size).
+        labels: integers (photos,) from 0 to `classes` - 1.
+        classes: int. One without photos is never answered, and not ruled out: its logit
+            is the mean of the others, less the logarithm of the number of photos.
+        seed: int, of the perceptron.
+
+    Returns:
+        `Linear`, or of the perceptron `Mlp`, for features as they are.
+
+    Raises:
+        ValueError: the kind is unknown, or features and labels do not fit each other.
+
+    Source:
+        Ridge: big_vision, `evaluators/fewshot_lsr.py`. Shrinkage: Ledoit and Wolf, A
+        well-conditioned estimator for large-dimensional covariance matrices (2004).
+
+    Example:
+        >>> features = [[0.0, 1.0], [0.1, 0.9], [1.0, 0.0], [0.8, 0.1]]
+        >>> probe = fit("lda", features, [0, 0, 1, 1], classes=2)
+        >>> probe.logits([[0.2, 0.9]]).argmax(axis=1)
+        array([0])
+    """
+    features, labels = _checked(kind, features, labels, classes)
+    present, places = np.unique(labels, return_inverse=True)
+    if len(present) == 1:
+        kernel, bias = np.zeros((features.shape[1], 1)), np.zeros(1)
+        return _with_absent(Linear(kernel, bias), present, classes, len(labels))
+    if kind in LINEAR:
+        fitted = getattr(probe_fits, kind)(features, places, len(present))
+        return _with_absent(Linear(*fitted), present, classes, len(labels))
+    *hidden, kernel, bias = probe_fits.mlp(features, places, len(present), seed)
+    output = _with_absent(Linear(kernel, bias), present, classes, len(labels))
+    return Mlp(Linear(*hidden), output)
+
+
+def _checked(kind, features, labels, classes):
+    if kind not in KINDS:
+        raise ValueError(f"kind={kind!r} is unknown: choose from {', '.join(KINDS)}.")
+    features, labels = np.asarray(features), np.asarray(labels)
+    if features.ndim != 2 or labels.shape != features.shape[:1] or not len(labels):
+        raise ValueError(
+            f"Features of shape {features.shape} and labels of shape {labels.shape} do "
+            "not fit: pass (photos, size) and (photos,), of one photo at least."
+        )
+    if labels.min() < 0 or labels.max() >= classes:
+        raise ValueError(
+            f"Labels are {labels.min()} to {labels.max()}: pass numbers from 0 to "
+            f"{classes - 1}, or another number of classes."
+        )
+    return features, labels
+
+
+def _with_absent(probe, present, classes, photos):
+    """Returns a probe of all classes, of one that has those with photos."""
+    if len(present) == classes:
+        return probe
+    kernel = np.tile(probe.kernel.mean(axis=1, keepdims=True), classes)
+    bias = np.full(classes, probe.bias.mean() - np.log(photos + 1))
+    kernel[:, present], bias[present] = probe.kernel, probe.bias
+    return Linear(kernel, bias)
+
+
+def average(probes: Sequence[Linear], weights: Sequence[float] | None = None) -> Linear:
+    """Returns the linear classifier whose logits are the mean of several.
+
+    Logits of different kinds have different scales: bring them to probabilities by a
+    `temperature` first.
+    """
+    return Linear(
+        np.average([probe.kernel for probe in probes], axis=0, weights=weights),
+        np.average([probe.bias for probe in probes], axis=0, weights=weights),
+    )
+
+
+def out_of_fold_logits(
+    kind: str,
+    features: ArrayLike,
+    labels: ArrayLike,
+    classes: int | None = None,
+    *,
+    groups: ArrayLike | None = None,
+    folds: int = 5,
+    seed: int = 0,
+) -> np.ndarray:
+    """Returns logits (photos, classes) of probes that were not fitted on the photo.
+
+    Args:
+        kind: see `fit`.
+        features: see `fit`.
+        labels: see `fit`.
+        classes: int, by default as many as the labels have.
+        groups: numbers or texts (photos,); photos of one group, such as copies of one
+            photo, are in one fold.
+        folds: int, see `train.scoring.folds.folds_of`.
+        seed: int, of the folds and the perceptron.
+    """
+    classes = np.max(labels) + 1 if classes is None else classes
+    features, labels = _checked(kind, features, labels, classes)
+    fold = folds_of(labels, groups, folds, seed)
+    logits = np.empty((len(labels), classes))
+    for number in range(fold.max() + 1):
+        here = fold == number
+        probe = fit(kind, features[~here], labels[~here], classes, seed=seed)
+        logits[here] = probe.logits(features[here])
+    return logits
+
+
+def out_of_fold(
+    kind: str,
+    features: ArrayLike,
+    labels: ArrayLike,
+    classes: int | None = None,
+    *,
+    groups: ArrayLike | None = None,
+    folds: int = 5,
+    seed: int = 0,
+) -> np.ndarray:
+    """Returns probabilities (photos, classes) by probes not fitted on the photo.
+
+    The arguments are those of `out_of_fold_logits`; a temperature makes probabilities
+    of its logits where it lowers the log loss.
+    """
+    logits = out_of_fold_logits(
+        kind, features, labels, classes, groups=groups, folds=folds, seed=seed
+    )
+    return softmax(logits / temperature(logits, labels, groups))
