@@ -2,6 +2,7 @@
 
 import pathlib
 import re
+import shutil
 
 import numpy as np
 from PIL import Image
@@ -36,6 +37,9 @@ def make_folder(folder):
             path = folder / "imagenet_photos" / split / name / "1.jpg"
             save_image(path, (96, 128), seed=0)
     (folder / "photos.csv").write_text("\n".join(rows) + "\n")
+    pairs = (row.rpartition(",")[0] for row in rows[1:])
+    (folder / "plants.csv").write_text("\n".join(["file,species", *pairs, ""]))
+    shutil.make_archive(str(folder / "photos"), "zip", folder, "photos")
     save_image(folder / "photo.jpg", (240, 320), seed=1)
     save_image(folder / "holiday" / "beach.jpg", (320, 240), seed=2)
     save_image(folder / "holiday" / "hut.jpg", (240, 320), seed=3)

@@ -15,7 +15,8 @@ _ASKING |= {"-?", "-h"}
 # The page shows flags in this order. Settings of recipes, which name their group, take
 # the place of the asterisk.
 GROUPS = {
-    "Data": "dataset data_dir skip_corrupt split real_labels * images bits",
+    "Data": "dataset data_dir image_column label_column split_column skip_corrupt "
+    "split real_labels * images bits",
     "Model": "* model weights image_size central_crop class features",
     "Optimization": "* batch_size find_learning_rate",
     "Augmentation": "*",
@@ -24,7 +25,7 @@ GROUPS = {
     "Devices": "strategy * precision engine threads",
     "Export": "format min_agreement calibration_images dynamic_batch any_size uint8",
     "Output": "run_dir out_dir out output to name license replace push_to private top "
-    "sort_into gallery overwrite verbose",
+    "sort_into gallery unsure ask overwrite verbose",
 }
 # Settings of the current command are listed here by group.
 _SETTINGS = {}

@@ -135,10 +135,10 @@ def _refuse_file(dataset):
         )
 
 
-def _check_csv(dataset, data_dir):
-    table = expand_home(dataset)
-    if not table.exists():
-        raise DataError(f"there is no file {dataset}: {missing_remedy(table)}")
+def _check_file(dataset, data_dir):
+    file = expand_home(dataset)
+    if not file.exists():
+        raise DataError(f"there is no file {dataset}: {missing_remedy(file)}")
 
 
 def _check_vtab(dataset, data_dir):
@@ -186,7 +186,8 @@ def _nearest(name, known, cutoff):
 # Kinds of `SOURCES` that are missing here are checked by their loaders alone.
 _CHECKS = {
     "folder": _check_folder,
-    "csv": _check_csv,
+    "csv": _check_file,
+    "archive": _check_file,
     "vtab": _check_vtab,
     "tfds": open_builder,
 }

@@ -4,15 +4,22 @@ from collections.abc import Sequence
 
 from absl import app, flags
 
+from train.data.columns import NO_COLUMN, Columns, of_settings
 from train.data.registry import SOURCES
 from zoo.common import limits
 
+_COLUMNS = {
+    "image": "files; one called path, image, file, filename or the like if not given",
+    "label": "classes; one called label, class, category or the like if not given",
+    "split": "split, train, test or validation; one called split, subset or partition "
+    f"if not given; {NO_COLUMN} for none, when a fifth is held out for the test",
+}
 # Flags belong to the command that defines them, in its --help too.
 flags.disclaim_key_flags()
 
 
 def define_data(otherwise: str = "") -> None:
-    """Defines `--dataset`, `--data_dir`, `--skip_corrupt` and `--bits`.
+    """Defines `--dataset`, `--data_dir`, `--skip_corrupt`, the columns and `--bits`.
 
     `otherwise` says what holds without `--dataset`, and without the word for it, which
     `take_word` makes its value.
@@ -34,7 +41,18 @@ def define_data(otherwise: str = "") -> None:
         False,
         "Decode all images first, leave out those that cannot be read, and list them.",
     )
+    for role, otherwise in _COLUMNS.items():
+        flags.DEFINE_string(
+            f"{role}_column",
+            None,
+            f"The column of a CSV file that has the {otherwise}.",
+        )
     define_bits()
+
+
+def columns() -> Columns:
+    """Returns the `Columns` that the flags name."""
+    return of_settings(flags.FLAGS.flag_values_dict())
 
 
 def define_bits() -> None:

@@ -16,6 +16,8 @@ from zoo.common.regular_files import expand_home
 # The folder of TFDS data sets, None for its default.
 DataDir = str | os.PathLike | None
 PARTS = ("train", "validation", "test")
+# Archives of photos are known by these endings.
+ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
 # Names range from `train.tfrecord` to `train-00000-of-00004.gz`.
 _RECORDS = re.compile(
     r"(train|validation|test)(-.*)?(\.tfrecords?(-\d+-of-\d+)?|-\d+-of-\d+)(\.gz)?"
@@ -39,8 +41,10 @@ class SourceKind:
     packages: tuple[str, ...] = ()
     # True if the data are the user's own files.
     is_own: bool = False
-    # Names the files of a folder that are used, in a note on the others.
+    # Names what is used of the data, in a note on what is not.
     used_files: str = ""
+    # True if the data are a table, whose `Columns` its loader takes.
+    has_columns: bool = False
 
 
 def record_files(folder: Path, pattern: str = "*") -> dict:
@@ -51,6 +55,11 @@ def record_files(folder: Path, pattern: str = "*") -> dict:
         if match and path.is_file():
             by_part.setdefault(match[1], []).append(path)
     return by_part
+
+
+def is_archive(path: str) -> bool:
+    """Returns whether a path has the ending of an archive of photos."""
+    return path.lower().endswith(ARCHIVES)
 
 
 def _is_folder(dataset):
@@ -82,10 +91,20 @@ SOURCES = (
     ),
     SourceKind(
         "csv",
-        "a CSV file path,label,split",
+        "a CSV file path,label or path,label,split",
         lambda dataset: dataset.lower().endswith(".csv") and not _is_folder(dataset),
         "csv_source:load_csv",
         is_own=True,
+        used_files="rows with a label",
+        has_columns=True,
+    ),
+    SourceKind(
+        "archive",
+        "a .zip or .tar of such folders",
+        lambda dataset: is_archive(dataset) and not _is_folder(dataset),
+        "archive_source:load_archive",
+        is_own=True,
+        used_files="images in class folders",
     ),
     SourceKind(
         "tfrecord",
@@ -128,7 +147,9 @@ def short_name(dataset: str) -> str:
     if kind_of(dataset).name == "vtab":
         return dataset.replace("/", "-")
     name = Path(dataset.partition(":")[0]).name
-    return re.sub(r"[^\w.+-]+", "_", name.removesuffix(".csv"))
+    for ending in (".csv", *ARCHIVES):
+        name = name.removesuffix(ending)
+    return re.sub(r"[^\w.+-]+", "_", name)
 
 
 def real_path(dataset: str) -> str:

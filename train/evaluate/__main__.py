@@ -81,6 +81,7 @@ def main(argv: Sequence[str]) -> None:
         results = evaluation.evaluate(
             model,
             real_labels_file=flags.FLAGS.real_labels,
+            columns=data_flags.columns(),
             command=command_line.as_typed("evaluate"),
             **settings,
         )

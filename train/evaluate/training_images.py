@@ -7,6 +7,7 @@ import numpy as np
 
 from train.common.errors import RunError
 from train.data import run_data, sources
+from train.data.columns import USUAL, Columns, of_settings
 from train.data.registry import kind_of
 from train.data.sources.splits import Source, Split
 from train.models.loaded_model import LoadedModel
@@ -22,6 +23,7 @@ def in_training(
     split: str,
     data_dir: str | os.PathLike | None,
     skip_corrupt: bool,
+    columns: Columns = USUAL,
 ) -> tuple[np.ndarray | int | str | None, list[str]]:
     """Returns which images of a part the model's run was trained on, and warnings.
 
@@ -30,12 +32,15 @@ def in_training(
     the data of the run have changed. `part` is the `Split` of the source that is called
     `split`, as the run divided it if it is the run's data set.
     """
-    own, is_same = loaded.config.get("dataset"), is_of_run(loaded, source.name)
+    own, is_same = (
+        loaded.config.get("dataset"),
+        is_of_run(loaded, source.name, columns),
+    )
     are_files = kind_of(source.name).is_own
     if not is_same and not (own and kind_of(own).is_own and are_files):
         return None, []
     try:
-        divided = _divided_by_run(loaded, source, data_dir)
+        divided = _divided_by_run(loaded, source, data_dir, is_same)
     except RunError as error:
         return f"Which of the images the model was trained on is not known: {error}", []
     is_trained = split in ("all", "train")
@@ -57,15 +62,15 @@ def in_training(
     return mask, _changes(loaded.source, source.name, run_data.facts_of(limited))
 
 
-def _divided_by_run(loaded, source, data_dir):
+def _divided_by_run(loaded, source, data_dir, is_same):
     """Returns the data of the model's run with its parts."""
-    is_same = is_of_run(loaded, source.name)
     if is_same and source.all is None:
         return source
     return sources.load(
         source.name if is_same else loaded.config["dataset"],
         data_dir,
         validation_fraction=loaded.config["validation_fraction"],
+        columns=of_settings(loaded.config),
         log=lambda line: None,
     )
 

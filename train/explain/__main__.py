@@ -31,7 +31,7 @@ from train.common import command_line
 from train.data import data_flags
 from train.data.checking import check_paths
 from train.models.finding import find
-from zoo.common.safe_text import printable
+from zoo.common.safe_text import class_text, printable
 
 # Packages to check for, by import name, before anything heavy is imported.
 PACKAGES = ("tensorflow", "PIL", "jinja2", "matplotlib", "yaml")
@@ -100,7 +100,7 @@ def main(argv: Sequence[str]) -> None:
     for photo in results["photos"][:_PRINTED]:
         if photo["predictions"]:
             _, name, probability = photo["predictions"][0]
-            print(printable(f"{photo['name']}: {name} {probability:.1%}"))
+            print(printable(f"{photo['name']}: {class_text(name)} {probability:.1%}"))
     if (more := len(results["photos"]) - _PRINTED) > 0:
         print(f"and {more:,} more photos in {report.PREDICTIONS}")
     print(f"report {os.path.join(values['out'], report.PAGE)}")

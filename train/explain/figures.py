@@ -13,7 +13,7 @@ from keras_vit import explain
 from keras_vit.explain import figures as plots
 from keras_vit.structure import num_registers, pooling_of
 from train.explain.photos import Photo
-from zoo.common.safe_text import shorten
+from zoo.common.safe_text import class_text, shorten
 
 _DOTS_PER_INCH = 130
 # Leave this margin around a figure, in inches.
@@ -131,7 +131,7 @@ class PhotoInspection:
         if predictions is not None:
             number, name, probability = predictions[0]
             self.target = target or (number, name)
-            self.caption = f"{name} {probability:.0%}"
+            self.caption = f"{class_text(name)} {probability:.0%}"
 
     @property
     def inspection(self) -> Any:

@@ -137,6 +137,7 @@ def main(argv: list[str]) -> None:
                 values["out"],
                 compared=values["images"],
                 calibration=values["calibration_images"],
+                columns=data_flags.columns(),
                 command=command_line.as_typed("export"),
                 **command_line.values(
                     "dataset data_dir skip_corrupt bits split central_crop "

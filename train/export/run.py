@@ -23,6 +23,7 @@ from train.common.files import (
     write_json,
     write_text,
 )
+from train.data.columns import USUAL, Columns
 from train.export import parity, report, sample_images
 from train.export.formats import Format, select
 from train.models import loaded_model
@@ -63,6 +64,7 @@ def export(
     data_dir: str | os.PathLike | None = None,
     skip_corrupt: bool = False,
     bits: int | None = None,
+    columns: Columns = USUAL,
     split: str = "test",
     central_crop: bool | None = None,
     image_size: int | tuple[int, int] | None = None,
@@ -84,7 +86,8 @@ def export(
 
     The arguments are the flags of `python -m train.export`: `formats`, a sequence of
     str, is --format, `compared` --images, and `calibration` --calibration_images.
-    `central_crop` is None for what the model says. In addition, `command` is the
+    `central_crop` is None for what the model says, `columns` are those of a CSV file.
+    In addition, `command` is the
     command line for the report.
 
     Returns:
@@ -135,6 +138,7 @@ def export(
                 data_dir=data_dir,
                 skip_corrupt=skip_corrupt,
                 bits=bits,
+                columns=columns,
                 split=split,
             )
         reference = Reference(loaded, samples, threads)

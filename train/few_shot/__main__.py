@@ -79,6 +79,7 @@ def main(argv: Sequence[str]) -> None:
         results = linear_probe.run(
             model,
             shots=sorted({int(count) for count in shots}),
+            columns=data_flags.columns(),
             command=command_line.as_typed("few_shot"),
             **command_line.values(
                 "dataset data_dir skip_corrupt bits seeds image_size batch_size "

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable
 
 from train.common.errors import RunError
+from train.data.archives import unpacked
+from train.data.registry import is_archive
 from zoo import photos
 from zoo.common.regular_files import missing_remedy
 from zoo.common.safe_text import counted, named, printable
@@ -25,11 +27,11 @@ class Photos:
     any name. Links to folders are followed, but no folder is read twice. A folder that
     cannot be read is yielded like a photo, as which it cannot be read either.
 
-    `places` are paths, patterns such as `photos/*.jpg` that the shell has left as they
-    are, or `-` for paths on standard input, one per line; `without` are folders that
-    are left out of the others. `others` counts the files without the ending of a photo
-    that the last iteration has found, by ending. Raises a `RunError` where there is no
-    such file, or nothing that fits a pattern.
+    `places` are paths, also of archives, patterns such as `photos/*.jpg` that the shell
+    has left as they are, or `-` for paths on standard input, one per line; `without`
+    are folders that are left out of the others. `others` counts the files without the
+    ending of a photo that the last iteration has found, by ending. Raises a `RunError`
+    where there is no such file, or nothing that fits a pattern.
     """
 
     def __init__(self, places, without=()):
@@ -126,6 +128,8 @@ class Photos:
 def _expanded(place):
     """Returns the paths that a word of the command line means."""
     path = os.path.expanduser(place)
+    if is_archive(path) and os.path.isfile(path):
+        return [str(unpacked(path))]
     if os.path.exists(path):
         return [path]
     if not glob.has_magic(path):

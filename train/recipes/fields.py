@@ -136,6 +136,11 @@ class TrainingSettings:
         "weights; 0 for never.",
         AT_LEAST_0,
     )
+    image_column: str | None = setting(
+        None, "The column of a CSV file that has the files."
+    )
+    label_column: str | None = setting(None, "The column that has the classes.")
+    split_column: str | None = setting(None, "The column that has the split.")
     train_examples: int | None = _data(
         None, "Train on this many images only, chosen at random.", AT_LEAST_1
     )

@@ -14,6 +14,7 @@ from train.reports.figures import (
     MISTAKES,
     RELIABILITY,
 )
+from zoo.common.safe_text import class_text
 
 # These figures have sections of their own.
 _FIGURES = {CONFUSION_MATRIX, LEARNING_CURVE, MISTAKES, RELIABILITY}
@@ -181,7 +182,7 @@ def _classes(summary):
             f"The {len(worst)} worst of {len(tested):,} classes; report.json has all."
         )
     if absent := summary["absent_classes"]:
-        names = ", ".join(absent[:20])
+        names = ", ".join(map(class_text, absent[:20]))
         if len(absent) > 20:
             names += f" and {len(absent) - 20:,} more"
         notes.append(
@@ -218,9 +219,10 @@ def _balance(classes):
     if examples(fewest) == examples(most):
         return f"In training every class has {examples(most):,} examples."
     median = statistics.median(map(examples, classes))
+    rare, common = (class_text(row["name"]) for row in (fewest, most))
     return (
-        f"In training a class has {examples(fewest):,} ({fewest['name']}) to "
-        f"{examples(most):,} ({most['name']}) examples, in the median {median:,.6g}."
+        f"In training a class has {examples(fewest):,} ({rare}) to {examples(most):,} "
+        f"({common}) examples, in the median {median:,.6g}."
     )
 
 

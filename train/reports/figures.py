@@ -17,7 +17,7 @@ from train.common.files import whole_file
 from train.engine.metric_log import MetricLog
 from train.reports.answers import Answers
 from train.scoring.metrics import confused_pairs
-from zoo.common.safe_text import shorten, width
+from zoo.common.safe_text import class_text, shorten, width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -210,10 +210,10 @@ def draw_batch(
 
 def _label_text(label, class_names):
     if np.ndim(label) == 0:
-        return shorten(str(class_names[label]), 20)
+        return shorten(class_text(str(class_names[label])), 20)
     largest = np.argsort(-label, kind="stable")[:2]
     return "\n".join(
-        f"{shorten(str(class_names[place]), 16)} {label[place]:.0%}"
+        f"{shorten(class_text(str(class_names[place])), 16)} {label[place]:.0%}"
         for place in largest
         if label[place] > 0
     )
@@ -232,8 +232,10 @@ def write_predictions_picture(
     for label, chances in zip(labels, probabilities, strict=True):
         guess = chances.argmax()
         color, sign = (BLUE, "✓") if guess == label else (ORANGE, "✗")
-        text = f"{sign} {shorten(class_names[guess], 16)} ({chances[guess]:.0%})\n"
-        titles.append(f"{text}true: {shorten(class_names[label], 16)}")
+        answer, true = (
+            shorten(class_text(class_names[place]), 16) for place in (guess, label)
+        )
+        titles.append(f"{sign} {answer} ({chances[guess]:.0%})\ntrue: {true}")
         colors.append(color)
     _draw_grid(path, title, images, titles, colors)
 

@@ -11,7 +11,7 @@ import numpy as np
 from keras.optimizers.schedules import LearningRateSchedule
 
 from train.common.files import checkpoint_steps, write_text
-from train.data import pipeline, run_data, sources
+from train.data import columns, pipeline, run_data, sources
 from train.data.registry import kind_of
 from train.data.sources.splits import Source
 from train.engine import reproducibility
@@ -245,6 +245,7 @@ def load_source(
         validation_fraction=recipe.validation_fraction,
         skip_corrupt=skip_corrupt,
         bits=recipe.bits,
+        columns=columns.of_settings(vars(recipe)),
         log=log,
     )
     return run_data.limit(source, recipe.train_examples, recipe.test_examples)

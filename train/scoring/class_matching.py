@@ -9,7 +9,7 @@ import numpy as np
 from train.common.errors import RunError
 from train.models.classes import listed, plain
 from train.models.run_directory import how_to_name
-from zoo.common.safe_text import named
+from zoo.common.safe_text import class_text, named
 
 _ID = re.compile(r"n\d{8}")
 
@@ -58,7 +58,7 @@ def match_classes(
         places = matches[data_names.index(twice[0])]
         raise RunError(
             f"{len(twice)} of the data set's {len(data_names)} classes are names of "
-            f"several of the model's: {named(twice)}. "
+            f"several of the model's: {_named(twice)}. "
             f"{_instead(twice[0], places, aliases)}"
         )
     if head_names is None:
@@ -71,8 +71,8 @@ def match_classes(
     if unknown:
         raise RunError(
             f"{len(unknown)} of the data set's {len(data_names)} classes are not "
-            f"among the model's {outputs}: {named(unknown)}; the model's are "
-            f"{named(shown)}. Rename the data set's, give a model that was trained on "
+            f"among the model's {outputs}: {_named(unknown)}; the model's are "
+            f"{_named(shown)}. Rename the data set's, give a model that was trained on "
             "them, or write the right names to class_names.txt beside the model."
         )
     return shown, np.array([own[0] for own in matches], dtype="int32"), False
@@ -126,6 +126,10 @@ def _instead(name, places, aliases):
         f"{name!r} is like the model's classes {others}: give these different names "
         "in class_names.txt beside the model, and the data set's the one that is meant."
     )
+
+
+def _named(classes):
+    return named([*map(class_text, classes)])
 
 
 def _is_number(name):

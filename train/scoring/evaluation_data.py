@@ -13,6 +13,7 @@ from train import recipes
 from train.common.errors import RunError
 from train.common.files import make_folder, read_json
 from train.data import registry, sources
+from train.data.columns import USUAL, Columns, of_settings
 from train.data.sources.splits import Source, Split
 from train.models.loaded_model import LoadedModel
 from zoo.common.regular_files import expand_home
@@ -26,11 +27,12 @@ def load_split(
     skip_corrupt: bool,
     split: str,
     bits: int | None = None,
+    columns: Columns = USUAL,
 ) -> tuple[Source, Split]:
     """Returns a data set and a split of it by name, divided as the model's run did it.
 
     If `dataset` is None, it is the run's. The split "all" is the whole data set, which
-    then need not have parts.
+    then need not have parts. Unless given, the columns of a table are the run's.
     """
     own = loaded.config.get("dataset")
     if dataset is None and own is None:
@@ -40,9 +42,11 @@ def load_split(
         )
     fraction = 0.0
     dataset = dataset or own
+    if columns == USUAL and is_of_run(loaded, dataset):
+        columns = of_settings(loaded.config)
     if split == "all":
         fraction = None
-    elif is_of_run(loaded, dataset):
+    elif is_of_run(loaded, dataset, columns):
         fraction = loaded.config["validation_fraction"]
     elif split != "test":
         fraction = recipes.for_dataset(dataset).validation_fraction
@@ -52,6 +56,7 @@ def load_split(
         validation_fraction=fraction,
         skip_corrupt=skip_corrupt,
         bits=bits,
+        columns=columns,
     )
     part = getattr(source, split)
     if part is None:
@@ -62,10 +67,15 @@ def load_split(
     return source, part
 
 
-def is_of_run(loaded: LoadedModel, dataset: str) -> bool:
-    """Returns whether a data set is the one that the model's run was trained on."""
+def is_of_run(loaded: LoadedModel, dataset: str, columns: Columns = USUAL) -> bool:
+    """Returns whether a data set is the one that the model's run was trained on.
+
+    If columns are given, they too must be the run's.
+    """
     own = loaded.config.get("dataset")
-    return own is not None and registry.is_same(dataset, own)
+    if own is None or not registry.is_same(dataset, own):
+        return False
+    return columns in (USUAL, of_settings(loaded.config))
 
 
 def described(source: Source, part: Split, split: str) -> str:

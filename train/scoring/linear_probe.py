@@ -12,6 +12,7 @@ from keras_vit.structure import preparation_of
 from train.common import markdown, predictors
 from train.common.files import write_json, write_text
 from train.data import sources
+from train.data.columns import USUAL, Columns
 from train.data.registry import short_name
 from train.data.sources.splits import Split, pick
 from train.models import loaded_model
@@ -32,6 +33,7 @@ def run(
     data_dir: str | os.PathLike | None = None,
     skip_corrupt: bool = False,
     bits: int | None = None,
+    columns: Columns = USUAL,
     shots: Sequence[int] = (1, 5, 10, 25),
     seeds: int = 3,
     image_size: int | tuple[int, int] | None = None,
@@ -46,7 +48,8 @@ def run(
     """Fits classifiers on a model's features of few images, writes a report.
 
     The arguments are the flags of `python -m train.few_shot`; `image_size` may be
-    (height, width), and `command` is the command line, for the report.
+    (height, width), `columns` are those of a CSV file, and `command` is the command
+    line, for the report.
 
     Returns:
         Dict as in `few_shot.json`, `report` being the path of the page.
@@ -65,7 +68,9 @@ def run(
     for note in notes:
         print(note)
     image_size = loaded_model.image_shape_of(loaded)[:2]
-    source = sources.load(dataset, data_dir, skip_corrupt=skip_corrupt, bits=bits)
+    source = sources.load(
+        dataset, data_dir, skip_corrupt=skip_corrupt, bits=bits, columns=columns
+    )
     name = f"{loaded.name}-{short_name(source.name)}-few-shot"
     name += predictors.suffix(engine, precision)
     name += "" if probe == "ridge" else f"-{probe}"

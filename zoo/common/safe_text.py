@@ -90,6 +90,16 @@ def named(names: Sequence) -> str:
     return f"{shown} and {len(names) - 10:,} more" if len(names) > 10 else shown
 
 
+def class_text(name: str) -> str:
+    """Returns the name of a class, in quotes if it could be read as a count.
+
+    Example:
+        >>> class_text("daisy"), class_text("7")
+        ('daisy', '"7"')
+    """
+    return f'"{name}"' if re.fullmatch(r"[-+]?\d[\d.,]*%?", name) else name
+
+
 def counted(count: int, noun: str) -> str:
     """Returns a number and a noun, in the plural unless it is one.
 

@@ -23,6 +23,7 @@ from made_data import (
 )
 
 from train.data import checking
+from train.data.columns import Columns
 from train.data.sources import DataError, load
 
 pytestmark = pytest.mark.usefixtures("png_only")
@@ -42,7 +43,8 @@ NOT_THERE = [
     ({}, "data/a.csv", "no file data/a.csv: check the path"),
     ({}, "vtab/clevr", '"clevr"', "did you mean clevr_count"),
     ({"../cifar1000": ""}, "cifar1000", '"cifar1000", it is a file: pass'),
-    ({"../a.zip": ""}, "a.zip", '"a.zip", it is a file: pass'),
+    ({"../a.7z": ""}, "a.7z", '"a.7z", it is a file: pass'),
+    ({}, "data/a.zip", "no file data/a.zip: check the path"),
     ({"../cifar100": ""}, "./cifar100", '"./cifar100", it is a file: pass'),
     ({}, "cifar1000", "did you mean cifar100", "test}/class/"),
     ({}, "digit", "did you mean digits"),
@@ -80,7 +82,7 @@ def third(bad):
 BAD_ROWS = {
     "images/1.png,a,training": 'line 2: the split "training"',
     "images/1.png,a,": 'line 2: the split ""',
-    "images/0.png,a,train\nimages/1.png, ,train": "line 3 has no label",
+    "images/0.png, ,train": "has no row with a label: expected the columns path,label",
     ",a,train": "line 2 has no path",
     "images/1.png,a": "line 2 has 2 values for 3 columns: put what has",
     "x, y.png,a,train": "line 2 has 4 values for 3 columns",
@@ -93,7 +95,18 @@ BAD_ROWS = {
     'images/0.png,"two\nlines",train': r"data/a.csv line 3: the label 'two\nlines' has",
     "images/\x1b.png,a,train": r"line 2: the path 'images/\x1b.png' has line breaks or",
 }
-HEADERS = ("", "file,class", "path;label;split", "path,label,path", "0.png,a,train")
+# The columns of a table, those that flags name, and what the message must name.
+HEADERS = [
+    ("", {}, "the columns none, of which none is the image or the label"),
+    ("path;label;split", {}, "the columns path;label;split, of which none"),
+    ("0.png,a,train", {}, "pass --image_column and --label_column; expected"),
+    ("file,a,b", {}, "none is the label by its name: pass --label_column;"),
+    ("path,label,path", {}, "'path' and 'path', each of which may be the image"),
+    ("file,Photo,label", {}, "'file' and 'Photo', each", "--image_column"),
+    ("file,class,target", {}, "'class' and 'target', each", "--label_column"),
+    ("file,class,subset,partition", {}, "--split_column"),
+    ("file,class", {"label": "breed"}, "'breed', which --label_column", "file, class"),
+]
 # The third record of a file, and what the message must say of it.
 BAD_RECORDS = [
     (record(1, None), "has no image/class/label with one value of int64_list"),
@@ -108,6 +121,7 @@ NO_NAMES = (b"two\nlines", b"latin\xff", b"\x1b[31m")
 TWICE = table("images/0.png,a,train", "images/./0.png,b,test")
 LATIN = NUMBERED | {"a.csv": b"path,label,split\ni,caf\xe9,test"}
 UNDIVIDED = table("images/0.png,a", header="path,label")
+UNLISTED = table(header="path,label")
 ALONE = table("images/0.png,a", name="train.csv", header="path,label")
 GONE = table(*(f"images/{i}.png,a,train" for i in range(8, 25)), "images/0.png,a,test")
 UNLABELLED = tiny_images({"train": [0, 1], "test": [-1, -1]})
@@ -119,13 +133,13 @@ REFUSED = [
     (DIVIDED | images({"test/rose": 1}), "data", "data/test has", "'rose'", "lacks"),
     (DIVIDED | images({"train/rose": 1}), "data", "data/train has", "'rose'", "lacks"),
     ({"train/0.png": "", "test": None}, "data", "train has no class folders: expected"),
-    (images({"daisy": 1}), "data", "daisy has one image", "add some"),
+    (images({"daisy": 1}), "data", "'daisy' has one image", "add some"),
     *((table(rows), "data/a.csv", told) for rows, told in BAD_ROWS.items()),
-    *((table(header=one), "data/a.csv", "line 1 has the columns") for one in HEADERS),
     (TWICE, "data/a.csv", "images/0.png (data/a.csv line 3, first data/a.csv line 2)"),
     (LATIN, "data/a.csv", "not in UTF-8", "save it again"),
-    (UNDIVIDED, "data/a.csv", "does not say which images are for training"),
-    (ALONE, "data/train.csv", "does not say which images are for training"),
+    (UNDIVIDED, "data/a.csv", "the class 'a' has one image, data/images/0.png, which"),
+    (ALONE, "data/train.csv", "the class 'a' has one image"),
+    (UNLISTED, "data/a.csv", "has nothing for train: expected the columns path,label"),
     (GONE, "data/a.csv", "15 of the 18 images", "/19.png and 5 more", "--skip_corrupt"),
     (RECORDS, "data/none*", "no TFRecord files data/none*: expected"),
     (UNTRAINED, "data", "nothing for train: expected TFRecord"),
@@ -157,6 +171,20 @@ def test_what_a_source_refuses(row, loaded):
         loaded(files, dataset)
     for part in parts:
         assert part in str(refused.value)
+
+
+@pytest.mark.parametrize("row", HEADERS, ids=lambda row: row[0])
+def test_columns_that_are_missing_or_could_be_several_are_named(row, loaded):
+    header, columns, *parts = row
+    with pytest.raises(DataError, match="data/a.csv line 1 has ") as refused:
+        loaded(table(header=header), "data/a.csv", columns=Columns(**columns))
+    for part in parts:
+        assert part in str(refused.value)
+
+
+def test_columns_of_what_is_no_table_are_refused(loaded):
+    with pytest.raises(DataError, match="^data is no table.*leave out --image_column"):
+        loaded(DIVIDED, columns=Columns(split="no"))
 
 
 def test_a_whole_data_set_of_tfds_needs_labels(loaded):

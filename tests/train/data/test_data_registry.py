@@ -25,6 +25,10 @@ KINDS = {
     "vtab-full/kitti_distance": "vtab",
     "photos.csv": "csv",
     "cifar100/Photos.CSV": "csv",
+    "photos.zip": "archive",
+    "a/photos.tar": "archive",
+    "photos.TAR.GZ": "archive",
+    "~/photos.tgz": "archive",
     "records/train-*": "tfrecord",
     "/data/*.tfrecord": "tfrecord",
     "photos/": "folder",
@@ -49,7 +53,7 @@ def test_an_existing_folder_is_only_digits_and_vtab_by_their_names(
 ):
     monkeypatch.chdir(tmp_path)
     kinds = {"digits": "digits", "vtab/dtd": "vtab", "./vtab/dtd": "folder"}
-    kinds |= dict.fromkeys(["photos.csv", "cifar100"], "folder")
+    kinds |= dict.fromkeys(["photos.csv", "photos.zip", "cifar100"], "folder")
     for name in kinds:
         pathlib.Path(name).mkdir(parents=True, exist_ok=True)
     assert {name: registry.kind_of(name).name for name in kinds} == kinds
@@ -59,3 +63,4 @@ def test_names_of_one_data_set():
     assert registry.is_same("photos.csv", "./photos.csv")
     assert not registry.is_same("cifar10", "cifar100")
     assert registry.short_name("vtab/dtd") == "vtab-dtd"
+    assert registry.short_name("a/my photos.tar.gz") == "my_photos"

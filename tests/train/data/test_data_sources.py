@@ -25,6 +25,7 @@ from made_data import (
     tiny_images,
 )
 
+from train.data.columns import Columns
 from train.data.registry import PARTS
 from train.data.sources import DataError, load
 from train.data.sources.subset import hold_out
@@ -71,6 +72,16 @@ LONG = table(
     f"images/0.png,{HUGE},train", "images/1.png,9,train", "images/2.png,9,test"
 )
 UNSPLIT = table("images/3.png,b", "images/1.png,a", header="path,label")
+# No usual names, an empty line of a spreadsheet, and a row without a label.
+NAMED_COLUMNS = table(
+    *("images/0.png,x,1", ",,", "images/1.png,y,2", "images/2.png,,2"),
+    header="Photo ID,breed,fold",
+)
+USUAL_COLUMNS = table(
+    *("daisy,images/0.png,train", "tulip,images/1.png,val", "daisy,images/2.png,train"),
+    *("tulip,images/3.png,test", "tulip,images/4.png,train"),
+    header="Class Name,FileName,subset",
+)
 ANY = table(*ROWS, "images/5.png,rose,", "images/6.png,rose,later")
 TITLED = RECORDS | {"class_names.txt": "a\nb\nc\n\n", ".hidden.tfrecord": ""}
 OLD = RECORDS | {"train-9.old": [record(9, 9)], "test-00000-of-00001": [record(7, 1)]}
@@ -105,6 +116,10 @@ READ = [
     (EVEN, CSV, 0, "2 4 6 8 10 12; train 0:0 1:1 2:2 3:3 4:4 5:5 test 9:4"),
     (LONG, CSV, 0, f"9 {HUGE}; train 0:1 1:0 test 2:0"),
     (UNSPLIT, CSV, None, "a b; all 1:0 3:1"),
+    (
+        *(USUAL_COLUMNS, CSV, 0.1),
+        "daisy tulip; train 0:0 2:0 4:1 validation 1:1 test 3:1",
+    ),
     (ANY, CSV, None, "daisy rose tulip; all 0:2 1:0 2:2 3:0 4:0 5:1 6:1"),
     (TITLED, "data", 0, "a b c; train 0:0 1:1 2:2 3:1 4:0 test 5:2"),
     (OLD, "data/*-00000-of-*", 0, "0 1 2; train 0:0 1:1 2:2 test 7:1"),
@@ -202,6 +217,33 @@ def test_a_folder_of_classes_has_a_fifth_for_the_test(loaded):
     everything = sum((examples(getattr(source, part)) for part in PARTS), [])
     assert sorted(number for number, _ in everything) == list(range(19))
     assert all(label == (number > 11) + (number > 13) for number, label in everything)
+
+
+def test_a_table_without_split_has_the_test_of_a_folder_of_its_photos(loaded, tmp_path):
+    files = images({"b": 12, "a": 7})
+    order = np.random.default_rng(0).permutation([*files])
+    rows = table(*(f"{path},{path[0]}" for path in order), header="path,label")
+    of_table = loaded(files | rows, "data/a.csv", fraction=0.2)
+    lay_out(tmp_path / "folder", files)
+    of_folder = load("folder", validation_fraction=0.2)
+    for part in PARTS:
+        found = examples(getattr(of_table, part))
+        assert found == examples(getattr(of_folder, part))
+    assert of_table.test.class_counts(2).tolist() == [1, 2]
+    assert of_table.test.name == "the test part of data/a.csv"
+
+
+def test_columns_are_those_that_are_named_and_rows_without_label_are_counted(
+    loaded, capsys
+):
+    columns = Columns(image="photo id", label="breed", split="no")
+    source = loaded(NAMED_COLUMNS, CSV, None, columns=columns)
+    assert sorted(examples(source.all)) == [(0, 0), (1, 1)]
+    assert source.class_names == ("x", "y")
+    assert capsys.readouterr().out == (
+        "data/a.csv: 1 entry is ignored, no rows with a label: data/images/2.png (line "
+        "5)\n"
+    )
 
 
 @pytest.mark.parametrize("fraction", [-0.1, 1.0, 0.04, 0.97, float("nan")])

@@ -55,7 +55,7 @@ def test_ways_to_name_classes(imagenet, head, data, expected):
         (1000, None, ["1", "1000"], "numbers up to 1000, but .* from 0 to 999"),
         (1000, None, THINGS, "1000 classes, whose names are not known"),
         (1000, None, ["ant"], "or imagenet2012 alone if they are ImageNet's"),
-        (1000, "imagenet2012", ["0", "thing_1"], "1 of the data .* 2 classes .*: 0;"),
+        (1000, "imagenet2012", ["0", "thing_1"], '1 of the data .* 2 classes .*: "0";'),
         (1000, "imagenet2012", ["crane", "thing_1"], "WordNet id.*98 or n00000999"),
         (1000, THINGS, ["crane"], "n00000998 or n00000999"),
         (1000, "imagenet2012", [f"bird {index}" for index in range(1000)],

@@ -78,7 +78,7 @@ def test_a_folder_is_evaluated_whole(flat, tmp_path, monkeypatch, capsys):
     text = page.read_text()
     assert "on all 11 examples" in text and "Evaluated on all 11 images of flat" in text
     # Divided, its class with one image has none for the test.
-    with pytest.raises(SystemExit, match="Red_Hot has one image"):
+    with pytest.raises(SystemExit, match="'Red_Hot' has one image"):
         run_command("evaluate", file, "--dataset=flat/")
 
 

@@ -144,7 +144,8 @@ OTHERS = {
     **{"stochastic_depth_rate": 0.1, "early_stopping": 5, "validation_fraction": 0.1},
     **{"train_examples": 1_000, "test_examples": 1_000, "bits": 12, "crop": "resize"},
     **{"flip": False, "rand_augment": (2, 15.0), "random_erasing": 0.5, "mixup": 0.2},
-    **{"cutmix": 1.0, "precision": "mixed_bfloat16"},
+    **{"cutmix": 1.0, "precision": "mixed_bfloat16", "image_column": "photo"},
+    **{"label_column": "kind", "split_column": "fold"},
 }
 HARMLESS = {
     **{"micro_batches": 32, "remat": True, "seed": 1, "learning_rates": (0.1,)},

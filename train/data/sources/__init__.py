@@ -1,10 +1,12 @@
 """Loads a data set by its name, as splits of undecoded images."""
 
+import functools
 import pkgutil
 from collections.abc import Callable
 from dataclasses import replace
 
 from train.data.checking import DataError, check, heic_remedy
+from train.data.columns import USUAL, Columns
 from train.data.registry import DataDir, kind_of
 from train.data.sources.corrupt import find_corrupt, without_corrupt
 from train.data.sources.splits import Source, Split, check_name
@@ -21,6 +23,7 @@ def load(
     validation_fraction: float | None = 0.0,
     skip_corrupt: bool = False,
     bits: int | None = None,
+    columns: Columns = USUAL,
     log: Callable[[str], None] = print,
 ) -> Source:
     """Loads a data set for fine-tuning, undecoded and in a fixed order.
@@ -30,7 +33,7 @@ def load(
     left out, if any is. The papers hold out 0.1 of Pets and Flowers, 0.02 of CIFAR and
     0.01 of ImageNet. `validation` is None exactly when the fraction is 0. A fraction of
     None does not divide the data, which then need nothing for training or for testing:
-    `Source.all` has every labelled example.
+    `Source.all` has every labelled example. `columns` are those of a CSV file.
 
     Raises:
         ValueError: `bits` are not 8 to 16.
@@ -49,6 +52,13 @@ def load(
     kind = kind_of(dataset)
     check(dataset, data_dir)
     loader = pkgutil.resolve_name(f"{__name__}.{kind.loader}")
+    if kind.has_columns:
+        loader = functools.partial(loader, columns=columns)
+    elif columns != USUAL:
+        raise DataError(
+            f"{dataset} is no table, so it has no columns: leave out --image_column, "
+            "--label_column and --split_column, or pass a CSV file"
+        )
     source = loader(dataset, data_dir, validation_fraction, skip_corrupt)
     splits = source.splits().items()
     source = replace(source, **{part: replace(one, bits=bits) for part, one in splits})

@@ -7,18 +7,19 @@ import os
 import re
 from typing import NamedTuple
 
-from train.data.checking import DataError
+from train.data.checking import PART_OF, DataError
+from train.data.columns import NO_COLUMN, USUAL, Columns
 from train.data.registry import PARTS, DataDir
 from train.data.sources.folder_source import file_split
 from train.data.sources.splits import Source, check_name
-from train.data.sources.subset import divide
+from train.data.sources.subset import divide, with_test_part
 from zoo.common.limits import TABLE_BYTES
 from zoo.common.regular_files import TooLargeError, expand_home, open_regular
 from zoo.common.safe_text import counted, named
 
 LAYOUT = (
-    "expected the columns path,label,split, such as images/1.jpg,daisy,train; or "
-    "train.csv and test.csv in one folder with the columns path,label"
+    "expected the columns path,label, such as images/1.jpg,daisy, and perhaps split "
+    "with train, test or validation; or train.csv and test.csv in one folder"
 )
 
 
@@ -29,19 +30,34 @@ class _Row(NamedTuple):
     split: str | None
 
 
+class _Table(NamedTuple):
+    rows: list
+    # The places and files of rows that have no label.
+    unlabelled: list
+    has_split: bool
+
+
 def load_csv(
-    dataset: str, data_dir: DataDir, fraction: float | None, skip_corrupt: bool
+    dataset: str,
+    data_dir: DataDir,
+    fraction: float | None,
+    skip_corrupt: bool,
+    columns: Columns = USUAL,
 ) -> Source:
-    """Loads a CSV file in UTF-8 with the columns `path`, `label` and `split`.
+    """Loads a CSV file in UTF-8 with columns of files, labels and perhaps splits.
 
     docs/data.md has the rules. Images may be missing with `skip_corrupt` only.
     """
     path = expand_home(dataset)
-    is_whole = fraction is None
-    parts = _parts(path, is_whole)
+    tables = _tables(path, columns)
+    parts = _parts(tables, is_whole=fraction is None)
     rows = list(itertools.chain.from_iterable(parts.values()))
-    if is_whole:
-        parts = {"all": rows}
+    unlabelled = [row for table in tables.values() for row in table.unlabelled]
+    if not rows:
+        what = "no row with a label" if unlabelled else "nothing for train"
+        raise DataError(
+            f"{path} has {what}: {LAYOUT}; --label_column names another column"
+        )
     _check_duplicates(rows)
     names = _class_names(parts, rows)
     missing = [row.path for row in rows if not os.path.isfile(row.path)]
@@ -55,59 +71,71 @@ def load_csv(
             "leave them out with --skip_corrupt"
         )
     numbers = {name: number for number, name in enumerate(names)}
+    is_divided = fraction is None or "all" not in parts
+    if not is_divided:
+        # In the order of folders, so that the parts are those of a folder.
+        parts["all"].sort(key=lambda row: (numbers[row.label], row.path))
     splits = {}
     for part, own in parts.items():
         paths, labels = [row.path for row in own], [numbers[row.label] for row in own]
-        splits[part] = file_split(f"{path} {part}", paths, labels)
-    return divide(str(path), names, splits, fraction, LAYOUT)
+        title = str(path) if part == "all" else f"{path} {part}"
+        splits[part] = file_split(title, paths, labels)
+    if not is_divided:
+        splits = with_test_part(splits["all"], names)
+    return divide(str(path), names, splits, fraction, LAYOUT, tuple(unlabelled))
 
 
-def _parts(path, is_whole):
-    """Returns the rows of each part; of a whole data set, whatever its split."""
-    rows, has_split = _read(path)
-    if not has_split:
-        beside = {part: path.with_name(f"{part}.csv") for part in PARTS[1:]}
-        if path.name != "train.csv" or not beside["test"].exists():
-            if is_whole:
-                return {"all": rows}
-            raise DataError(
-                f"{path} does not say which images are for training and which for "
-                f"testing: {LAYOUT}"
-            )
-        parts = {part: _read(file)[0] for part, file in beside.items() if file.exists()}
-        return {"train": rows} | parts
+def _tables(path, columns):
+    """Returns the table "all", or those of the parts where they are files."""
+    table = _read(path, columns)
+    beside = {part: path.with_name(f"{part}.csv") for part in PARTS[1:]}
+    if table.has_split or path.name != "train.csv" or not beside["test"].exists():
+        return {"all": table}
+    others = {part: file for part, file in beside.items() if file.exists()}
+    others = {part: _read(file, columns) for part, file in others.items()}
+    return {"train": table} | others
+
+
+def _parts(tables, is_whole):
+    """Returns the rows of each part, or "all" where nothing says which is for what."""
+    rows = {part: table.rows for part, table in tables.items()}
     if is_whole:
-        return {"all": rows}
+        return {"all": list(itertools.chain.from_iterable(rows.values()))}
+    if "all" not in tables or not tables["all"].has_split:
+        return rows
     parts = {}
-    for row in rows:
-        part = row.split.lower()
-        if part not in PARTS:
+    for row in rows["all"]:
+        part = PART_OF.get(row.split.lower())
+        if part is None:
             raise DataError(
-                f'{row.place}: the split "{row.split}" is not one of {", ".join(PARTS)}'
+                f'{row.place}: the split "{row.split}" is not one of '
+                f"{', '.join(PARTS)}: correct it, name the column with --split_column, "
+                f"or pass --split_column={NO_COLUMN} to have a fifth held out"
             )
         parts.setdefault(part, []).append(row)
     return parts
 
 
-def _read(path):
-    """Returns the rows, and whether there is a column `split`."""
-    rows = []
+def _read(path, columns):
+    """Returns the `_Table` in a file."""
+    rows, unlabelled = [], []
     try:
         # Excel writes a byte order mark.
         with io.TextIOWrapper(
             open_regular(path, most=TABLE_BYTES), encoding="utf-8-sig", newline=""
         ) as file:
             reader = csv.reader(file, strict=True, skipinitialspace=True)
-            columns = [name.strip().lower() for name in next(reader, [])]
-            if columns.count("path") != 1 or columns.count("label") != 1:
-                raise DataError(
-                    f"{path} line 1 has the columns {','.join(columns) or 'none'}: "
-                    f"{LAYOUT}"
-                )
+            header = [name.strip() for name in next(reader, [])]
+            places = columns.find(header, f"{path} line 1", LAYOUT)
             for values in reader:
-                if values:
-                    place = f"{path} line {reader.line_num}"
-                    rows.append(_row(place, columns, values, path.parent))
+                if not any(map(str.strip, values)):
+                    continue
+                place = f"{path} line {reader.line_num}"
+                row = _row(place, header, places, values, path.parent)
+                if row.label:
+                    rows.append(row)
+                else:
+                    unlabelled.append(f"{row.path} (line {reader.line_num})")
     except OSError as error:
         reason = error.strerror or error
         raise DataError(f"cannot read {path}: {reason}; {LAYOUT}") from error
@@ -120,22 +148,24 @@ def _read(path):
         ) from error
     except csv.Error as error:
         raise DataError(f"{path} line {reader.line_num}: {error}") from error
-    return rows, "split" in columns
+    return _Table(rows, unlabelled, "split" in places)
 
 
-def _row(place, columns, values, folder):
-    if len(values) != len(columns):
+def _row(place, header, places, values, folder):
+    if len(values) != len(header):
         raise DataError(
-            f"{place} has {len(values)} values for {len(columns)} columns: put what "
+            f"{place} has {len(values)} values for {len(header)} columns: put what "
             "has commas in quotes"
         )
-    row = {name: value.strip() for name, value in zip(columns, values, strict=True)}
-    for column in ("path", "label"):
-        if not row[column]:
-            raise DataError(f"{place} has no {column}: fill it in")
-        check_name(row[column], f"{place}: the {column} {row[column]!r}")
-    path = os.path.normpath(os.path.join(folder, row["path"]))
-    return _Row(place, path, row["label"], row.get("split"))
+    row = {role: values[number].strip() for role, number in places.items()}
+    image, label = row["image"], row["label"]
+    if not image:
+        raise DataError(f"{place} has no {header[places['image']]}: fill it in")
+    for role in ("image", "label"):
+        column = header[places[role]]
+        check_name(row[role], f"{place}: the {column} {row[role]!r}")
+    path = os.path.normpath(os.path.join(folder, image))
+    return _Row(place, path, label, row.get("split"))
 
 
 def _check_duplicates(rows):

@@ -17,7 +17,7 @@ from train.data.checking import (
 )
 from train.data.registry import DataDir
 from train.data.sources.splits import Source, Split, check_name, in_memory
-from train.data.sources.subset import divide, hold_out
+from train.data.sources.subset import divide, with_test_part
 from zoo import photos
 from zoo.common.regular_files import expand_home
 from zoo.common.safe_text import printable
@@ -45,18 +45,19 @@ def load_folder(
             _check_classes(parts, files)
         names = {part: str(path) for part, path in parts.items()}
     else:
-        by_class = _list_images(folder, ignored)
-        files = {"all": by_class} if is_whole else _held_out(folder, by_class)
-        names = {"train": str(folder), "test": f"the test part of {folder}"}
+        files = {"all": _list_images(folder, ignored)}
+        names = {"all": str(folder)}
     if is_whole:
         files, names = {"all": _joined(files.values())}, {"all": f"all of {folder}"}
-    classes = sorted(files["all" if is_whole else "train"])
+    classes = sorted(files["train" if "train" in files else "all"])
     splits = {}
     for part, of_class in files.items():
         counts = [len(of_class[name]) for name in classes]
         labels = np.repeat(np.arange(len(classes)), counts)
         paths = [path for name in classes for path in of_class[name]]
         splits[part] = file_split(names[part], paths, labels)
+    if not (parts or is_whole):
+        splits = with_test_part(splits["all"], classes)
     ignored = ignored_names(folder, ignored)
     return divide(str(folder), classes, splits, fraction, LAYOUT, ignored)
 
@@ -118,21 +119,6 @@ def _check_classes(parts, files):
                     f"{parts[own]} has the class folders {missing} that {parts[other]} "
                     f"lacks: add them there or remove them here; {LAYOUT}"
                 )
-
-
-def _held_out(folder, files):
-    """Holds out a fifth of the images of each class for the test, always alike."""
-    parts = {"train": {}, "test": {}}
-    for name, paths in files.items():
-        if len(paths) == 1:
-            raise DataError(
-                f"{folder / name} has one image, which cannot be both for training "
-                "and for the test: add some, or remove the folder"
-            )
-        kept, held = hold_out(np.zeros(len(paths)), max(1, len(paths) // 5))
-        parts["train"][name] = [paths[index] for index in kept]
-        parts["test"][name] = [paths[index] for index in held]
-    return parts
 
 
 def _list_images(folder, ignored):

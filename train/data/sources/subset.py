@@ -72,6 +72,31 @@ def hold_out(labels: np.ndarray, count: int) -> tuple:
     return np.setdiff1d(np.arange(len(labels)), held), held
 
 
+def with_test_part(whole: Split, class_names: Sequence[str]) -> dict[str, Split]:
+    """Divides a data set without parts into "train" and "test", always alike.
+
+    A fifth of each class is the test, at least one. Raises a `DataError` for a class of
+    one example.
+    """
+    labels = whole.labels()
+    is_held = np.zeros(len(labels), bool)
+    for number, name in enumerate(class_names):
+        places = np.flatnonzero(labels == number)
+        if len(places) == 1:
+            raise DataError(
+                f"{whole.name}: the class {name!r} has one image, "
+                f"{whole.locate(int(places[0]))}, which cannot be both for training "
+                "and for the test: add some, or remove it"
+            )
+        _, held = hold_out(np.zeros(len(places)), max(1, len(places) // 5))
+        is_held[places[held]] = True
+    test = pick(whole, np.flatnonzero(is_held))
+    return {
+        "train": pick(whole, np.flatnonzero(~is_held)),
+        "test": replace(test, name=f"the test part of {whole.name}"),
+    }
+
+
 def _shuffled_by_class(labels, random):
     shuffled = random.permutation(len(labels))
     return shuffled[np.argsort(np.asarray(labels)[shuffled], kind="stable")]

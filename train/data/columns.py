@@ -1,0 +1,95 @@
+"""The columns of a table of photos: which one has the files, the labels, the split."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from train.data.checking import DataError
+from zoo.common.safe_text import named
+
+# The word for a table whose split column is not used.
+NO_COLUMN = "no"
+# The first name of each is taken even where others are there.
+_KNOWN = {
+    "image": "path image images file files filename filepath image_path image_file "
+    "image_name file_name file_path img photo picture",
+    "label": "label labels class classes class_name label_name category target",
+    "split": "split subset partition",
+}
+_REQUIRED = ("image", "label")
+
+
+@dataclasses.dataclass(frozen=True)
+class Columns:
+    """The columns of a table by their names; None for those with usual names.
+
+    The split may be `NO_COLUMN`.
+    """
+
+    image: str | None = None
+    label: str | None = None
+    split: str | None = None
+
+    def find(self, header: Sequence[str], place: str, layout: str) -> dict[str, int]:
+        """Returns the numbers of the columns image, label and, if it is there, split.
+
+        `header` are the names in the line `place`, `layout` says in messages what they
+        should be.
+
+        >>> Columns(label="breed").find(["file", "breed", "class"], "line 1", "")
+        {'image': 0, 'label': 1}
+        """
+        found = {}
+        for role, requested in dataclasses.asdict(self).items():
+            if requested is None:
+                numbers = _usual(role, header)
+            elif role == "split" and requested == NO_COLUMN:
+                continue
+            else:
+                numbers = _of_name(requested, header)
+                if not numbers:
+                    raise DataError(
+                        f"{place} has no column {requested!r}, which --{role}_column "
+                        f"names: pass one of {named(header) or 'the columns'}"
+                    )
+            if len(numbers) > 1:
+                names = " and ".join(repr(header[number]) for number in numbers)
+                raise DataError(
+                    f"{place} has the columns {names}, each of which may be the "
+                    f"{role}: pass the one that is with --{role}_column, or rename one"
+                )
+            if numbers:
+                found[role] = numbers[0]
+        if missing := [role for role in _REQUIRED if role not in found]:
+            flags = " and ".join(f"--{role}_column" for role in missing)
+            raise DataError(
+                f"{place} has the columns {','.join(header) or 'none'}, of which none "
+                f"is the {' or the '.join(missing)} by its name: pass {flags}; {layout}"
+            )
+        return found
+
+
+# Those with usual names.
+USUAL = Columns()
+
+
+def of_settings(settings: Mapping[str, Any]) -> Columns:
+    """Returns the `Columns` of flags, or of the settings of a run."""
+    fields = dataclasses.fields(Columns)
+    return Columns(*(settings.get(f"{field.name}_column") for field in fields))
+
+
+def _usual(role, header):
+    names = _KNOWN[role].split()
+    first = _of_name(names[0], header)
+    return first or [n for n, one in enumerate(header) if _plain(one) in names]
+
+
+def _of_name(name, header):
+    return [n for n, one in enumerate(header) if _plain(one) == _plain(name)]
+
+
+def _plain(name):
+    return name.strip().casefold().replace(" ", "_").replace("-", "_")
