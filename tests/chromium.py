@@ -1,5 +1,8 @@
 """A page in a browser."""
 
+import html
+import json
+import re
 import shutil
 import subprocess
 
@@ -25,3 +28,31 @@ def opened(page, folder, *flags):
     )
     assert done.returncode == 0, done.stderr
     return done.stdout, done.stderr
+
+
+# A page in a frame as wide as a phone. What is outside of it is cut off, unless it
+# scrolls in a box of its own that is whole: only tables and code may.
+_PHONE = """
+<iframe style="width: {width}px; height: 900px; border: 0" srcdoc="{page}"></iframe>
+<script>onload = () => {{
+  const d = document.querySelector("iframe").contentDocument, cut = [];
+  const scrolls = (one) => one.closest("table, pre")?.closest(".scroll, pre");
+  for (const one of d.body.querySelectorAll("*")) {{
+    const {{ left, right, width }} = one.getBoundingClientRect();
+    if (width && (left < 0 || right > {width} + 0.5) && !scrolls(one)) {{
+      cut.push(one.outerHTML.slice(0, 120));
+    }}
+  }}
+  if (d.documentElement.scrollWidth > {width}) cut.push("the page itself");
+  document.title = JSON.stringify(cut);
+}};</script>
+"""
+
+
+def cut_off(page, folder, width=400):
+    """Returns what of a page is cut off on a screen so wide, the tags of elements."""
+    outer = folder / f"{page.stem}-{width}.html"
+    text = html.escape(page.read_text("utf-8"))
+    outer.write_text(_PHONE.format(page=text, width=width), "utf-8")
+    dom, _ = opened(outer, folder, "window-size=1400,1000")
+    return json.loads(html.unescape(re.search("<title>(.*?)</title>", dom)[1]))

@@ -183,7 +183,7 @@ EXPECTED = {
         6,  # the mistakes, and the figures of a run
         "runs/finetuned/model.keras",
         [
-            r"test accuracy [\d.]+% on all 360 test images",
+            r"test accuracy [\d.]+% \([\d.% to]+\) on all 360 test images",
             "tensorboard-frame",
             r"accuracy\*\* \(95% interval",
             r"(^ +[\d.]+%  \d$[\s\S]*?){3}",
@@ -199,7 +199,7 @@ EXPECTED = {
             "by hindsight       83.00%  Ti_16-i21k-300ep-lr_0.001-aug_medium2",
             "3 of 8 fine-tunings are better",
             "vit-ti16/augreg-imagenet21k: ",
-            r"test accuracy [\d.]+% on all 360 test images",
+            r"test accuracy [\d.]+% \([\d.% to]+\) on all 360 test images",
         ],
     ),
     "pretrain": (

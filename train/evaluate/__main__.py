@@ -77,6 +77,7 @@ def main(argv: Sequence[str]) -> None:
         if settings["dataset"] is not None:
             check_data(settings["dataset"], settings["data_dir"])
         from train.evaluate import evaluation
+        from train.reports import terminal
 
         results = evaluation.evaluate(
             model,
@@ -86,15 +87,13 @@ def main(argv: Sequence[str]) -> None:
             **settings,
         )
     split = settings["split"] or "test"
-    accuracy, low, high = (
-        f"{results[f'{split}_accuracy{end}']:.2%}" for end in ("", "_low", "_high")
-    )
     for note in results["notes"][1:]:
         print(note)
-    print(
-        f"accuracy {accuracy} ({low} to {high}) on {results['images']}, report "
-        f"{results['page']}"
-    )
+    for line in terminal.accuracies(results, split, "accuracy", results["images"]):
+        print(line)
+    for line in terminal.verdict(results):
+        print(line)
+    print(f"report {results['page']}")
     command_line.say_next(
         ("predict", argv[1], "photo.jpg"),
         ("export", argv[1], "--format=tflite", "--out=exported"),

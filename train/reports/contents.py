@@ -14,6 +14,7 @@ from train.reports.figures import (
     MISTAKES,
     RELIABILITY,
 )
+from train.reports.verdict import Verdict
 from zoo.common.safe_text import class_text
 
 # These figures have sections of their own.
@@ -37,6 +38,8 @@ class Table:
 class Section:
     """A part of a report: paragraphs, photos, a table, notes about it, figures.
 
+    `suggestions` are those of `train.reports.suggestions`.
+
     `groups` are those of `train.reports.gallery`, and `sheet` a figure of their first
     photos, for pages that cannot show photos themselves; `figures` are files in the
     folder of the report, as `sheet` is.
@@ -49,6 +52,7 @@ class Section:
     notes: tuple = ()
     figures: tuple = ()
     sheet: str | None = None
+    suggestions: tuple = ()
 
 
 def contents(
@@ -58,17 +62,21 @@ def contents(
     summary: dict,
     results: dict,
     split: str,
+    judged: Verdict,
     about_images: Iterable[Section] = (),
 ) -> dict:
     """Returns the contents of the report in a folder with all its figures.
 
     `about_images` are what `mistakes_section` and `label_errors_section` return, if
-    single images are known; the rest is as in `train.reports.report.write_report`.
+    single images are known, `judged` is the verdict; the rest is as in
+    `train.reports.report.write_report`.
     """
     named = [config.get(key) for key in ("model", "dataset")]
     title = " on ".join(name for name in named if isinstance(name, str))
     settings = Table(("Setting", "Value"), _texts(flat(config)), words=2)
+    leading = judged.leading
     sections = [
+        Section("Verdict", judged.sentences, suggestions=judged.suggestions),
         *about_images,
         *_learning_curve(folder, results),
         _classes(summary),
@@ -79,17 +87,19 @@ def contents(
         *_pictures(folder),
     ]
     return {
+        "kicker": "Report of a classifier",
+        "file": "report",
         "title": title or folder.resolve().name,
-        "accuracy": f"{summary['accuracy']:.2%} accuracy",
-        "about": _about(summary, results, split),
+        "accuracy": f"{summary[leading]:.2%} {leading.replace('_', ' ')}",
+        "about": _about(summary, leading, results, split),
         "notes": summary.get("notes", ()),
         "command": results.get("command"),
         "sections": sections,
     }
 
 
-def _about(summary, results, split):
-    low, high = summary["accuracy_low"], summary["accuracy_high"]
+def _about(summary, leading, results, split):
+    low, high = summary[f"{leading}_low"], summary[f"{leading}_high"]
     count = f"{summary['examples']:,}"
     examples = f"all {count}" if split == "all" else f"{count} {split}"
     text = f"(95% interval {low:.2%} to {high:.2%}) on {examples} examples"

@@ -3,9 +3,14 @@
 import base64
 import io
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from train.data.sources.splits import Split
 
 # A group has at most this many photos.
 MISTAKES, UNCERTAIN, SUSPECTED = 24, 12, 12
@@ -16,8 +21,21 @@ _PIXELATED = 64
 
 
 @dataclass(frozen=True)
+class Answer:
+    """A class beside the true one, with its probability.
+
+    `by` is the name of the model that it is the answer of, where there are several.
+    """
+
+    name: str
+    probability: float
+    is_correct: bool
+    by: str = ""
+
+
+@dataclass(frozen=True)
 class Photo:
-    """A photo of a group, with the names of its true class and of one beside it.
+    """A photo of a group, with its true class and the answers to it.
 
     `pixels` are uint8 (height, width, 3), the whole photo reduced, None where it is not
     shown: `why_not` says why.
@@ -25,11 +43,14 @@ class Photo:
 
     file: str
     truth: str
-    answer: str
-    probability: float
-    is_correct: bool
+    answers: tuple[Answer, ...]
     pixels: np.ndarray | None
     why_not: str | None
+
+    @property
+    def is_correct(self) -> bool:
+        """Whether all answers are the true class."""
+        return all(answer.is_correct for answer in self.answers)
 
     @property
     def uri(self) -> str:
@@ -51,7 +72,8 @@ class Photo:
 class Group:
     """Some photos under a title, the first ones of `total`.
 
-    `truth` and `answer` are what the two classes of each photo are called.
+    `truth` and `answer` are what the two classes of each photo are called. Of several
+    models the answers are called by their names.
     """
 
     title: str
@@ -68,6 +90,24 @@ class Group:
         shown = len(self.photos)
         return f"{shown} of {self.total:,}: more would be too many for this page."
 
+    @property
+    def header(self) -> tuple[str, ...]:
+        """The titles of `rows`."""
+        answers = self.photos[0].answers
+        return ("File", self.truth, *(one.by or self.answer for one in answers))
+
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """The rows of a table of the photos."""
+        return [
+            (
+                photo.file,
+                photo.truth,
+                *(f"{one.name} ({one.probability:.2%})" for one in photo.answers),
+            )
+            for photo in self.photos
+        ]
+
 
 class Gallery:
     """Photos of a report, decoded again for it.
@@ -80,8 +120,8 @@ class Gallery:
 
     def __init__(self, answers, names, places):
         self.answers, self.names = answers, names
-        self.folder = _folder_of(names)
-        self.pixels, self.missing = _decode(answers.split, np.unique(places))
+        self.folder = folder_of(names)
+        self.pixels, self.missing = decoded(answers.split, np.unique(places))
 
     def group(
         self,
@@ -105,19 +145,26 @@ class Gallery:
     def _photo(self, place, other):
         answers, name = self.answers, self.names[place]
         label = answers.labels[place]
+        answer = Answer(
+            answers.class_names[other],
+            float(answers.probability_of(place, other)),
+            bool(other == label),
+        )
         return Photo(
             file=name if self.folder is None else os.path.relpath(name, self.folder),
             truth=answers.class_names[label],
-            answer=answers.class_names[other],
-            probability=float(answers.probability_of(place, other)),
-            is_correct=bool(other == label),
+            answers=(answer,),
             pixels=self.pixels.get(place),
             why_not=self.missing.get(place),
         )
 
 
-def _decode(split, places):
-    """Returns dicts of places of a split to pixels, and to why there are none."""
+def decoded(split: "Split", places: np.ndarray) -> tuple[dict, dict]:
+    """Returns dicts of places of a split to pixels, and to why there are none.
+
+    The places are distinct and ascending; pixels are uint8 (height, width, 3), reduced
+    to `LONGER_SIDE`.
+    """
     import tensorflow as tf
     from PIL import Image
 
@@ -138,7 +185,8 @@ def _decode(split, places):
     return pixels, missing
 
 
-def _folder_of(names):
+def folder_of(names: Sequence[str]) -> str | None:
+    """Returns the folder that files are in, None where they are no files."""
     try:
         folder = os.path.commonpath(map(os.path.dirname, names))
     except ValueError:

@@ -1,7 +1,9 @@
 """The report of a run or an evaluation: report.json, its pages, tables and figures."""
 
+import dataclasses
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +11,7 @@ import numpy as np
 from train.common import markdown
 from train.common.files import write_json, write_text
 from train.engine.metric_log import MetricLog
-from train.reports import contents, figures, gallery, html
+from train.reports import contents, figures, gallery, html, verdict
 from train.reports.answers import (
     LEAST_EXAMPLES,
     Answers,
@@ -17,6 +19,9 @@ from train.reports.answers import (
     write_label_errors,
     write_mistakes,
 )
+from train.reports.facts import Facts
+from train.reports.training_course import course_of
+from train.scoring.learning_curve import Point
 
 _TEMPLATE = Path(__file__).parent / "templates" / "run.md.jinja"
 
@@ -31,6 +36,8 @@ def write_report(
     split: str = "test",
     answers: Answers | None = None,
     in_training: np.ndarray | int | str | None = None,
+    probe: float | None = None,
+    curve: Sequence[Point] = (),
 ) -> dict:
     """Writes the report of a run into its directory, and returns all results.
 
@@ -43,13 +50,17 @@ def write_report(
     `label_errors.csv` the labels that they make doubtful, and the pages show some.
     `in_training` are the images that the model was trained on, among which no label
     errors are sought: bools (images,), their number, why they are not known, a str, or
-    None where nothing is known of any.
+    None where nothing is known of any. `probe` is the accuracy of a linear probe on the
+    same images, `curve` the `train.scoring.learning_curve`, where they were measured.
+
+    Returns the results as in `report.json`, with its verdict.
     """
     run_dir = Path(run_dir)
     shares = {key: value for key, value in summary.items() if "accuracy" in key}
     measured = {
         **{f"{split}_{key}": value for key, value in shares.items()},
         f"{split}_examples": summary["examples"],
+        **({} if probe is None else {f"{split}_probe_accuracy": probe}),
         **{f"{split}_macro_{key}": value for key, value in summary["macro"].items()},
         f"{split}_calibration_error": summary["calibration"]["error"],
     }
@@ -63,6 +74,19 @@ def write_report(
     for name in ("other_classes", "notes"):
         if name in summary:
             details[name] = summary[name]
+    judged = verdict.judge(
+        Facts(
+            summary=summary,
+            course=None if history is None else course_of(history),
+            results=results,
+            config=config,
+            model=str(results.get("source", run_dir)),
+            probe=probe,
+            curve=curve,
+            suspected=0 if suspected is None else len(suspected.places),
+        )
+    )
+    details |= _verdict(judged, curve)
     # Make them what they will be when read back; numbers must be finite.
     results, details = json.loads(
         json.dumps([measured | results, details], allow_nan=False, default=os.fspath)
@@ -79,14 +103,30 @@ def write_report(
         summary=summary,
         results=results,
         split=split,
+        judged=judged,
         about_images=_about_images(run_dir, answers, suspected, why_not),
     )
-    page = markdown.render(_TEMPLATE, contents=page_contents, group_rows=_group_rows)
+    page = markdown.render(_TEMPLATE, contents=page_contents)
     write_text(run_dir / "report.md", page)
     page = html.render("train.reports", "run", contents=page_contents, folder=run_dir)
     write_text(run_dir / "report.html", page)
     write_json(run_dir / "report.json", results | details)
-    return results
+    told = ("leading_accuracy", "verdict", "try_next")
+    return results | {name: details[name] for name in told}
+
+
+def _verdict(judged, curve):
+    """Returns a verdict as it is in `report.json`."""
+    points = [
+        {"train_examples": point.examples, "accuracy": point.accuracy}
+        for point in curve
+    ]
+    return {
+        "leading_accuracy": judged.leading,
+        "verdict": judged.sentences,
+        "try_next": [dataclasses.asdict(one) for one in judged.suggestions],
+        **({"learning_curve": points} if points else {}),
+    }
 
 
 def _label_errors(answers, split, in_training):
@@ -131,12 +171,4 @@ def _about_images(run_dir, answers, suspected, why_not):
     return [
         contents.mistakes_section(photos),
         contents.label_errors_section(suspected, why_not, photos),
-    ]
-
-
-def _group_rows(group):
-    """Returns the rows of a table of a gallery's group."""
-    return [
-        (photo.file, photo.truth, photo.answer, f"{photo.probability:.2%}")
-        for photo in group.photos
     ]

@@ -19,6 +19,7 @@ from train.engine.metric_log import MetricLog
 from train.engine.step import Devices, Trainer
 from train.models.keras_files import load_model
 from train.models.run_directory import RunDirectory
+from train.reports import terminal
 from train.reports.answers import answers_of
 from train.reports.figures import PICTURES, draw_batch, write_predictions_picture
 from train.reports.report import write_report
@@ -144,7 +145,7 @@ class FineTuning(Task):
         if source.skipped:
             results["skipped_examples"] = len(source.skipped)
             results["skipped_are_in"] = directory.skipped.name
-        write_report(
+        written = write_report(
             directory.path,
             config=self.written_settings(directory),
             summary=summary,
@@ -154,10 +155,8 @@ class FineTuning(Task):
         )
         everything = "all " if self.recipe.test_examples is None else ""
         return {
-            "test_accuracy": summary["accuracy"],
-            "test_examples": summary["examples"],
+            **written,
             "tested": f"{everything}{summary['examples']:,}",
-            **results,
             "page": str(directory.page),
             "report": str(directory.report),
             "model": str(directory.model),
@@ -169,10 +168,11 @@ class FineTuning(Task):
         names = {"report": "page", "model": "model", "weights": "weights"}
         paths = {name: results[key] for name, key in names.items() if results[key]}
         width = max(map(len, paths))
+        tested = f"{results['tested']} test images"
         return "\n".join(
             [
-                f"test accuracy {results['test_accuracy']:.2%} on "
-                f"{results['tested']} test images",
+                *terminal.accuracies(results, "test", "test accuracy", tested),
+                *terminal.verdict(results),
                 *(f"{name:{width}} {path}" for name, path in paths.items()),
             ]
         )

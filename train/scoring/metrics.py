@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 CONFUSIONS = 10
 CALIBRATION_BINS = 15
 OTHER_CLASSES = "other classes"
+# The quantile of the normal distribution that 95% intervals take.
+Z95 = 1.959963984540054
 
 
 def classification_summary(
@@ -47,6 +49,7 @@ def classification_summary(
     summary = {
         "examples": len(labels),
         **share("accuracy", predicted == labels),
+        **_balanced_accuracy(np.round(ratios["recall"] * examples), examples),
         "macro": {key: float(ratio[present].mean()) for key, ratio in ratios.items()},
         "per_class": [
             {
@@ -128,10 +131,40 @@ def confused_pairs(matrix: "csr_array") -> list[list[int]]:
 
 def interval(correct: int, examples: int) -> tuple[float, float]:
     """Returns the 95% interval (low, high) of a counted share, Wilson's of 1927."""
-    from scipy.stats import binomtest
+    low, high = _intervals(np.array([correct]), np.array([examples]))
+    return float(low[0]), float(high[0])
 
-    bounds = binomtest(int(correct), int(examples)).proportion_ci(method="wilson")
-    return float(bounds.low), float(bounds.high)
+
+def _intervals(correct, examples):
+    shares = correct / examples
+    centres = shares + Z95**2 / (2 * examples)
+    spreads = shares * (1 - shares) / examples + (Z95 / (2 * examples)) ** 2
+    spreads = Z95 * np.sqrt(spreads)
+    scale = 1 + Z95**2 / examples
+    # Rounding may leave the bounds of 0 and of 1 a little outside.
+    return (np.clip((centres + sign * spreads) / scale, 0, 1) for sign in (-1, 1))
+
+
+def _balanced_accuracy(hits, examples):
+    """Returns the mean recall of the classes that have examples, with its 95% interval.
+
+    The interval is made from Wilson's of each class: Zou, Huang and Zhang, A note on
+    confidence interval estimation for a linear function of binomial proportions,
+    Computational Statistics and Data Analysis 53 (2009).
+    """
+    hits, examples = hits[examples > 0], examples[examples > 0]
+    recalls = hits / examples
+    low, high = _intervals(hits, examples)
+    mean = recalls.mean()
+    down, up = (
+        np.sqrt(np.sum((recalls - bounds) ** 2)) / len(recalls)
+        for bounds in (low, high)
+    )
+    return {
+        "balanced_accuracy": float(mean),
+        "balanced_accuracy_low": float(mean - down),
+        "balanced_accuracy_high": float(mean + up),
+    }
 
 
 def calibration(ranking: Ranked) -> dict:

@@ -67,8 +67,9 @@ def test_a_folder_is_evaluated_whole(flat, tmp_path, monkeypatch, capsys):
     model, file = named(tmp_path / "own")
     run_command("evaluate", file, "flat/")
     page = pathlib.Path("runs/evaluations/model-flat-all/report.md")
-    told = f"on all 11 images of flat, report {page.with_suffix('.html')}"
-    assert told in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "on all 11 images of flat\n" in told
+    assert f"\nreport {page.with_suffix('.html')}\n" in told
     found = report_of(page.parent)
     assert found["all_examples"] == 11 and found["images"] == "all 11 images of flat"
     assert [row["examples"] for row in found["per_class"]] == [5, 5, 1]
@@ -92,7 +93,7 @@ def test_parts_and_the_whole(photos, tmp_path, monkeypatch, capsys):
     ):
         run_command("evaluate", file, *arguments, "--out_dir=out")
         told = capsys.readouterr().out
-        assert f" on {images}, report out" in told
+        assert f" on {images}\n" in told and "\nreport out" in told
         replaced = f"out has the report of {file} on {before}, which is replaced.\n"
         assert (replaced in told) == (before not in (None, images))
         before = images

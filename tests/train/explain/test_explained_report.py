@@ -155,6 +155,7 @@ def test_page_in_a_browser(report, opened, tmp_path):
     assert "CONSOLE" not in printed and "Content Security" not in printed, printed
     # Text and figures: neither blank nor of few colours.
     assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 1000
+    assert chromium.cut_off(report / "report.html", tmp_path) == []
     # The script ran, which the policy allows by its hash.
     assert dom.count("<canvas") == 2 and '<div class="controls">' in dom
 

@@ -3,6 +3,7 @@
 import base64
 import io
 
+import chromium
 import numpy as np
 import pytest
 from html_page import Page
@@ -85,3 +86,14 @@ def test_a_thumbnail_shows_what_the_model_saw(goldens, tmp_path, monkeypatch):
     # As large as a decompression bomb.
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
     assert gallery._thumbnail(large) is None
+
+
+@pytest.mark.slow
+def test_the_page_on_a_phone(tmp_path):
+    page = Gallery(tmp_path / "gallery.html")
+    for number in range(4):
+        name = "a_" + 60 * "very_" + f"long_name_{number}"
+        photo = save(tmp_path / f"{name[:80]}{number}.png", size=(40, 400))
+        page.add(photo, Answer(photo, ((name, 0.9), ("other", 0.05))))
+    page.write("a_" + 60 * "very_" + "long_model")
+    assert chromium.cut_off(page.path, tmp_path) == []

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 
 from train.scoring.metrics import calibration, classification_summary, interval
 from train.scoring.ranked import ranked
@@ -89,6 +90,23 @@ def test_interval_by_the_formula(counts):
     spread = z * np.sqrt(share * (1 - share) / examples + (z / (2 * examples)) ** 2)
     expected = (centre + np.array([-spread, spread])) / (1 + z**2 / examples)
     np.testing.assert_allclose(interval(correct, examples), expected, atol=1e-12)
+    judge = binomtest(correct, examples).proportion_ci(method="wilson")
+    np.testing.assert_allclose(interval(correct, examples), judge, atol=1e-12)
+
+
+def test_the_interval_of_balanced_accuracy():
+    # Recalls of 0.9, 0.5 and 1; the last class has no images.
+    labels = np.repeat([0, 1, 2], [40, 10, 5])
+    answers = np.where(
+        np.isin(np.arange(55), [0, 1, 2, 3, 40, 41, 42, 43, 44]), 3, labels
+    )
+    found = classification_summary(ranked(labels, np.eye(4)[answers]), "abcd")
+    assert found["balanced_accuracy"] == pytest.approx(0.8)
+    low, high = np.transpose([interval(36, 40), interval(5, 10), interval(5, 5)])
+    recalls = np.array([0.9, 0.5, 1])
+    for end, bounds, sign in (("low", low, -1), ("high", high, 1)):
+        expected = 0.8 + sign * np.sqrt(np.sum((recalls - bounds) ** 2)) / 3
+        assert found[f"balanced_accuracy_{end}"] == pytest.approx(expected)
 
 
 def test_calibration_by_hand():

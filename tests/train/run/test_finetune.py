@@ -77,7 +77,11 @@ def test_a_run_leaves_all_that_it_promises(whole_run, finished):
     assert f"--run_dir={run_dir}" in report["command"]
     assert report["config"]["warmup_steps"] == 15
 
-    assert f"test accuracy {report['test_accuracy']:.2%} on 128 test images" in output
+    accuracies = [report[f"test_accuracy{end}"] for end in ("", "_low", "_high")]
+    accuracy = "{:.2%} ({:.2%} to {:.2%})".format(*accuracies)
+    assert f"test accuracy {accuracy} on 128 test images" in output
+    assert all(line in output for line in report["verdict"][1:])
+    assert all(row["command"] in output for row in report["try_next"])
     assert str(run_dir / "report.html") in output
     assert "256 training, 128 validation and 128 test images" in output
     # The log has every step, and both validations.

@@ -1,0 +1,64 @@
+"""Two classifiers on the same images, and learning curves."""
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from train.scoring.learning_curve import Point, last_gain, learning_curve
+from train.scoring.paired import difference, from_counts
+
+
+def test_mcnemar_is_the_exact_binomial():
+    found = from_counts(3, 11, 200)
+    assert found.p == pytest.approx(binomtest(3, 14).pvalue)
+    assert found.gain == pytest.approx(8 / 200)
+    assert from_counts(0, 0, 10).p == 1
+
+
+def test_differences_are_counted_per_image():
+    first, second = np.array([[1, 1, 0, 0, 1], [1, 0, 1, 1, 1]], bool)
+    found = difference(first, second)
+    assert (found.first_only, found.second_only) == (1, 2)
+    assert difference(second, first).gain == -found.gain
+
+
+@pytest.mark.parametrize("images", [30, 150])
+def test_the_interval_has_the_true_difference_95_times_of_100(images):
+    rng = np.random.default_rng(0)
+    covered = []
+    for _ in range(2000):
+        # The first alone is right on 5%, the second alone on 15%.
+        first_only, second_only, _ = rng.multinomial(images, [0.05, 0.15, 0.8])
+        found = from_counts(first_only, second_only, images)
+        covered.append(found.low <= 0.1 <= found.high)
+    assert 0.94 < np.mean(covered) < 0.985
+
+
+def test_a_learning_curve_draws_of_each_class():
+    labels = np.repeat([0, 1, 2], [40, 8, 2])
+    drawn = []
+
+    def answered(places):
+        drawn.append(places)
+        return np.arange(50) < len(places)
+
+    curve = learning_curve(answered, labels, shares=(0.5, 0.1, 1), draws=2)
+    assert [point.examples for point in curve] == [6, 25, 50]
+    assert [np.bincount(labels[places]).tolist() for places in drawn] == [
+        *([4, 1, 1], [4, 1, 1], [20, 4, 1], [20, 4, 1], [40, 8, 2])
+    ]
+    assert set(drawn[0]) < set(drawn[2]) and set(drawn[1]) < set(drawn[3])
+    assert set(drawn[0]) != set(drawn[1])
+    assert curve[1].accuracy == 0.5
+    gain = last_gain(curve)
+    assert (gain.fewer, gain.examples, gain.gain) == (25, 50, 0.5)
+    assert gain.low < 0.5 < gain.high
+
+
+def test_the_interval_of_a_gain_is_that_of_its_images():
+    hits = np.array([0, 0.5, 1, 1]), np.array([1, 1, 1, 0.0])
+    found = last_gain([Point(10, hits[0]), Point(20, hits[1])])
+    gains = np.array([1, 0.5, 0, -1])
+    assert found.gain == pytest.approx(0.125)
+    spread = 1.96 * gains.std(ddof=1) / 2
+    assert found.high - found.gain == pytest.approx(spread, rel=1e-3)

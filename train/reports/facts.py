@@ -1,0 +1,103 @@
+"""What is known of a result, from which its verdict is made."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from train.reports.training_course import TOO_LONG, Course
+from train.scoring import paired
+from train.scoring.learning_curve import Gain, Point, last_gain
+
+# Balanced accuracy leads where the largest class has so many times the images of the
+# smallest.
+UNEVEN = 3
+# Twice the photos bring little if they bring less than this.
+LITTLE = 0.01
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What is known of a result.
+
+    Attributes:
+        summary: the `train.scoring.metrics.classification_summary`.
+        course: how the training went; None where the result is not of a run.
+        results: the other results, as in `report.json`.
+        config: the settings.
+        model: the directory of the run, or the path or name of the model.
+        probe: the accuracy of a linear probe on the same images, where it is known.
+        curve: the learning curve, where it was measured.
+        suspected: how many labels of these images are doubtful.
+    """
+
+    summary: dict
+    course: Course | None = None
+    results: dict = field(default_factory=dict)
+    config: dict = field(default_factory=dict)
+    model: str = ""
+    probe: float | None = None
+    curve: Sequence[Point] = ()
+    suspected: int = 0
+
+    @property
+    def tested(self) -> list[dict]:
+        """The classes that have images, the largest first."""
+        classes = [row for row in self.summary["per_class"] if row["examples"]]
+        return sorted(classes, key=lambda row: -row["examples"])
+
+    @property
+    def is_uneven(self) -> bool:
+        """Whether the classes differ so much that the accuracy misleads."""
+        largest, *_, smallest = [row["examples"] for row in self.tested * 2]
+        return largest >= UNEVEN * smallest
+
+    @property
+    def leading(self) -> str:
+        """The name of the accuracy that comes first, a key of the summary."""
+        return "balanced_accuracy" if self.is_uneven else "accuracy"
+
+    @property
+    def never_answered(self) -> list[dict]:
+        """The classes that have images, and are never answered."""
+        return [row for row in self.tested if not row["predictions"]]
+
+    @property
+    def beside_largest(self) -> paired.Difference | None:
+        """How much better the model is than always answering the largest class.
+
+        None where the images have one class.
+        """
+        largest, *others = self.tested
+        if not others:
+            return None
+        missed = largest["examples"] - _hits(largest)
+        found = sum(map(_hits, others))
+        return paired.from_counts(missed, found, self.summary["examples"])
+
+    @property
+    def probe_is_better(self) -> bool:
+        """Whether the probe is above the interval of the accuracy."""
+        return self.probe is not None and self.probe > self.summary["accuracy_high"]
+
+    @property
+    def gain(self) -> Gain | None:
+        """What the last step of the learning curve brought, if there is one."""
+        return last_gain(self.curve) if len(self.curve) > 1 else None
+
+    @property
+    def more_photos_help(self) -> bool:
+        """Whether the last step of the learning curve surely brought something."""
+        gain = self.gain
+        return gain is not None and gain.low > 0 and gain.gain >= LITTLE
+
+    def has(self, fault: str) -> bool:
+        """Returns whether the training has a fault of `train.reports.training_course`.
+
+        The weights of a run that stops early are those of the best validation.
+        """
+        if self.course is None or self.course.fault != fault:
+            return False
+        return fault != TOO_LONG or not self.config.get("early_stopping")
+
+
+def _hits(row):
+    return round(row["recall"] * row["examples"])
