@@ -1,14 +1,15 @@
 """Comparison of finished runs on one data set, as a page and a file of numbers."""
 
+import dataclasses
 import itertools
 import os
-import pathlib
 from collections.abc import Sequence
 
 import keras_vit
-from train.common import markdown
 from train.common.errors import RunError, explaining_full_memory
 from train.common.files import make_folder, write_json, write_text
+from train.compare import answers, page, photos
+from train.compare.differences import pair_of
 from train.data.registry import is_same
 from train.models import loaded_model
 from train.models.run_directory import RunDirectory
@@ -16,7 +17,6 @@ from train.reports.compute import multiply_adds
 from train.scoring import predicting
 from zoo.common.regular_files import expand_home
 
-_TEMPLATE = pathlib.Path(__file__).with_name("page.md.jinja")
 _ROUNDS = 5
 _ROUND_SECONDS = 0.5
 _MEASURED = (
@@ -30,6 +30,7 @@ def compare(
     output: str | os.PathLike,
     measure: bool = False,
     batch_size: int = 32,
+    data_dir: str | os.PathLike | None = None,
     command: str = "",
 ) -> dict:
     """Compares finished runs that were tested on the same images.
@@ -39,23 +40,25 @@ def compare(
 
     Returns:
         Dict as in the `.json`: `dataset`, `test_examples`, `command` and
-        `measured_batch_size`; `classes`, dicts with `name` and `examples`; and `runs`,
+        `measured_batch_size`; `classes`, dicts with `name` and `examples`; `runs`,
         dicts of each run's settings and results, None where something was not
-        measured or cannot be counted.
+        measured or cannot be counted; and `pairs`, dicts of the first run and each
+        other, with the fields of a `train.scoring.paired.Difference` and the images
+        on which the answers differ. `why_no_pairs` is None, or why there are none.
 
     Raises:
         RunError: a run is not finished or damaged, the runs are of different data or
             tested on different images, or the files cannot be written.
 
     Example:
-        >>> results = compare(["runs/vit", "runs/resnet"], output="compare.md",
+        >>> results = compare(["runs/vit", "runs/resnet"], output="compare.html",
         ...                   measure=True)  # doctest: +SKIP
     """
     output = expand_home(output)
-    if output.suffix != ".md":
+    if output.suffix not in (".html", ".md"):
         raise RunError(
-            f"Cannot write {output}: pass an --output that ends in .md, the numbers go "
-            "into a .json beside it."
+            f"Cannot write {output}: pass an --output that ends in .html; the same "
+            "goes into a .md beside it, and the numbers into a .json."
         )
     paths = _names(runs)
     reports = {
@@ -63,44 +66,61 @@ def compare(
         for name, path in paths.items()
     }
     _check_same_test(reports)
-    rows, predictors = [], {}
+    models, rows, predictors = {}, [], {}
     for name, path in paths.items():
-        model = loaded_model.load(str(path)).model
-        rows.append(_row(name, reports[name], model))
+        models[name] = loaded = loaded_model.load(str(path))
+        rows.append(_row(name, reports[name], loaded.model))
         if measure:
-            predictors[name] = keras_vit.Predictor(model, batch_size, engine="keras")
+            predictors[name] = keras_vit.Predictor(
+                loaded.model, batch_size, engine="keras"
+            )
     with explaining_full_memory("lower --batch_size."):
         rates = predicting.images_per_second(
             predictors, rounds=_ROUNDS, seconds=_ROUND_SECONDS
         )
     for row in rows:
         row["measured_images_per_second"] = rates.get(row["run"])
-    first = next(iter(reports.values()))
+    first, *others = paths
+    answered, why_not = _answers(paths)
+    pairs = [] if why_not else [pair_of(first, name, answered) for name in others]
     results = {
-        "dataset": first["config"]["dataset"],
-        "test_examples": first["test_examples"],
+        "dataset": reports[first]["config"]["dataset"],
+        "test_examples": reports[first]["test_examples"],
         "command": command,
         "measured_batch_size": batch_size if measure else None,
-        "classes": _classes(first),
+        "classes": _classes(reports[first]),
         "runs": rows,
+        "pairs": [_pair(pair, answered) for pair in pairs],
+        "why_no_pairs": why_not,
     }
     make_folder(output.parent, flag="--output")
     write_json(output.with_suffix(".json"), results)
-    write_text(output, _page(results))
+    found = [photos.groups(pair, answered, models[first], data_dir) for pair in pairs]
+    contents = page.contents(results, found, file=output.stem)
+    write_text(output.with_suffix(".md"), page.markdown_of(contents))
+    write_text(output.with_suffix(".html"), page.html_of(contents))
     return results
 
 
 def _names(runs):
-    """Returns the runs by their folders' names, or by their paths if not unique."""
+    """Returns the runs by the shortest ends of their paths that no other has."""
     paths = [expand_home(run) for run in runs]
     resolved = [path.resolve() for path in paths]
     for path, place in zip(paths, resolved, strict=True):
         if resolved.count(place) > 1:
             raise RunError(f"The run {path} is given twice: give each run once.")
-    short = [place.name for place in resolved]
-    if len(set(short)) < len(short):
-        short = [str(path) for path in paths]
-    return dict(zip(short, paths, strict=True))
+    return {
+        _short(place, resolved): path
+        for path, place in zip(paths, resolved, strict=True)
+    }
+
+
+def _short(place, places):
+    for count in range(1, len(place.parts) + 1):
+        end = place.parts[-count:]
+        if sum(other.parts[-count:] == end for other in places) == 1:
+            break
+    return "/".join(end)
 
 
 def _check_same_test(reports):
@@ -157,50 +177,37 @@ def _row(name, report, model):
     }
 
 
-def _page(results):
-    rows = results["runs"]
-    names = [row["run"] for row in rows]
-    classes = [
-        (each["name"], [row["per_class_f1"][place] for row in rows], each["examples"])
-        for place, each in enumerate(results["classes"])
-        if each["examples"]
-    ]
-    classes.sort(key=lambda row: min(row[1]) - max(row[1]))
-    return markdown.render(
-        _TEMPLATE,
-        **results,
-        result_table=markdown.table(("", *names), _results(results)),
-        class_table=markdown.table(
-            ("Class", *names, "Test images"),
-            [
-                (name, *(_text("test_macro_f1", f1) for f1 in values), examples)
-                for name, values, examples in classes[: markdown.TABLE_ROWS]
-            ],
-        ),
-        shown_classes=markdown.TABLE_ROWS,
-        tested_classes=len(classes),
-    )
+def _answers(paths):
+    """Returns the answers of the runs by their names, or why they are not compared."""
+    try:
+        found = {name: answers.read(path) for name, path in paths.items()}
+    except RunError as error:
+        return {}, str(error)
+    (first, expected), *others = found.items()
+    for name, one in others:
+        if different := sorted(expected.keys() ^ one.keys()):
+            return {}, (
+                f"{len(different):,} test images of {first} and {name} have other "
+                f"names, such as {different[0][0]}."
+            )
+    return found, None
 
 
-def _results(results):
-    rows = results["runs"]
-    yield "Model", *(row["model"] for row in rows)
-    yield "Weights", *(row["weights"] or "random" for row in rows)
-    yield "Image size", *("x".join(map(str, row["image_size"])) for row in rows)
-    keys = [f"test_accuracy{end}" for end in ("", "_low", "_high")]
-    accuracies = ([_text(key, row[key]) for key in keys] for row in rows)
-    yield "Accuracy", *("{} ({} to {})".format(*texts) for texts in accuracies)
-    for label, key in (
-        ("Macro F1", "test_macro_f1"),
-        ("Parameters", "parameters"),
-        ("Multiply-adds", "multiply_adds"),
-        ("Training seconds", "training_seconds"),
-        ("Training images/s", "training_images_per_second"),
-        ("Images/s now", "measured_images_per_second"),
-    ):
-        if key != "measured_images_per_second" or results["measured_batch_size"]:
-            yield label, *(_text(key, row[key]) for row in rows)
-
-
-def _text(name, value):
-    return "-" if value is None else markdown.result_text(name, value)
+def _pair(pair, answered):
+    """Returns a pair of runs as in the `.json`."""
+    differing = pair.first_only + pair.second_only + pair.both_wrong
+    names = pair.first, pair.second
+    return {
+        "first": pair.first,
+        "second": pair.second,
+        **dataclasses.asdict(pair.difference),
+        "both_wrong_differently": len(pair.both_wrong),
+        "images": [
+            {
+                "file": image[0],
+                "truth": image[1],
+                "answers": {name: answered[name][image].name for name in names},
+            }
+            for image in differing
+        ],
+    }

@@ -30,12 +30,7 @@ def define_data(otherwise: str = "") -> None:
         None,
         f"{usage}, or {SOURCES[-1].usage}{otherwise and '; '}{otherwise}.",
     )
-    flags.DEFINE_string(
-        "data_dir",
-        None,
-        "Folder of TFDS data sets, where they are or are downloaded to; TFDS's own "
-        "default if not given.",
-    )
+    define_data_dir()
     flags.DEFINE_boolean(
         "skip_corrupt",
         False,
@@ -48,6 +43,16 @@ def define_data(otherwise: str = "") -> None:
             f"The column of a CSV file that has the {otherwise}.",
         )
     define_bits()
+
+
+def define_data_dir() -> None:
+    """Defines `--data_dir`, where TFDS has its data sets."""
+    flags.DEFINE_string(
+        "data_dir",
+        None,
+        "Folder of TFDS data sets, where they are or are downloaded to; TFDS's own "
+        "default if not given.",
+    )
 
 
 def columns() -> Columns:

@@ -54,6 +54,7 @@ class RunDirectory:
         self.report = self.path / "report.md"
         self.page = self.path / "report.html"
         self.results = self.path / "report.json"
+        self.mistakes = self.path / "mistakes.csv"
         self.lock = self.path / ".run.lock"
 
     @contextlib.contextmanager

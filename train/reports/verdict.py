@@ -64,9 +64,10 @@ def _balanced_accuracy(facts: Facts) -> str | None:
     balanced = interval_text(facts.summary, "balanced_accuracy")
     plain = interval_text(facts.summary, "accuracy")
     return (
-        f"The classes are uneven: {largest['examples']:,} images of {largest['name']}, "
-        f"{smallest['examples']:,} of {smallest['name']}. So the balanced accuracy "
-        f"comes first, the mean of the accuracies of the classes: {balanced}. The "
+        f"The classes are uneven: {largest['examples']:,} images of "
+        f"{listed([largest])}, {smallest['examples']:,} of {listed([smallest])}. So "
+        "the balanced accuracy comes first, the mean of the accuracies of the classes: "
+        f"{balanced}. The "
         f"plain accuracy is {plain}."
     )
 
@@ -78,7 +79,7 @@ def _largest_class(facts: Facts) -> str | None:
     balanced = ""
     if facts.is_uneven:
         balanced = f", and {1 / len(facts.tested):.2%} balanced accuracy"
-    name = facts.tested[0]["name"]
+    name = listed(facts.tested[:1])
     return f"Always answering {name}, the largest class, gives {share:.2%}{balanced}."
 
 

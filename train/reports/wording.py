@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 
+from zoo.common.safe_text import class_text
+
 _NAMES = 5
 
 
 def listed(classes: Sequence[dict]) -> str:
     """Returns the names of some classes, the first ones of many."""
-    names = ", ".join(row["name"] for row in classes[:_NAMES])
+    names = ", ".join(class_text(row["name"]) for row in classes[:_NAMES])
     more = len(classes) - _NAMES
     return f"{names} and {more:,} more" if more > 0 else names
 

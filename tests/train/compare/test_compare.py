@@ -1,17 +1,23 @@
 """Runs side by side, as a user compares them."""
 
 import json
+import re
+import shutil
 
+import chromium
 import keras
 import numpy as np
+import PIL.Image
 import pytest
 from in_process import run_command
 
 import keras_vit
 from benchmarks import model_flags
 from train.common.errors import RunError
-from train.compare import comparison
+from train.compare import answers, comparison
+from train.data import sources
 from train.reports import figures
+from train.reports.answers import answers_of
 from train.reports.report import write_report
 from train.scoring.metrics import classification_summary, interval
 from train.scoring.ranked import ranked
@@ -43,8 +49,13 @@ def unrendered():
         yield
 
 
-def make_run(folder, mistakes, network=None, *, labels=LABELS, names=NAMES, **config):
-    """Leaves what a run leaves that takes the first `mistakes` images for emus."""
+def make_run(
+    folder, mistakes, network=None, *, labels=LABELS, names=NAMES, split=None, **config
+):
+    """Leaves what a run leaves that takes the first `mistakes` images for emus.
+
+    With a split it also leaves the answer to each image.
+    """
     network = network or conv_net()
     guesses = np.where(np.arange(len(labels)) < mistakes, 2, labels)
     chances = np.eye(len(names))[guesses]
@@ -56,8 +67,11 @@ def make_run(folder, mistakes, network=None, *, labels=LABELS, names=NAMES, **co
             "parameters": network.count_params(),
             **{"seconds": 12.5, "images_per_second": 640.0},
         },
+        answers=split and answers_of(split, ranked(labels, chances), names),
     )
     network.save(folder / "model.keras")
+    if split:
+        (folder / "config.json").write_text(json.dumps(config))
     return folder
 
 
@@ -72,10 +86,10 @@ def runs(unrendered, tmp_path_factory):
 def test_a_page_and_its_numbers(runs, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(comparison, "_ROUND_SECONDS", 0.01)
     monkeypatch.chdir(tmp_path)
-    run_command("compare", *runs, "--output=out/both.md", "--measure")
+    run_command("compare", *runs, "--output=out/both.html", "--measure")
     output = capsys.readouterr().out
     assert "vi_t: vision_transformer, 93.33% accuracy" in output
-    assert output.endswith("page out/both.md\n")
+    assert output.endswith("page out/both.html\n")
     found = json.loads((tmp_path / "out/both.json").read_text())
     assert (found["dataset"], found["test_examples"]) == ("photos", 60)
     first, second = found["runs"]
@@ -99,19 +113,24 @@ def test_a_page_and_its_numbers(runs, tmp_path, monkeypatch, capsys):
 
     page = (tmp_path / "out/both.md").read_text()
     lines = page.splitlines()
+    assert lines[0] == "# vi_t and resnet on photos"
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        *("both.html", "both.md", "both.json")
+    }
     assert "|  | vi_t | resnet |" in lines
     assert (
         "| Accuracy | 93.33% (84.07% to 97.38%) | 75.00% (62.77% to 84.22%) |" in lines
     )
     assert "| Weights | random | imagenet |" in lines
-    assert f"| Parameters | {vit().count_params():,} | 132 |" in lines
+    count = vit().count_params()
+    assert f"| Parameters | {count:,} | 132 ({132 / count:.2g}x) |" in lines
     assert any(line.startswith("| Images/s now | ") for line in lines)
     # The greatest difference first, and nothing of foxes, of which there are none.
     cat, dog = (line for line in lines if line.startswith(("| cat", "| d")))
     assert cat == "| cat | 75.00% | 0.00% | 10 |"
     assert dog.startswith("| d\\|g | 100.00%")
     assert "fox" not in page
-    assert f"compare {runs[0]} {runs[1]} --output=out/both.md --measure" in page
+    assert f"compare {runs[0]} {runs[1]} --output=out/both.html --measure" in page
 
 
 def test_a_run_of_the_same_name_whose_arithmetic_is_unknown(runs, tmp_path):
@@ -121,7 +140,8 @@ def test_a_run_of_the_same_name_whose_arithmetic_is_unknown(runs, tmp_path):
     model = keras.Model(images, keras.layers.Dense(4)(features))
     other = make_run(tmp_path / "vi_t", 0, model)
     found = comparison.compare([runs[0], other], output=tmp_path / "compare.md")
-    assert [row["run"] for row in found["runs"]] == [str(runs[0]), str(other)]
+    names = [row["run"] for row in found["runs"]]
+    assert names == [f"{folder.parent.name}/vi_t" for folder in (runs[0], other)]
     assert found["runs"][1]["multiply_adds"] is None
     page = (tmp_path / "compare.md").read_text()
     count = model_flags.multiply_adds(CONFIG, (16, 24), 4)
@@ -131,6 +151,124 @@ def test_a_run_of_the_same_name_whose_arithmetic_is_unknown(runs, tmp_path):
     assert "Images/s now" not in page and "```sh" not in page
 
 
+@pytest.fixture
+def photos(tmp_path):
+    """A folder of photos, 12 of each class for the test, and their split."""
+    folder = tmp_path / "photos"
+    for part, count in (("train", 1), ("test", 12)):
+        for label, name in enumerate(("cat", "d&g", "emu")):
+            place = folder / part / name
+            place.mkdir(parents=True)
+            for number in range(count):
+                color = (80 * label, 20 * number, 0)
+                PIL.Image.new("RGB", (40, 30), color).save(place / f"{number:02}.png")
+    return folder, sources.load(str(folder)).test
+
+
+@pytest.fixture
+def photo_runs(photos, tmp_path):
+    """Runs that take five and fourteen of the photos, cats and dogs, for emus."""
+    folder, split = photos
+    settings = {
+        **{"labels": split.labels(), "names": ("cat", "d&g", "emu"), "split": split},
+        **{"dataset": str(folder), "validation_fraction": 0},
+    }
+    return [
+        make_run(tmp_path / "runs" / name, mistakes, **settings)
+        for name, mistakes in (("vit", 5), ("resnet", 14))
+    ]
+
+
+def compared(runs, folder, **options):
+    """What a comparison returns, its page and its Markdown."""
+    found = comparison.compare(runs, output=folder / "compare.html", **options)
+    return found, *(
+        (folder / f"compare.{suffix}").read_text("utf-8") for suffix in ("html", "md")
+    )
+
+
+def test_the_photos_on_which_runs_differ(photo_runs, tmp_path):
+    found, page, text = compared(photo_runs, tmp_path)
+    (pair,) = found["pairs"]
+    assert (pair["first"], pair["second"]) == ("vit", "resnet")
+    assert (pair["first_only"], pair["second_only"]) == (9, 0)
+    assert pair["gain"] == pytest.approx(-9 / 36)
+    assert pair["p"] == pytest.approx(2 * 0.5**9)
+    assert len(pair["images"]) == 9 and pair["both_wrong_differently"] == 0
+    first = {"file": "cat/05.png", "truth": "cat"}
+    assert pair["images"][0] == first | {"answers": {"vit": "cat", "resnet": "emu"}}
+    assert page.count("<img ") == page.count('src="data:image/jpeg') == 9
+    assert re.findall("<h3>(.*?)</h3>", page) == ["Only vit is right"]
+    assert "| cat/05.png | cat | cat (100.00%) | emu (100.00%) |" in text
+    for both in (page.replace("&#39;", "'"), text):
+        assert (
+            "resnet beside vit: -25.0 points of accuracy (95% interval -38.2 points to "
+            "-9.2 points). Only resnet is right on 0 images, only vit on 9. McNemar's "
+            "test: p = 0.0039, so vit is better."
+        ) in both
+        assert str(tmp_path) not in both
+
+
+def test_runs_that_give_the_same_answers(photos, photo_runs, tmp_path):
+    shutil.copytree(photo_runs[0], tmp_path / "runs/again")
+    runs = [photo_runs[0], tmp_path / "runs/again", photo_runs[1]]
+    found, page, _ = compared(runs, tmp_path)
+    assert [pair["p"] for pair in found["pairs"]] == [1, pytest.approx(2 * 0.5**9)]
+    assert "vit and again give every image the same answer." in page
+    assert "p = 1, so the difference may be chance." in page
+    assert "each test stands for itself" in page
+
+
+def test_photos_that_were_moved_are_named_without_pictures(photo_runs, tmp_path):
+    (tmp_path / "photos").rename(tmp_path / "elsewhere")
+    found, page, text = compared(photo_runs, tmp_path)
+    assert found["pairs"][0]["first_only"] == 9
+    for both in (page, text):
+        assert "The photos are not shown: " in both
+    assert "cat/05.png" in text and "<img " not in page
+
+
+def test_answers_that_are_missing_damaged_or_of_other_files(photo_runs, tmp_path):
+    file = photo_runs[1] / "mistakes.csv"
+    for change, told in (
+        (lambda: file.write_text("file,truth\na,b\n"), "mistakes.csv is damaged"),
+        (lambda: file.unlink(), "mistakes.csv is missing: give the command again"),
+        (
+            lambda: file.write_text(
+                (photo_runs[0] / "mistakes.csv").read_text().replace("00.png", "0.png")
+            ),
+            "6 test images of vit and resnet have other names, such as cat/0.png.",
+        ),
+    ):
+        change()
+        found, page, _ = compared(photo_runs, tmp_path)
+        assert told in found["why_no_pairs"] and told in page and not found["pairs"]
+        assert "only the intervals of the single runs are known" in page
+
+
+def test_images_are_named_below_their_folder():
+    names = ["/a/b/cat/1.png", "/a/b/dog/1.png", "/a/b/dog/1.png"]
+    expected = [("cat/1.png", "x", 0), ("dog/1.png", "x", 0), ("dog/1.png", "x", 1)]
+    assert answers.images(names, "xxx") == expected
+    moved = [name.removeprefix("/a/") for name in names]
+    assert answers.images(moved, "xxx") == expected
+    assert answers.images(["example 3 of digits test"], "x") == [
+        ("example 3 of digits test", "x", 0)
+    ]
+    assert answers.images([], []) == []
+
+
+def test_run_names_are_the_shortest_ends_of_their_paths(tmp_path):
+    paths = [tmp_path / place for place in ("a/b/run", "a/c/run", "d/b/run", "other")]
+    assert [*comparison._names(paths)] == ["a/b/run", "c/run", "d/b/run", "other"]
+
+
+@pytest.mark.slow
+def test_the_page_in_a_browser(photo_runs, tmp_path):
+    compared(photo_runs, tmp_path)
+    assert chromium.cut_off(tmp_path / "compare.html", tmp_path) == []
+
+
 def test_many_classes(tmp_path):
     names = [f"class {index:03d}" for index in range(150)]
     many = {"names": names, "labels": np.arange(150)}
@@ -138,7 +276,8 @@ def test_many_classes(tmp_path):
     comparison.compare(folders, output=tmp_path / "compare.md")
     page = (tmp_path / "compare.md").read_text()
     assert page.count("\n| class ") == 100 and "\n| class 039 |" in page
-    assert "100 of 150 classes; the .json has all. Greatest differences" in page
+    assert "100 of 150 classes; the .json has all." in page
+    assert "Greatest differences first." in page
 
 
 @pytest.mark.parametrize(
@@ -168,7 +307,7 @@ def test_arguments_that_are_no_runs_or_no_page(runs, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     for given, output, message in (
         ([runs[0], runs[0]], "compare.md", "vi_t is given twice"),
-        (runs, "compare.json", "an --output that ends in .md"),
+        (runs, "compare.json", "an --output that ends in .html"),
         (["~/none", "~/other"], "~/compare.md", f"{tmp_path}/none"),
     ):
         with pytest.raises(RunError, match=message):

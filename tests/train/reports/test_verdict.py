@@ -285,9 +285,11 @@ def test_at_most_three_suggestions_and_no_command_that_is_not_there():
 
 
 def test_words_of_sentences():
-    classes = [{"name": str(number)} for number in range(7)]
-    assert listed(classes[:2]) == "0, 1"
-    assert listed(classes) == "0, 1, 2, 3, 4 and 2 more"
+    classes = [{"name": f"class {number}"} for number in range(7)]
+    assert listed(classes[:2]) == "class 0, class 1"
+    assert listed(classes).endswith(", class 4 and 2 more")
+    # A number alone could be read as a count.
+    assert listed([{"name": "7"}]) == '"7"'
     assert [time_text(seconds) for seconds in (41.4, 90, 1000, 20_000)] == [
         *("about 41 seconds", "about 1.5 minutes", "about 17 minutes"),
         "about 5.6 hours",
