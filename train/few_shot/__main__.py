@@ -27,7 +27,7 @@ from train.scoring.probe_kinds import KINDS
 from zoo.common.safe_text import printable
 
 # Packages to check for, by import name, before anything heavy is imported.
-PACKAGES = ("tensorflow", "PIL", "jinja2", "yaml")
+PACKAGES = ("tensorflow", "PIL", "jinja2", "scipy", "sklearn", "yaml")
 data_flags.define_data()
 flags.DEFINE_list("shots", ["1", "5", "10", "25"], "Training images per class.")
 flags.DEFINE_integer("seeds", 3, "Random draws of the training images.", lower_bound=1)
@@ -81,13 +81,26 @@ def main(argv: Sequence[str]) -> None:
             shots=sorted({int(count) for count in shots}),
             columns=data_flags.columns(),
             command=command_line.as_typed("few_shot"),
+            judge=sentences,
             **command_line.values(
                 "dataset data_dir skip_corrupt bits seeds image_size batch_size "
                 "engine precision probe cache out_dir"
             ),
         )
-    print(f"{linear_probe.table(results)}\nreport {results['report']}")
+    print(linear_probe.table(results))
+    if results["verdict"]:
+        print("of the first draw with the most images:")
+    for sentence in results["verdict"]:
+        print(printable(sentence))
+    print(f"report {results['report']}")
     command_line.say_next(*next_steps(argv[1], flags.FLAGS.dataset))
+
+
+def sentences(summary: dict, curve: Sequence) -> Sequence[str]:
+    """Returns the verdict on a probe, for `train.scoring.linear_probe.run`."""
+    from train.reports import facts, verdict
+
+    return verdict.judge(facts.Facts(summary=summary, curve=curve)).sentences
 
 
 def next_steps(model: str, dataset: str) -> list[tuple]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from train.scoring import probes
 from train.scoring.metrics import Z95
 
 SHARES = (1 / 8, 1 / 4, 1 / 2, 1.0)
@@ -73,6 +74,31 @@ def learning_curve(
         hits = np.mean([answered(drawn) for drawn in places], axis=0)
         points.append(Point(len(places[0]), hits))
     return points
+
+
+def of_probe(
+    kind: str,
+    features: np.ndarray,
+    labels: np.ndarray,
+    tested: tuple[np.ndarray, np.ndarray],
+    classes: int,
+    *,
+    shares: Sequence[float] = SHARES,
+    draws: int = 5,
+    seed: int = 0,
+) -> list[Point]:
+    """Returns the `learning_curve` of a probe on features.
+
+    `kind` is one of `train.scoring.probe_kinds.KINDS`, `tested` are the features and
+    the labels of the test photos.
+    """
+    test_features, test_labels = tested
+
+    def answered(places: np.ndarray) -> np.ndarray:
+        probe = probes.fit(kind, features[places], labels[places], classes)
+        return probe.logits(test_features).argmax(axis=1) == test_labels
+
+    return learning_curve(answered, labels, shares=shares, draws=draws, seed=seed)
 
 
 def _draw(labels, share, seed):

@@ -2,7 +2,7 @@
 
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import keras
 import numpy as np
@@ -20,8 +20,12 @@ from train.models.finding import FoundModel
 from train.scoring import probes
 from train.scoring.evaluation_data import report_folder
 from train.scoring.features import FEW_SHOT, rows_of
+from train.scoring.learning_curve import Point
+from train.scoring.metrics import classification_summary
 from train.scoring.probe_fits import RIDGE_L2
 from train.scoring.probe_kinds import KINDS
+from train.scoring.ranked import ranked
+from zoo.network.head import softmax
 
 _TEMPLATE = pathlib.Path(__file__).with_name("few_shot.md.jinja")
 
@@ -44,12 +48,14 @@ def run(
     cache: str | os.PathLike | None = None,
     out_dir: str | os.PathLike | None = None,
     command: str = "",
+    judge: Callable[[dict, Sequence[Point]], Sequence[str]] | None = None,
 ) -> dict:
     """Fits classifiers on a model's features of few images, writes a report.
 
     The arguments are the flags of `python -m train.few_shot`; `image_size` may be
     (height, width), `columns` are those of a CSV file, and `command` is the command
-    line, for the report.
+    line, for the report. `judge` returns sentences about the first draw of the most
+    images, from its `classification_summary` and the points of a learning curve.
 
     Returns:
         Dict as in `few_shot.json`, `report` being the path of the page.
@@ -90,9 +96,9 @@ def run(
     test_features = features_of(predictor, source.test, cache)
     classes = len(source.class_names)
 
-    rows = []
+    rows, curve, summary = [], [], {}
     for count in shots:
-        accuracies = []
+        hits = []
         for drawn in draws[count]:
             fitted = probes.fit(
                 probe,
@@ -100,8 +106,16 @@ def run(
                 train_labels[drawn],
                 classes,
             )
-            predicted = fitted.logits(test_features).argmax(axis=1)
-            accuracies.append(float(np.mean(predicted == test_labels)))
+            logits = fitted.logits(test_features)
+            hits.append(logits.argmax(axis=1) == test_labels)
+            if count == max(shots) and drawn is draws[count][0]:
+                answered = ranked(test_labels, softmax(logits))
+                summary = classification_summary(answered, source.class_names)
+        accuracies = [float(np.mean(hit)) for hit in hits]
+        examples = len(draws[count][0])
+        # More images than there are change nothing.
+        if not curve or curve[-1].examples < examples:
+            curve.append(Point(examples, np.mean(hits, axis=0)))
         had = np.bincount(train_labels[draws[count][0]], minlength=classes)
         rows.append(
             {
@@ -109,7 +123,7 @@ def run(
                 # How many the classes really had.
                 "fewest": int(had.min()),
                 "most": int(had.max()),
-                "train_examples": len(draws[count][0]),
+                "train_examples": examples,
                 "accuracies": accuracies,
                 "mean": float(np.mean(accuracies)),
                 # The sample standard deviation, which one draw does not have.
@@ -131,6 +145,7 @@ def run(
         **({} if bits is None else {"bits": bits}),
         "command": command,
         "rows": rows,
+        "verdict": [] if judge is None else list(judge(summary, curve)),
     }
     page = directory / "few_shot.md"
     filled = {"title": KINDS[probe], "accuracies": table(results)}

@@ -18,7 +18,8 @@ def asked(monkeypatch):
             row | {"shots": shots, "fewest": shots, "most": shots}
             for shots in arguments["shots"]
         ]
-        return {"rows": rows, "report": "few_shot.md"}
+        told = ["The accuracy is 50.00%."]
+        return {"rows": rows, "report": "few_shot.md", "verdict": told}
 
     monkeypatch.setattr(linear_probe, "run", run)
     return asked
@@ -30,7 +31,8 @@ def test_the_command(asked, capsys, goldens):
     output = capsys.readouterr().out
     rows = [line for line in output.splitlines() if line.startswith("| ")]
     assert [row.split("|")[1].strip() for row in rows[2:]] == ["1", "5"]
-    assert output.endswith("\nreport few_shot.md\n")
+    assert output.endswith("\nThe accuracy is 50.00%.\nreport few_shot.md\n")
+    assert asked.pop("judge").__name__ == "sentences"
     assert "--shots=5,1" in asked["command"]
     expected = {"model": model, "dataset": "digits", "shots": [1, 5], "seeds": 1}
     assert asked.items() >= expected.items()

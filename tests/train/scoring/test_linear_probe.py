@@ -37,9 +37,15 @@ def test_draws():
 
 
 def test_a_probe_of_the_digits(weights, tmp_path):
+    judged = []
+
+    def judge(summary, curve):
+        judged.append((summary["accuracy"], curve))
+        return ("A sentence.",)
+
     results = linear_probe.run(
         weights,
-        **{"dataset": "digits", "shots": (1, 10), "seeds": 2},
+        **{"dataset": "digits", "shots": (1, 10), "seeds": 2, "judge": judge},
         out_dir=tmp_path / "out",
         command="python -m train.few_shot ...",
     )
@@ -53,7 +59,14 @@ def test_a_probe_of_the_digits(weights, tmp_path):
         assert row["mean"] == pytest.approx(np.mean(row["accuracies"]))
         assert row["deviation"] == pytest.approx(np.std(row["accuracies"], ddof=1))
     assert 0.15 < results["rows"][0]["mean"] < results["rows"][1]["mean"]
+    ((accuracy, curve),) = judged
+    assert accuracy == results["rows"][1]["accuracies"][0]
+    assert [point.examples for point in curve] == [10, 100]
+    means = [row["mean"] for row in results["rows"]]
+    assert [point.accuracy for point in curve] == pytest.approx(means)
     page = (tmp_path / "out" / "few_shot.md").read_text()
+    assert results["verdict"] == ["A sentence."]
+    assert page.endswith("Of the first draw with the most images:\n\nA sentence.\n")
     assert f"| 10 | 100 | {results['rows'][1]['mean']:.2%} |" in page
     assert "python -m train.few_shot ..." in page
 
@@ -73,6 +86,7 @@ def test_one_draw_and_what_cannot_be_drawn(weights, tmp_path, monkeypatch):
 
     monkeypatch.setattr(linear_probe, "features_of", features_of)
     results = linear_probe.run(weights, **settings, shots=(2,), seeds=1)
+    assert results["verdict"] == []
     assert results["rows"][0]["accuracies"] == [1.0]
     assert results["rows"][0]["deviation"] is None
     assert "%" not in linear_probe.table(results).splitlines()[2].split("|")[4]

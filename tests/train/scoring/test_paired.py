@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 from scipy.stats import binomtest
+from sklearn.datasets import load_digits
 
-from train.scoring.learning_curve import Point, last_gain, learning_curve
+from train.scoring.learning_curve import Point, last_gain, learning_curve, of_probe
 from train.scoring.paired import difference, from_counts
 
 
@@ -62,3 +63,13 @@ def test_the_interval_of_a_gain_is_that_of_its_images():
     assert found.gain == pytest.approx(0.125)
     spread = 1.96 * gains.std(ddof=1) / 2
     assert found.high - found.gain == pytest.approx(spread, rel=1e-3)
+
+
+def test_more_digits_help_a_probe():
+    features, labels = load_digits(return_X_y=True)
+    known, tested = slice(0, 200), (features[200:1000], labels[200:1000])
+    curve = of_probe("lda", features[known], labels[known], tested, 10, draws=2)
+    assert [point.examples for point in curve] == [23, 50, 100, 200]
+    accuracies = [point.accuracy for point in curve]
+    assert accuracies == sorted(accuracies) and accuracies[0] > 0.5
+    assert last_gain(curve).low > 0
