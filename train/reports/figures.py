@@ -48,7 +48,7 @@ def draw_learning_curve(path: Path, history: MetricLog, loss_function: str) -> N
     heights = [3] * len(panels) + [1] * bool(len(rate[0]))
     if not heights:
         return
-    figure = new_figure(8, 1 + sum(heights))
+    figure = new_figure(6, 1 + sum(heights))
     shape: dict[str, Any] = {"nrows": len(heights), "height_ratios": heights}
     axes = figure.subplots(**shape, sharex=True, squeeze=False)[:, 0]
     for cell, (label, ((steps, values), validation)) in zip(axes, panels, strict=False):

@@ -155,6 +155,7 @@ def _again(facts, flag, expected, name=None):
     if facts.course is None or not command or not facts.model:
         return None
     name = name or flag.strip("-").replace("=", "-")
-    words = [flag] if flag else []
-    words.append(f"--run_dir={facts.model}-{name}")
-    return Suggestion(f"{command} {shlex.join(words)}", expected)
+    added = [flag, f"--run_dir={facts.model}-{name}"]
+    given = {f"{word.partition('=')[0]}=" for word in added if word}
+    words = [word for word in shlex.split(command) if not word.startswith(tuple(given))]
+    return Suggestion(shlex.join([*words, *filter(None, added)]), expected)

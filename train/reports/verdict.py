@@ -79,8 +79,10 @@ def _largest_class(facts: Facts) -> str | None:
     balanced = ""
     if facts.is_uneven:
         balanced = f", and {1 / len(facts.tested):.2%} balanced accuracy"
-    name = listed(facts.tested[:1])
-    return f"Always answering {name}, the largest class, gives {share:.2%}{balanced}."
+    first, second = facts.tested[:2]
+    is_largest = first["examples"] > second["examples"]
+    name = f"{listed([first])}, the largest class," if is_largest else "the same class"
+    return f"Always answering {name} gives {share:.2%}{balanced}."
 
 
 def _no_better(facts: Facts) -> str | None:

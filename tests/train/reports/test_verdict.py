@@ -184,6 +184,11 @@ def test_balanced_accuracy_of_the_largest_class():
     )
 
 
+def test_the_largest_class_of_equal_ones():
+    told = verdict.judge(facts()).sentences[1]
+    assert told == "Always answering the same class gives 33.33%."
+
+
 RUN = {
     "course": Course(),
     "results": {"command": "keras-vit finetune photos/", "seconds": 600.0},
@@ -278,6 +283,15 @@ def test_at_most_three_suggestions_and_no_command_that_is_not_there():
     names = [one.command.split()[3] for one in suggestions.suggest(diverged)]
     assert names[:2] == ["--learning_rate=0.01", "--class_weights=balanced"]
     assert len(names) == 3
+    # The command has a flag once.
+    typed = (
+        "keras-vit finetune 'my photos/' --steps=9 --run_dir=runs/a --learning_rate=9"
+    )
+    again = dataclasses.replace(diverged, results={"command": typed}, model="runs/a")
+    assert suggestions.suggest(again)[0].command == (
+        "keras-vit finetune 'my photos/' --steps=9 --learning_rate=0.01 "
+        "--run_dir=runs/a-learning_rate-0.01"
+    )
     # A run in a program has no command to give again.
     own = dataclasses.replace(diverged, results={})
     (only,) = suggestions.suggest(own)
