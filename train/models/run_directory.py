@@ -48,6 +48,7 @@ class RunDirectory:
         self.tensorboard = self.path / "tensorboard"
         self.model = self.path / RUN_MODEL
         self.weights = self.path / "weights.npz"
+        self.held_out = self.path / "held_out.npz"
         self.class_names = self.path / "class_names.txt"
         self.batch = self.path / "training_batch.png"
         self.predictions = self.path / "predictions.png"

@@ -27,7 +27,7 @@ from absl import app, flags
 
 from train.common import command_line, flag_help, predictors
 from train.data import data_flags
-from zoo.common.safe_text import counted, named, printable
+from zoo.common.safe_text import class_text, counted, named, printable
 
 if TYPE_CHECKING:
     from train.predict.answers import Answer
@@ -61,6 +61,23 @@ flags.DEFINE_string(
     None,
     "An .html file for the photos by class, one page that needs no network; of many "
     "photos it shows 500.",
+)
+flags.DEFINE_float(
+    "unsure",
+    None,
+    "The accuracy that answers should have, such as 0.9. Those with a probability at "
+    "which the test of the model's run shows less are marked unsure, and photos unlike "
+    "all that it was trained on unlike: in a column of their own, and apart in "
+    "--sort_into and --gallery.",
+    lower_bound=0.0,
+    upper_bound=1.0,
+)
+flags.DEFINE_integer(
+    "ask",
+    None,
+    "Print, in place of the answers, so many photos alone: those whose labels would "
+    "help the model most, the most helpful first.",
+    lower_bound=1,
 )
 flags.DEFINE_bool(
     "resume",
@@ -96,7 +113,8 @@ def main(argv: Sequence[str]) -> None:
     from train.predict import prediction
 
     out = values["out"]
-    prints = out is None
+    prints = out is None and values["ask"] is None
+    show = _printer(values["top"])
     kept = "the photos above were answered"
     if out:
         kept = f"--resume goes on with what {out} has"
@@ -104,14 +122,16 @@ def main(argv: Sequence[str]) -> None:
         predictions = prediction.predict(
             argv[1],
             argv[2:],
-            answer=_printer(values["top"]) if prints else None,
+            answer=show if prints else None,
             # On a terminal the answers themselves show how far it is.
             show_progress=not (prints and sys.stdout.isatty()),
             **command_line.values(
-                "out features sort_into gallery resume image_size central_crop bits "
-                "batch_size engine precision trust"
+                "out features sort_into gallery unsure ask resume image_size "
+                "central_crop bits batch_size engine precision trust"
             ),
         )
+    for asked in predictions.asked:
+        show(asked)
     sys.exit(_report(predictions, values))
 
 
@@ -124,6 +144,8 @@ def _printer(top):
         cells = [answer.file]
         for name, value in answer.top[: None if answer.has_numbers else most]:
             cells += [name, f"{value:.6g}" if answer.has_numbers else f"{value:.1%}"]
+        if answer.mark is not None:
+            cells.append(answer.mark)
         print(*(printable(cell, _MOST_OF_CELL) for cell in cells), sep="\t", flush=True)
 
     return show
@@ -134,7 +156,8 @@ def _report(predictions, values):
     written = [values[name] for name in ("out", "features", "sort_into", "gallery")]
     if any(written):
         classes = predictions.counts.most_common()
-        common = [f"{printable(name)} {count:,}" for name, count in classes]
+        common = [f"{printable(class_text(name))} {count:,}" for name, count in classes]
+        common += [f"{mark} {predictions.marks[mark]:,}" for mark in predictions.marks]
         count, earlier = predictions.answered, predictions.earlier
         print(
             f"{counted(count, 'photo')} answered"

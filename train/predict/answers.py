@@ -34,12 +34,14 @@ class Answer:
 
     `top` has name and probability of the most likely classes, the best first: `TOP` of
     them, or as many as the model has. With `has_numbers` it has name and number of each
-    of a model's numbers, in their order.
+    of a model's numbers, in their order. `mark` is one of `train.predict.doubts.MARKS`
+    where the answer is doubted, None where nothing is judged.
     """
 
     file: str
     top: tuple[tuple[str, float], ...]
     has_numbers: bool = False
+    mark: str | None = None
 
 
 def spelled(path: str) -> str:
@@ -70,7 +72,7 @@ class AnswerFile:
     def __init__(self, path, resume=False):
         self.path = expand_home(path)
         self._settings = self.path.with_name(f"{self.path.name}.settings.json")
-        self._format = _format(self.path, TOP, "probability")
+        self._format = _format(self.path, {})
         self._file, self._end, self.count = None, 0, 0
         self._known, self._earlier = np.zeros(0, "uint64"), None
         self._folder = self._working = os.getcwd()
@@ -82,7 +84,7 @@ class AnswerFile:
                 "or remove it."
             )
         self._earlier = self._read_settings()
-        self._say_numbers(self._earlier)
+        self._format = _format(self.path, self._earlier)
         self._read_known()
 
     def spell(self, path: str) -> str:
@@ -111,7 +113,7 @@ class AnswerFile:
         if self._earlier is not None:
             self._check(json.loads(json.dumps(settings)))
         else:
-            self._say_numbers(settings)
+            self._format = _format(self.path, settings)
             make_folder(self.path.parent, "--out")
             start = spelled(_relative(self._folder, self.path.parent.resolve()))
             write_json(self._settings, {**settings, _PATHS_FROM: start}, "--out")
@@ -126,11 +128,6 @@ class AnswerFile:
         self._file.truncate(self._end)
         if not self._end:
             self._write(self._format.header)
-
-    def _say_numbers(self, settings):
-        count = settings.get("classes")
-        if settings.get("problem_type") == NUMBERS and count in range(1, CLASSES):
-            self._format = _format(self.path, count, "value")
 
     def append(self, answers: Sequence[Answer]) -> None:
         self._write("".join(map(self._format.line, answers)))
@@ -235,60 +232,76 @@ class AnswerFile:
 class _Csv:
     """A row per photo: file, then label and value of each answer, the best first.
 
-    Spreadsheets compute nothing of texts, which are `safe_text.plain_cell`s.
+    With `has_marks` the last column is the mark. Spreadsheets compute nothing of texts,
+    which are `safe_text.plain_cell`s.
     """
 
     has_breaks = True
 
-    def __init__(self, count, value):
+    def __init__(self, count, value, has_marks):
         places = ("", *(f"_{place}" for place in range(2, count + 1)))
         pairs = [f"{name}{place}" for place in places for name in ("label", value)]
-        self.columns = ("file", *pairs)
+        self._count, self._has_marks = 1 + len(pairs), has_marks
+        self.columns = ("file", *pairs, *["mark"] * has_marks)
         self.header = ",".join(self.columns) + "\n"
 
     def line(self, answer: Answer) -> str:
         cells = [plain_cell(answer.file)]
         for name, value in answer.top:
             cells += [plain_cell(name), str(value)]
-        cells += [""] * (len(self.columns) - len(cells))
+        cells += [""] * (self._count - len(cells))
+        if self._has_marks:
+            cells.append(answer.mark or "")
         return ",".join(map(_cell, cells)) + "\n"
 
     def answer(self, record: str) -> Answer:
         [cells] = csv.reader([record])
-        file, *labels = cells
+        file, *labels = cells[: self._count]
         pairs = zip(labels[::2], labels[1::2], strict=True)
+        [mark] = cells[self._count :] if self._has_marks else [None]
         return Answer(
             of_plain_cell(file),
             tuple(
                 (of_plain_cell(name), float(value)) for name, value in pairs if value
             ),
+            mark=mark,
         )
 
 
 class _JsonLines:
-    """An object per photo: file, label, value, and top, a list of these two."""
+    """An object per photo: file, label, value, and top, a list of these two.
+
+    With `has_marks` it also has the mark.
+    """
 
     header, has_breaks = "", False
 
-    def __init__(self, count, value):
-        self._value = value
+    def __init__(self, count, value, has_marks):
+        self._value, self._has_marks = value, has_marks
 
     def line(self, answer: Answer) -> str:
         top = [{"label": name, self._value: value} for name, value in answer.top]
         fields = {"file": answer.file, **top[0], "top": top}
+        if self._has_marks:
+            fields["mark"] = answer.mark or ""
         return json.dumps(fields, ensure_ascii=False, allow_nan=False) + "\n"
 
     def answer(self, record: str) -> Answer:
         fields = json.loads(record)
         top = tuple((one["label"], float(one[self._value])) for one in fields["top"])
-        return Answer(fields["file"], top)
+        mark = fields["mark"] if self._has_marks else None
+        return Answer(fields["file"], top, mark=mark)
 
 
 FORMATS = {".csv": _Csv, ".jsonl": _JsonLines}
 
 
-def _format(path, count, value):
-    return FORMATS[path.suffix](count, value)
+def _format(path, settings):
+    """Returns the format of a file, which has answers of such settings."""
+    count, value = settings.get("classes"), "value"
+    if settings.get("problem_type") != NUMBERS or count not in range(1, CLASSES):
+        count, value = TOP, "probability"
+    return FORMATS[path.suffix](count, value, settings.get("unsure") is not None)
 
 
 def _cell(text):

@@ -2,17 +2,22 @@
 
 import collections
 import io
+import os
+from collections.abc import Sequence
 from typing import Any
 
 from train.common.files import make_folder, write_text
 from train.predict.answers import Answer
+from train.predict.doubts import UNLIKE, UNSURE
 from train.reports import html
 from zoo.common import limits
 from zoo.common.regular_files import expand_home, read_bytes
+from zoo.common.safe_text import class_text
 from zoo.photos import decode, exif, jpeg, read_ahead
 
 # At most this many photos are shown, each with a longer side of this many pixels.
 SHOWN, LONGER_SIDE = 500, 240
+_TITLES = {UNSURE: "Unsure", UNLIKE: "Unlike the photos of the training"}
 
 
 class Spread:
@@ -52,27 +57,42 @@ class Gallery:
     def add(self, photo: str, answer: Answer) -> None:
         """Adds a photo, a path, and its `train.predict.answers.Answer`."""
         self._shown.add((photo, answer))
-        self._counts[answer.top[0][0]] += 1
+        self._counts[_section(answer)] += 1
 
-    def write(self, model: str) -> None:
-        """Writes the page; `model` is the name of the model."""
+    def write(self, model: str, class_names: Sequence[str]) -> None:
+        """Writes the page; `model` is the name of the model, of these classes."""
         shown = sorted(self._shown.kept, key=lambda item: -item[1].top[0][1])
-        by_class = collections.defaultdict(list)
+        by_section = collections.defaultdict(list)
         read = read_ahead(shown, lambda item: _thumbnail(item[0], self._bits))
-        for (_, answer), picture in read:
-            by_class[answer.top[0][0]].append((answer, picture))
+        for (photo, answer), picture in read:
+            place = os.path.abspath(photo), picture
+            by_section[_section(answer)].append((answer, *place))
         page = html.render(
             "train.predict",
             "gallery",
+            ["corrections"],
             model=model,
-            classes=[
-                {"name": name, "count": count, "photos": by_class.get(name, [])}
-                for name, count in self._counts.most_common()
+            class_names=class_names,
+            sections=[
+                {
+                    "title": _TITLES.get(mark) or class_text(name),
+                    "has_classes": bool(mark),
+                    "count": count,
+                    "photos": by_section.get((mark, name), []),
+                }
+                for (mark, name), count in sorted(
+                    self._counts.most_common(), key=lambda item: not item[0][0]
+                )
             ],
             count=self._shown.count,
             shown=len(shown),
         )
         write_text(self.path, page, "--gallery")
+
+
+def _section(answer):
+    """Returns the section of an answer: its mark, or without one its class."""
+    return (answer.mark, "") if answer.mark else ("", answer.top[0][0])
 
 
 def _thumbnail(photo, bits=None):

@@ -17,6 +17,8 @@ from train.common.files import locked
 from train.models.finding import bits_of, find
 from train.predict import classifiers
 from train.predict.answers import FORMATS, TOP, Answer, AnswerFile, spelled
+from train.predict.asking import Asking
+from train.predict.doubts import MARKS, Doubts, check_answers
 from train.predict.features import FeatureFile
 from train.predict.gallery import Gallery
 from train.predict.photo_list import STDIN, Photos
@@ -45,6 +47,8 @@ class Predictions:
         counts: `collections.Counter` of their most likely classes.
         unreadable: int, the photos that could not be read.
         reasons: list of str, why, of the first `NAMED`.
+        marks: `collections.Counter` of the marks of doubted answers.
+        asked: list of `Answer`, to photos whose labels would help most.
         notes: list of str, what users should know.
     """
 
@@ -54,6 +58,8 @@ class Predictions:
     counts: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     unreadable: int = 0
     reasons: list[str] = dataclasses.field(default_factory=list)
+    marks: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    asked: list[Answer] = dataclasses.field(default_factory=list)
     notes: list[str] = dataclasses.field(default_factory=list)
 
 
@@ -65,6 +71,8 @@ def predict(
     features: str | os.PathLike | None = None,
     sort_into: str | os.PathLike | None = None,
     gallery: str | os.PathLike | None = None,
+    unsure: float | None = None,
+    ask: int | None = None,
     resume: bool = False,
     image_size: int | tuple[int, int] | None = None,
     central_crop: bool | None = None,
@@ -90,6 +98,11 @@ def predict(
         features: path of an `.npz` file, of the features and the names of the files.
         sort_into: path of a folder, in which photos are copied to folders by class.
         gallery: path of an HTML page, of the photos with their answers.
+        unsure: float, the accuracy that answers should have: those that the test of the
+            model's run shows to be less accurate are marked, and photos unlike all of
+            its training; None for no marks.
+        ask: int, how many photos to choose whose labels would help the model most; None
+            for none.
         resume: bool, whether to go on with `out`, whose photos are not read again.
         image_size: pixels per side, to which a Keras model is resized, and the images
             of an exported one for any size; by default its own.
@@ -114,7 +127,16 @@ def predict(
     Example:
         >>> predict("runs/digits", ["photos/"], out="x.csv")  # doctest: +SKIP
     """
-    _check(out, features, gallery, resume)
+    _check(out, features, gallery, resume, ask)
+    doubts = None
+    if unsure is not None:
+        for name, value in (("image_size", image_size), ("central_crop", central_crop)):
+            if value is not None:
+                raise RunError(
+                    f"--{name} changes the answers, and --unsure judges them by the "
+                    "test of the run: leave one of them out."
+                )
+        doubts = Doubts(find(model, exports=True), unsure)
     selection = Photos(photos, [] if sort_into is None else [sort_into])
     with contextlib.ExitStack() as stack:
         for path, flag in ((out, "--out"), (features, "--features")):
@@ -141,13 +163,16 @@ def predict(
             image_size=image_size,
             central_crop=central_crop,
             batch_size=batch_size,
-            features=features is not None,
+            features=features is not None
+            or ask is not None
+            or (doubts is not None and doubts.needs_features),
             engine=engine,
             precision=precision,
             trust=trust,
         )
         bits, notes = bits_of(model, classifier.bits, bits)
-        job = _Job(classifier, selection, file, answer, bits)
+        asking = None if ask is None else Asking(ask)
+        job = _Job(classifier, selection, file, answer, bits, doubts, asking)
         job.predictions.notes += notes
         job.open(stack, features, sort_into, gallery)
         return job.run(total, show_progress)
@@ -156,14 +181,22 @@ def predict(
 class _Job:
     """A call of `predict`: the model, its photos and what is written."""
 
-    def __init__(self, classifier, photos, file, answer, bits):
+    def __init__(
+        self, classifier, photos, file, answer, bits, doubts=None, asking=None
+    ):
         self.classifier, self.photos = classifier, photos
         self.file, self.answer, self.bits = file, answer, bits
+        self.doubts, self.asking = doubts, asking
         self.spell = file.spell if file else spelled
         self.features = self.copies = self.gallery = None
         self.names = classifier.answers.names
         self.has_numbers = classifier.answers.problem_type == NUMBERS
         self.predictions = Predictions(classifier.name, notes=[*classifier.notes])
+        if doubts is not None:
+            check_answers(classifier.name, classifier.answers, "--unsure")
+            self.predictions.notes.append(doubts.note)
+        if asking is not None:
+            check_answers(classifier.name, classifier.answers, "--ask")
 
     def open(self, stack, features, sort_into, gallery):
         """Opens the outputs, which an `ExitStack` closes."""
@@ -188,7 +221,8 @@ class _Job:
             # An interrupted run goes on with those of the photos in its file.
             stack.callback(self.features.close, keep=file is not None)
         if sort_into is not None:
-            self.copies = SortedCopies(sort_into, self.names)
+            marks = () if self.doubts is None else MARKS
+            self.copies = SortedCopies(sort_into, self.names, marks)
         if gallery is not None:
             self.gallery = Gallery(gallery, self.bits)
 
@@ -199,8 +233,10 @@ class _Job:
         if self.features is not None:
             self.features.finish()
         if self.gallery is not None:
-            self.gallery.write(self.classifier.name)
+            self.gallery.write(self.classifier.name, self.names)
         predictions = self.predictions
+        if self.asking is not None:
+            predictions.asked = self.asking.chosen()
         if not (predictions.answered or predictions.unreadable or total == 0):
             raise RunError("There is no photo in the list on standard input.")
         if note := self.photos.note():
@@ -232,6 +268,7 @@ class _Job:
             "image_size": [height, width],
             "preparation": classifier.preparation,
             "features": with_features,
+            **({} if self.doubts is None else {"unsure": self.doubts.accuracy}),
         }
 
     def _answer_all(self, total, show_progress):
@@ -282,13 +319,15 @@ class _Job:
     def _show(self, photo, answer, copy=True):
         """Copies a photo to its class, and adds it to the gallery."""
         if self.copies is not None and copy:
-            self.copies.add(photo, answer.top[0][0])
+            self.copies.add(photo, answer.top[0][0], answer.mark)
         if self.gallery is not None:
             self.gallery.add(photo, answer)
 
     def _answer(self, photos, images):
         outputs, features = self.classifier.compute(images)
-        answers = [] if outputs is None else self._answers(photos, outputs)
+        answers = []
+        if outputs is not None:
+            answers = self._answers(photos, outputs, features)
         # Write first what an interruption may repeat, and last what says that it is
         # done.
         if self.features is not None:
@@ -298,6 +337,8 @@ class _Job:
             self._show(photo, answer)
             if not self.has_numbers:
                 self.predictions.counts[answer.top[0][0]] += 1
+            if answer.mark:
+                self.predictions.marks[answer.mark] += 1
         if self.file is not None:
             self.file.append(answers)
         self.predictions.answered += len(photos)
@@ -305,7 +346,7 @@ class _Job:
             for answer in answers:
                 self.answer(answer)
 
-    def _answers(self, photos, outputs):
+    def _answers(self, photos, outputs, features):
         values = self.classifier.answers.values(outputs)
         self._check_outputs(values, photos, len(self.names))
         is_flat = len(self.names) > 1 and not np.ptp(values, axis=1).any()
@@ -315,11 +356,17 @@ class _Job:
                 "probability, as a new head does: fine-tune it first, or pass a model "
                 "with a trained head."
             )
+        marks = [None] * len(photos)
+        if self.doubts is not None:
+            marks = self.doubts.marks(values, features)
         answers = []
         best = self.classifier.answers.best(values, TOP)
-        for photo, row in zip(photos, best, strict=True):
+        for photo, row, mark in zip(photos, best, marks, strict=True):
             top = ((spelled(self.names[at]), float(f"{one:.6g}")) for at, one in row)
-            answers.append(Answer(self.spell(photo), tuple(top), self.has_numbers))
+            answer = Answer(self.spell(photo), tuple(top), self.has_numbers, mark)
+            answers.append(answer)
+        if self.asking is not None:
+            self.asking.add(answers, values, features)
         return answers
 
     def _check_outputs(self, outputs, photos, size):
@@ -339,8 +386,13 @@ class _Job:
             )
 
 
-def _check(out, features, gallery, resume):
+def _check(out, features, gallery, resume, ask):
     """Refuses names of files by their endings, and files that are there."""
+    if ask is not None and resume:
+        raise RunError(
+            "--ask chooses among photos that are answered now, and --resume leaves out "
+            "earlier ones: leave one of them out."
+        )
     endings = {
         "out": (out, tuple(FORMATS)),
         "features": (features, (".npz",)),

@@ -32,12 +32,13 @@ class SortedCopies:
 
     A file is never overwritten: where its name is taken by another photo, a digest of
     the photo's path is added to the name, the same after an interruption. A photo that
-    is there already is not copied again. `class_names` are those of all classes.
+    is there already is not copied again. `class_names` are those of all classes;
+    photos with one of the `marks` go to a folder of its own, such as `_unsure`.
     """
 
-    def __init__(self, folder, class_names):
+    def __init__(self, folder, class_names, marks=()):
         self.folder = make_folder(folder, "--sort_into")
-        self._names = folder_names(class_names)
+        self._names = folder_names((*class_names, *map(_of_mark, marks)))
         self._remove_left()
         self._temporary = self.folder / f".keras-vit-{os.getpid()}.tmp"
 
@@ -68,9 +69,12 @@ class SortedCopies:
         finally:
             lock.release()
 
-    def add(self, photo: str, name: str) -> pathlib.Path:
-        """Copies a photo, a path, to the folder of a class; returns where it is."""
-        folder = self.folder / self._names[name]
+    def add(self, photo: str, name: str, mark: str | None = None) -> pathlib.Path:
+        """Copies a photo, a path, to the folder of a class; returns where it is.
+
+        With a mark that is not empty, it goes to the folder of that.
+        """
+        folder = self.folder / self._names[_of_mark(mark) if mark else name]
         try:
             with self._alone():
                 folder.mkdir(exist_ok=True)
@@ -122,6 +126,11 @@ def folder_names(class_names: Iterable[str]) -> dict[str, str]:
         taken.add(safe.casefold())
         names.setdefault(class_name, safe)
     return names
+
+
+def _of_mark(mark):
+    # No class is called so; the folder is `_unsure`.
+    return f"\0{mark}"
 
 
 def _safe(name):

@@ -38,7 +38,8 @@ class Photo:
     """A photo of a group, with its true class and the answers to it.
 
     `pixels` are uint8 (height, width, 3), the whole photo reduced, None where it is not
-    shown: `why_not` says why.
+    shown: `why_not` says why. `path` is that of a photo whose class can be corrected,
+    absolute, None of what is no file.
     """
 
     file: str
@@ -46,6 +47,7 @@ class Photo:
     answers: tuple[Answer, ...]
     pixels: np.ndarray | None
     why_not: str | None
+    path: str | None = None
 
     @property
     def is_correct(self) -> bool:
@@ -144,14 +146,15 @@ class Gallery:
 
     def _photo(self, place, other):
         answers, name = self.answers, self.names[place]
-        label = answers.labels[place]
+        label, is_file = answers.labels[place], self.folder is not None
         answer = Answer(
             answers.class_names[other],
             float(answers.probability_of(place, other)),
             bool(other == label),
         )
         return Photo(
-            file=name if self.folder is None else os.path.relpath(name, self.folder),
+            file=os.path.relpath(name, self.folder) if is_file else name,
+            path=os.path.abspath(name) if is_file else None,
             truth=answers.class_names[label],
             answers=(answer,),
             pixels=self.pixels.get(place),

@@ -4,9 +4,10 @@ import base64
 import hashlib
 import io
 import pathlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from zoo.common.safe_text import printable
+from zoo.common.safe_text import class_text, printable
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -18,11 +19,12 @@ _LONGEST_SIDE = 1600
 _DENSITY = 1.25
 
 
-def render(package: str, name: str, **values: Any) -> str:
+def render(package: str, name: str, parts: Sequence[str] = (), **values: Any) -> str:
     """Renders `name`.html of a package, with its `name`.css, and `name`.js if any.
 
     All are in the folder templates of the package, and extend the page and the style
-    that all share. Control characters of values are spelled out.
+    that all share, with those of `parts`, such as "corrections". Control characters of
+    values are spelled out.
     """
     import jinja2
 
@@ -39,14 +41,17 @@ def render(package: str, name: str, **values: Any) -> str:
     def source(name: str) -> str:
         return environment.loader.get_source(environment, name)[0]
 
-    script = f"{name}.js"
-    script = source(script) if script in environment.list_templates() else ""
+    known = environment.list_templates()
+    scripts = [f"{one}.js" for one in (name, *parts)]
+    script = "".join(source(one) for one in scripts if one in known)
+    styles = [_SHARED_STYLE, *(f"{one}.css" for one in (name, *parts))]
     return environment.get_template(f"{name}.html").render(
         policy=_policy(script),
-        style=source(_SHARED_STYLE) + source(f"{name}.css"),
+        style="".join(map(source, styles)),
         script=script,
         uri=uri,
         embedded=embedded,
+        class_text=class_text,
         **values,
     )
 

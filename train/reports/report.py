@@ -108,7 +108,14 @@ def write_report(
     )
     page = markdown.render(_TEMPLATE, contents=page_contents)
     write_text(run_dir / "report.md", page)
-    page = html.render("train.reports", "run", contents=page_contents, folder=run_dir)
+    page = html.render(
+        "train.reports",
+        "run",
+        ["corrections"],
+        contents=page_contents,
+        folder=run_dir,
+        class_names=_correctable(answers, page_contents["sections"]),
+    )
     write_text(run_dir / "report.html", page)
     write_json(run_dir / "report.json", results | details)
     told = ("leading_accuracy", "verdict", "try_next")
@@ -172,3 +179,10 @@ def _about_images(run_dir, answers, suspected, why_not):
         contents.mistakes_section(photos),
         contents.label_errors_section(suspected, why_not, photos),
     ]
+
+
+def _correctable(answers, sections):
+    """Returns the classes that the photos of a page may have, none without files."""
+    groups = [group for section in sections for group in section.groups]
+    has_files = any(photo.path for group in groups for photo in group.photos)
+    return answers.class_names if has_files else ()

@@ -26,6 +26,7 @@ from train.reports.report import write_report
 from train.run import building
 from train.run.task import Task, speed
 from train.run.trained_parts import choose_trainable, count_parameters, layer_rates
+from train.scoring import kept_test
 from train.scoring.metrics import classification_summary
 from train.scoring.ranked import joined, ranked
 
@@ -137,6 +138,7 @@ class FineTuning(Task):
         if source.validation:
             results["validation_examples"] = source.validation.num_examples
         results.update(speed(log))
+        kept_test.keep(directory.held_out, self.network, answered, source)
         summary = classification_summary(answered, source.class_names)
         if source.train.num_examples <= _COUNTED_EXAMPLES:
             counts = source.train.class_counts(len(source.class_names))

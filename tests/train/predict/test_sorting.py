@@ -21,6 +21,16 @@ def copies(request, tmp_path, monkeypatch):
     return SortedCopies(tmp_path / "sorted", ["cat", "a/b"])
 
 
+def test_marks_have_folders_that_no_class_has(tmp_path):
+    copies = SortedCopies(tmp_path / "sorted", ["cat", "_unsure", "unsure"], ["unsure"])
+    path = photo(tmp_path, "x", "x")
+    places = [copies.add(path, name) for name in ("cat", "_unsure", "unsure")]
+    places.append(copies.add(path, "cat", "unsure"))
+    found = [place.parent.name for place in places]
+    assert found == ["cat", "_unsure", "unsure", "_unsure-2"]
+    assert copies.add(path, "cat", "") == places[0]
+
+
 def photo(tmp_path, folder, content, name="1.jpg"):
     path = tmp_path / folder / name
     path.parent.mkdir(exist_ok=True)

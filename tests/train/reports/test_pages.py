@@ -83,7 +83,7 @@ def test_the_pages_show_the_same_photos_in_order(tmp_path, photos):
         assert "24 of 30: more would be too many for this page." in both
         assert f"Files are in {tmp_path}/photos." in both.replace("\\", "")
         assert "30 of 36 answers are mistakes." in both
-    assert page.count('<li class="mistake">') == len(shown) - 6
+    assert page.count('<li class="mistake"') == len(shown) - 6
     suspected = (out / "label_errors.csv").read_text().splitlines()
     assert results["test_suspected_label_errors"] == len(suspected) - 1
     # No markup of others, no address, and all pictures described.
