@@ -71,7 +71,7 @@ class Columns:
         return found
 
 
-# Those with usual names.
+# Columns are found by their usual names.
 USUAL = Columns()
 
 

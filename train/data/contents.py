@@ -22,7 +22,7 @@ def digests(split: Split) -> np.ndarray:
     way = repr((split.honour_exif, split.bits)).encode()
 
     def encoded(record: tf.Tensor, _: tf.Tensor) -> tf.Tensor:
-        # Of pixels too this is a text, whatever their size.
+        # This makes one text of pixels, too, whatever their size.
         return tf.io.serialize_tensor(split.read(record))
 
     records = split.records().map(encoded, num_parallel_calls=CORES, deterministic=True)

@@ -74,7 +74,7 @@ def evaluate(
     evaluation_data.check_one_class(loaded)
     outputs = evaluation_data.num_logits(loaded)
     source, part = evaluation_data.load_split(
-        loaded, dataset, data_dir, skip_corrupt, split, bits, columns
+        loaded, dataset, data_dir, skip_corrupt, split, bits=bits, columns=columns
     )
     images = evaluation_data.described(source, part, split)
     class_names, places, are_numbers = match_classes(

@@ -145,7 +145,7 @@ def _write_model(folder, run, trained, *, report, name, licence, class_names):
     weights = registry.WEIGHTS[0]
     plain = zoo.ViTConfig(**RELEASED, **FAMILIES)
     stated = model_arrays.stated(trained).with_defaults(plain)
-    # What a .npz shows by its arrays it need not say; it is resized as released.
+    # A .npz shows these by its arrays, or is resized as released.
     unseen = {*UNSEEN, *RESIZING, "relative_position_bias"}
     other = not unseen.isdisjoint(stated.differences(plain))
     other |= kind_of_pooling(trained) not in ("token", "gap")
