@@ -15,6 +15,8 @@ from zoo.containers.npz import Npz
 
 # Of so many training and test photos at most the features are kept or compared.
 KNOWN = 500
+# The distance is that to so many-th nearest known photo: one may be an outlier itself.
+_NEIGHBOUR = 3
 # The share of test photos that are farther from those of the training than the limit.
 FALSE_ALARMS = 0.02
 _NONE = np.zeros((1, 0), "float32")
@@ -28,7 +30,7 @@ class HeldOut:
         confidence: float32 (tested,), the probabilities of the answers.
         is_correct: bools (tested,).
         known: float32 (photos, size), features of training photos, each of length 1.
-        distances: float32 (compared,), from test photos to the nearest of `known`.
+        distances: float32 (compared,), those of test photos, see `distances_to`.
     """
 
     confidence: np.ndarray
@@ -102,14 +104,16 @@ def _check(held_out):
 
 
 def distances_to(known: np.ndarray, features: np.ndarray) -> np.ndarray:
-    """Returns the distance of each feature, (photos, size), to the nearest known one.
+    """Returns the distance of each feature, (photos, size), to the third nearest known.
 
     Both are compared at length 1.
 
     Source: Sun et al., Out-of-Distribution Detection with Deep Nearest Neighbors
     (2022), https://arxiv.org/abs/2204.06507.
     """
-    return 1 - (unit(features) @ known.T.astype("float32")).max(axis=1)
+    likeness = unit(features) @ known.T.astype("float32")
+    place = max(likeness.shape[1] - _NEIGHBOUR, 0)
+    return 1 - np.partition(likeness, place, axis=1)[:, place]
 
 
 def unit(features: np.ndarray) -> np.ndarray:
