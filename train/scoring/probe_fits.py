@@ -9,6 +9,10 @@ import warnings
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
+
+from train.scoring.folds import folds_of
+from train.scoring.temperature import fitted_temperature, log_losses
 
 # big_vision's `evaluators/fewshot_lsr.py`.
 RIDGE_L2 = 2.0**10
@@ -16,8 +20,12 @@ EPSILON = 1e-5
 _CONSTANT = 100.0
 # The logistic probe is the mean of these: L2 per photo, of half the kernel's square.
 LOGISTIC_L2 = (1.0, 0.1, 0.01, 0.001, 0.0001)
-_LOGISTIC_STEPS, _LOGISTIC_TOLERANCE = 200, 1e-5
+_LOGISTIC_STEPS, _LOGISTIC_TOLERANCE = 200, 3e-5
 _ROWS = 8192
+# From weak to strong; the last one is that of classes of one photo each.
+LDA_SHRINKAGES = (0.1, 0.3, 0.5, 0.7, 0.9, 0.95)
+# One fold of more photos than this is enough to choose by.
+_ONE_FOLD = 20_000
 _MLP_UNITS, _MLP_L2, _MLP_STEPS, _MLP_BATCH = 256, 1e-3, 2000, 64
 
 
@@ -41,6 +49,26 @@ class Standard:
         """Returns the kernel and the bias for features as they are."""
         kernel = self.scale[:, None] * kernel
         return kernel, bias - self.mean @ kernel
+
+
+def with_absent(
+    fitted: tuple[np.ndarray, np.ndarray],
+    present: np.ndarray,
+    classes: int,
+    photos: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns kernel and bias of all classes, of those of the `present` ones.
+
+    The logit of another is the mean of theirs, less the logarithm of the number of
+    photos that the fit had: it is never answered, and not ruled out.
+    """
+    kernel, bias = fitted
+    if len(present) == classes:
+        return fitted
+    of_all = np.tile(kernel.mean(axis=1, keepdims=True), classes)
+    biases = np.full(classes, bias.mean() - np.log(photos + 1))
+    of_all[:, present], biases[present] = kernel, bias
+    return of_all, biases
 
 
 def ridge(features: np.ndarray, labels: np.ndarray, classes: int) -> tuple:
@@ -153,39 +181,88 @@ def _cross_entropy(inputs, labels, kernel, bias):
     return tuple(part / len(inputs) for part in (value, of_kernel, of_bias))
 
 
-def lda(features: np.ndarray, labels: np.ndarray, classes: int) -> tuple:
+def lda(
+    features: np.ndarray,
+    labels: np.ndarray,
+    classes: int,
+    groups: ArrayLike | None = None,
+) -> tuple:
     """Fits linear discriminant analysis, with one shrunk covariance of all classes.
 
-    The shrinkage is Ledoit and Wolf's, of what the features differ from the mean of
-    their class. Where each class has one photo the covariance is the identity.
+    The shrinkage, towards the identity times the mean variance, is the one of the least
+    log loss in folds, once a temperature has scaled the logits, which divides those of
+    the probe too: with few photos densities are up to a hundred times too sure, more
+    with less shrinkage. `groups` of photos are in one fold.
     """
-    from sklearn.covariance import ledoit_wolf_shrinkage
-
     standard = Standard(features)
     inputs = standard(features)
+    shrinkage, found = _best_shrinkage(inputs, labels, groups)
+    [(kernel, bias)] = solve_lda(inputs, labels, classes, [shrinkage])
+    return standard.folded(kernel / found, bias / found)
+
+
+def solve_lda(
+    inputs: np.ndarray, labels: np.ndarray, classes: int, shrinkages: Sequence[float]
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Returns kernel and bias of discriminant analyses, one for each shrinkage.
+
+    The covariance is that of what the inputs differ from the mean of their class; where
+    they do not differ, as with one photo per class, it is the identity.
+    """
     counts = np.bincount(labels, minlength=classes)
-    means = np.zeros((classes, inputs.shape[1]))
-    np.add.at(means, labels, inputs)
-    means /= counts[:, None]
-    inputs -= means[labels]
-    size = inputs.shape[1]
-    covariance = inputs.T @ inputs / max(len(inputs) - classes, 1)
-    variance = np.trace(covariance) / size
-    if variance > 0:
-        shrinkage = ledoit_wolf_shrinkage(inputs, assume_centered=True)
-        covariance *= 1 - shrinkage
-        covariance.flat[:: size + 1] += shrinkage * variance
-    else:
-        covariance = np.eye(size)
-    kernel = np.linalg.solve(covariance, means.T)
-    bias = np.log(counts / len(labels)) - np.sum(means.T * kernel, axis=0) / 2
-    return standard.folded(kernel, bias)
+    order = np.argsort(labels, kind="stable")
+    sums = np.add.reduceat(inputs[order], np.cumsum(counts) - counts)
+    means = sums / counts[:, None]
+    residuals = inputs - means[labels]
+    covariance = residuals.T @ residuals / max(len(labels) - classes, 1)
+    values, vectors = np.linalg.eigh(covariance)
+    values = np.maximum(values, 0)
+    turned, variance = vectors.T @ means.T, values.mean()
+    solved = []
+    for shrinkage in shrinkages:
+        shrunk = (1 - shrinkage) * values + shrinkage * variance
+        scale = 1 / shrunk if variance > 0 else np.ones(len(values))
+        kernel = vectors @ (scale[:, None] * turned)
+        bias = np.log(counts / len(labels)) - np.sum(means.T * kernel, axis=0) / 2
+        solved.append((kernel, bias))
+    return solved
+
+
+def _best_shrinkage(inputs, labels, groups):
+    """Returns the best of `LDA_SHRINKAGES` in folds, and its temperature."""
+    shrinkages, judged, logits = LDA_SHRINKAGES, [], [[] for _ in LDA_SHRINKAGES]
+    if groups is not None and len(np.unique(groups)) < 2:
+        return shrinkages[-1], 1.0
+    fold = folds_of(labels, groups)
+    folds = 1 if len(labels) > _ONE_FOLD else fold.max() + 1
+    for number in range(folds):
+        rest = fold != number
+        present, places = np.unique(labels[rest], return_inverse=True)
+        # A photo of a class that only this fold has says nothing.
+        here = ~rest & np.isin(labels, present)
+        judged.append(labels[here])
+        solved = solve_lda(inputs[rest], places, len(present), shrinkages)
+        for fitted, own in zip(solved, logits, strict=True):
+            kernel, bias = with_absent(fitted, present, labels.max() + 1, rest.sum())
+            own.append(inputs[here] @ kernel + bias)
+    truth = np.concatenate(judged)
+    if not len(truth):
+        return shrinkages[-1], 1.0
+    found = [_scaled_loss(np.concatenate(own), truth) for own in logits]
+    best = int(np.argmin([loss for loss, _ in found]))
+    return shrinkages[best], found[best][1]
+
+
+def _scaled_loss(logits, labels):
+    """Returns the log loss of logits that a temperature has scaled, and that."""
+    found = fitted_temperature(logits, labels)
+    return log_losses(logits / found, labels).mean(), found
 
 
 def mlp(features: np.ndarray, labels: np.ndarray, classes: int, seed: int) -> tuple:
     """Fits a perceptron with one hidden layer of ReLU.
 
-    Returns kernel and bias of the hidden layer, and those of the logits.
+    Returns kernel and bias of the hidden layer, and kernel and bias of the logits.
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.neural_network import MLPClassifier
@@ -208,4 +285,5 @@ def mlp(features: np.ndarray, labels: np.ndarray, classes: int, seed: int) -> tu
     if classes == 2:  # scikit-learn has one logit, of the second class
         kernel = np.pad(kernel, ((0, 0), (1, 0)))
         bias = np.pad(bias, (1, 0))
-    return *standard.folded(hidden.astype(np.float64), hidden_bias), kernel, bias
+    hidden = standard.folded(hidden.astype(np.float64), hidden_bias)
+    return hidden, (kernel, bias)

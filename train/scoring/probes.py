@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from train.scoring import probe_fits
 from train.scoring.folds import folds_of
-from train.scoring.probe_kinds import KINDS, LINEAR
+from train.scoring.probe_kinds import KINDS
 from train.scoring.temperature import softmax, temperature
 
 
@@ -66,7 +66,13 @@ Probe = Linear | Mlp
 
 
 def fit(
-    kind: str, features: ArrayLike, labels: ArrayLike, classes: int, *, seed: int = 0
+    kind: str,
+    features: ArrayLike,
+    labels: ArrayLike,
+    classes: int,
+    *,
+    groups: ArrayLike | None = None,
+    seed: int = 0,
 ) -> Probe:
     """Fits a probe.
 
@@ -79,6 +85,8 @@ def fit(
         labels: integers (photos,) from 0 to `classes` - 1.
         classes: int. One without photos is never answered, and not ruled out: its logit
             is the mean of the others, less the logarithm of the number of photos.
+        groups: numbers or texts (photos,); photos of one group, such as copies of one
+            photo, are in one fold where folds choose, as the shrinkage of `"lda"`.
         seed: int, of the perceptron.
 
     Returns:
@@ -88,8 +96,8 @@ def fit(
         ValueError: the kind is unknown, or features and labels do not fit each other.
 
     Source:
-        Ridge: big_vision, `evaluators/fewshot_lsr.py`. Shrinkage: Ledoit and Wolf, A
-        well-conditioned estimator for large-dimensional covariance matrices (2004).
+        Ridge: big_vision, `evaluators/fewshot_lsr.py`. Shrinkage: Friedman, Regularized
+        Discriminant Analysis (1989).
 
     Example:
         >>> features = [[0.0, 1.0], [0.1, 0.9], [1.0, 0.0], [0.8, 0.1]]
@@ -99,15 +107,17 @@ def fit(
     """
     features, labels = _checked(kind, features, labels, classes)
     present, places = np.unique(labels, return_inverse=True)
-    if len(present) == 1:
-        kernel, bias = np.zeros((features.shape[1], 1)), np.zeros(1)
-        return _with_absent(Linear(kernel, bias), present, classes, len(labels))
-    if kind in LINEAR:
-        fitted = getattr(probe_fits, kind)(features, places, len(present))
-        return _with_absent(Linear(*fitted), present, classes, len(labels))
-    *hidden, kernel, bias = probe_fits.mlp(features, places, len(present), seed)
-    output = _with_absent(Linear(kernel, bias), present, classes, len(labels))
-    return Mlp(Linear(*hidden), output)
+    count, hidden = len(present), None
+    if count == 1:
+        fitted = np.zeros((features.shape[1], 1)), np.zeros(1)
+    elif kind == "lda":
+        fitted = probe_fits.lda(features, places, count, groups)
+    elif kind == "mlp":
+        hidden, fitted = probe_fits.mlp(features, places, count, seed)
+    else:
+        fitted = getattr(probe_fits, kind)(features, places, count)
+    linear = Linear(*probe_fits.with_absent(fitted, present, classes, len(labels)))
+    return linear if hidden is None else Mlp(Linear(*hidden), linear)
 
 
 def _checked(kind, features, labels, classes):
@@ -127,14 +137,18 @@ def _checked(kind, features, labels, classes):
     return features, labels
 
 
-def _with_absent(probe, present, classes, photos):
-    """Returns a probe of all classes, of one that has those with photos."""
-    if len(present) == classes:
-        return probe
-    kernel = np.tile(probe.kernel.mean(axis=1, keepdims=True), classes)
-    bias = np.full(classes, probe.bias.mean() - np.log(photos + 1))
-    kernel[:, present], bias[present] = probe.kernel, probe.bias
-    return Linear(kernel, bias)
+def balanced(probe: Probe, labels: ArrayLike, classes: int) -> Probe:
+    """Returns a probe whose answers do not favour classes of many photos.
+
+    The logarithm of the share that each class has of the labels is taken off its logit.
+    The logits must be those of probabilities: scale them by a temperature first.
+
+    Source:
+        Menon et al., Long-tail learning via logit adjustment, arXiv 2007.07314.
+    """
+    # A class without photos is not answered now either.
+    counts = np.maximum(np.bincount(labels, minlength=classes), 1)
+    return probe.shifted(-np.log(counts / np.size(labels)))
 
 
 def average(probes: Sequence[Linear], weights: Sequence[float] | None = None) -> Linear:
@@ -177,7 +191,8 @@ def out_of_fold_logits(
     logits = np.empty((len(labels), classes))
     for number in range(fold.max() + 1):
         here = fold == number
-        probe = fit(kind, features[~here], labels[~here], classes, seed=seed)
+        of_rest = {} if groups is None else {"groups": np.asarray(groups)[~here]}
+        probe = fit(kind, features[~here], labels[~here], classes, seed=seed, **of_rest)
         logits[here] = probe.logits(features[here])
     return logits
 

@@ -13,7 +13,7 @@ from train.data import sources
 from train.data.sources.splits import pick
 from train.data.transforms.preprocessing import squash
 from train.models import loaded_model
-from train.scoring import linear_probe
+from train.scoring import linear_probe, predicting
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +69,21 @@ def test_a_probe_of_the_digits(weights, tmp_path):
     assert page.endswith("Of the first draw with the most images:\n\nA sentence.\n")
     assert f"| 10 | 100 | {results['rows'][1]['mean']:.2%} |" in page
     assert "python -m train.few_shot ..." in page
+
+
+def test_another_probe_of_features_that_are_kept(weights, tmp_path, monkeypatch):
+    settings = {"dataset": "digits", "shots": (5,), "seeds": 1}
+    settings["cache"] = tmp_path / "features"
+    linear_probe.run(weights, **settings, out_dir=tmp_path / "ridge")
+    # Nothing is computed a second time.
+    monkeypatch.setattr(predicting, "predictions", None)
+    results = linear_probe.run(
+        weights, **settings, probe="lda", out_dir=tmp_path / "lda"
+    )
+    assert results["probe"] == "lda" and "l2" not in results
+    assert 0.2 < results["rows"][0]["mean"] < 1
+    page = (tmp_path / "lda" / "few_shot.md").read_text()
+    assert "Linear discriminant analysis" in page
 
 
 def test_one_draw_and_what_cannot_be_drawn(weights, tmp_path, monkeypatch):

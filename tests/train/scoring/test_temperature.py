@@ -33,6 +33,12 @@ def test_a_temperature_that_does_not_help_is_left_out():
     assert temperature(logits, labels) == 1
 
 
+def test_the_temperature_of_a_few_right_answers_is_not_zero():
+    logits = 2 * np.eye(3)[[0, 1, 2] * 5]
+    found = temperature(logits, [0, 1, 2] * 5)
+    assert 0.2 < found < 0.8
+
+
 def test_log_losses_are_those_of_the_labels():
     logits, labels = drawn(20)
     expected = -log_softmax(logits, axis=1)[np.arange(20), labels]
