@@ -76,7 +76,7 @@ flags.DEFINE_integer(
     "ask",
     None,
     "Print, in place of the answers, so many photos alone: those whose labels would "
-    "help the model most, the most helpful first.",
+    "help the model most, the most helpful first. --gallery shows these, too.",
     lower_bound=1,
 )
 flags.DEFINE_bool(
@@ -157,12 +157,12 @@ def _report(predictions, values):
     if any(written):
         classes = predictions.counts.most_common()
         common = [f"{printable(class_text(name))} {count:,}" for name, count in classes]
-        common += [f"{mark} {predictions.marks[mark]:,}" for mark in predictions.marks]
+        marked = [f"{many:,} {mark}" for mark, many in predictions.marks.most_common()]
         count, earlier = predictions.answered, predictions.earlier
         print(
             f"{counted(count, 'photo')} answered"
             f"{f', {earlier:,} were before' if earlier else ''}"
-            f"{': ' if common else ''}{named(common)}",
+            f"{': ' if common else ''}{'; '.join((named(common), *marked))}",
             f"written: {', '.join(filter(None, written))}"
             f"{'' if count + earlier else ', without an answer'}",
             sep="\n",

@@ -27,15 +27,15 @@ class Doubts:
         if threshold is None:
             raise RunError(
                 f"No part of the run's {count:,} answers to test photos has shown an "
-                f"accuracy of {accuracy:g}: pass a lower --unsure, or train with more "
-                "photos."
+                f"accuracy of {100 * accuracy:g}%: pass a lower --unsure, or train "
+                "with more photos."
             )
         self._threshold = threshold
         sure = np.count_nonzero(self._held_out.confidence >= threshold)
         self.note = (
             f"answers below {threshold:.1%} are {UNSURE}: of the run's {count:,} test "
-            f"photos, {sure:,} had at least that, and {accuracy:g} of these or more "
-            "were right"
+            f"photos, {sure:,} had at least that, and {100 * accuracy:g}% of these or "
+            "more were right"
         )
 
     @property

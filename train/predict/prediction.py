@@ -16,7 +16,7 @@ from train.common.errors import RunError, explaining_full_memory
 from train.common.files import locked
 from train.models.finding import bits_of, find
 from train.predict import classifiers
-from train.predict.answers import FORMATS, TOP, Answer, AnswerFile, spelled
+from train.predict.answers import FORMATS, TOP, Answer, AnswerFile, of_spelled, spelled
 from train.predict.asking import Asking
 from train.predict.doubts import MARKS, Doubts, check_answers
 from train.predict.features import FeatureFile
@@ -230,18 +230,26 @@ class _Job:
         """Answers all photos; returns `Predictions`."""
         self._show_earlier()
         self._answer_all(total, show_progress)
+        if self.asking is not None:
+            self._choose()
         if self.features is not None:
             self.features.finish()
         if self.gallery is not None:
             self.gallery.write(self.classifier.name, self.names)
         predictions = self.predictions
-        if self.asking is not None:
-            predictions.asked = self.asking.chosen()
         if not (predictions.answered or predictions.unreadable or total == 0):
             raise RunError("There is no photo in the list on standard input.")
         if note := self.photos.note():
             predictions.notes.append(note)
         return predictions
+
+    def _choose(self):
+        """Chooses photos to be labelled, which alone the gallery then shows."""
+        path_of = self.file.path_of if self.file else of_spelled
+        self.predictions.asked = self.asking.chosen()
+        if self.gallery is not None:
+            for answer in self.predictions.asked:
+                self.gallery.add(path_of(answer.file), answer)
 
     def _show_earlier(self):
         """Copies photos that the file has answers for, and adds them to the gallery."""
@@ -320,7 +328,7 @@ class _Job:
         """Copies a photo to its class, and adds it to the gallery."""
         if self.copies is not None and copy:
             self.copies.add(photo, answer.top[0][0], answer.mark)
-        if self.gallery is not None:
+        if self.gallery is not None and self.asking is None:
             self.gallery.add(photo, answer)
 
     def _answer(self, photos, images):

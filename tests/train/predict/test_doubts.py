@@ -103,9 +103,11 @@ def test_what_changes_answers_is_refused_beside_it(judged, name):
 
 def test_photos_to_label_are_chosen_among_those_that_are_answered(folder, stub):
     stub()
-    found = predict("stub", ["photos"], ask=3)
+    found = predict("stub", ["photos"], ask=3, gallery="page.html")
     files = [answer.file for answer in found.asked]
     assert len({*files}) == 3 and {*files} <= {*paths()}
+    shown = Page(RunDirectory(".").path / "page.html").values("data-path")
+    assert sorted(shown) == sorted(map(os.path.abspath, files))
     probabilities, features = by_mean(prepared(8, 8))
     errors = probabilities - np.eye(3)[probabilities.argmax(axis=1)]
     lengths = np.linalg.norm(errors, axis=1) * np.linalg.norm(features, axis=1)

@@ -63,7 +63,7 @@
     place.className = "correct-it";
     const button = document.createElement("button");
     button.type = "button";
-    button.textContent = "Correct";
+    button.textContent = "Change class";
     button.addEventListener("click", () => {
       const select = choose(photo);
       button.replaceWith(select);
