@@ -137,6 +137,17 @@ def check_one_grid(model: keras.Model) -> None:
             f"The model {model.name} is a {architecture.name}, whose layers do not "
             "share one grid of patches: pass a Vision Transformer."
         )
-    for layer in model.layers:
-        if isinstance(layer, keras.Model):
-            check_one_grid(layer)
+    parts = [layer for layer in model.layers if isinstance(layer, keras.Model)]
+    networks = [part.name for part in parts if _with_config(_config(part)) is not None]
+    if len(networks) > 1:
+        raise ValueError(
+            f"The model {model.name} is of several networks, which do not share one "
+            f"grid of patches: pass one of them, such as "
+            f"model.get_layer({networks[0]!r})."
+        )
+    for part in parts:
+        check_one_grid(part)
+
+
+def _config(model):
+    return getattr(model, "config", None)

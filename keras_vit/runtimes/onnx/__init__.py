@@ -83,7 +83,9 @@ def config_of(model: keras.Model) -> dict:
             "a model of keras_vit."
         )
     for operation in model.operations:
-        if not isinstance(operation, keras.layers.InputLayer):
+        if isinstance(operation, keras.Model):
+            config_of(operation)
+        elif not isinstance(operation, keras.layers.InputLayer):
             function_of(operation)
     return config
 
@@ -97,11 +99,19 @@ def _fill(graph, model, config, output):
         kind, names = graph.onnx.TensorProto.FLOAT, iter(sides[name])
         shape = [next(names, None) if side is None else side for side in shapes[name]]
         known.append(graph.onnx.helper.make_tensor_value_info(name, kind, shape))
+    value = _add(graph, model, config, graph.cast("images", "FLOAT16"))
+    graph.scope = "output"
+    graph.cast(value, "FLOAT")
+    graph.proto.node[-1].output[0] = output
+
+
+def _add(graph, model, config, images):
+    """Adds a model's layers, and those of models in it; returns the output's name."""
     calls = {entry["name"]: entry["inbound_nodes"] for entry in config["layers"]}
     class_token_block = getattr(model, "class_token_block", None)
     # With those that are no layers, such as `tokens[:, 0]`.
     operations = {one.name: one for one in model.operations}
-    images, values = graph.cast("images", "FLOAT16"), {}
+    values = {}
 
     def value_of(name: str, index: int, _: int) -> Any:
         """Returns the value of a layer's call, added behind those that it needs."""
@@ -110,7 +120,6 @@ def _fill(graph, model, config, output):
         if (name, index) in values:
             return values[name, index]
         layer, call = operations[name], calls[name][index]
-        function = function_of(layer)
         [argument], others = call["args"], call["kwargs"]
         # Several tensors are the outputs of one call: take the first.
         firsts = {
@@ -122,18 +131,25 @@ def _fill(graph, model, config, output):
             for key, first in firsts.items()
             if _is_tensor(first)
         }
-        options = {**others, **argument["config"]}
+        value, options = inputs.pop(""), dict(others)
+        if isinstance(layer, keras.layers.Concatenate):
+            value = [value_of(*one["config"]["keras_history"]) for one in argument]
+        else:
+            options |= argument["config"]
+        graph.scope = name
+        if isinstance(layer, keras.Model):
+            outside, graph.prefix = graph.prefix, f"{graph.prefix}{name}/"
+            values[name, index] = _add(graph, layer, layer.get_config(), value)
+            graph.prefix = outside
+            return values[name, index]
         if layer is class_token_block:
             options["class_token_only"] = True
-        graph.scope, value = name, inputs.pop("")
+        function = function_of(layer)
         values[name, index] = function(graph, layer, value, name, **options | inputs)
         return values[name, index]
 
     last = config["output_layers"]
-    value = value_of(*(last if isinstance(last[0], str) else last[0]))
-    graph.scope = "output"
-    graph.cast(value, "FLOAT")
-    graph.proto.node[-1].output[0] = output
+    return value_of(*(last if isinstance(last[0], str) else last[0]))
 
 
 def _is_tensor(value):

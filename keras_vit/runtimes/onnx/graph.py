@@ -29,6 +29,8 @@ class Graph:
         self.is_half, self.is_int8 = precision == "float16", precision == "int8"
         self.data = data
         self.scope = "input"
+        # Names of weights begin with that of the network, of several in one model.
+        self.prefix = ""
         self._integers, self._constants, self._once = {}, {}, {}
         self._known = set()
         # Names of values with their channels first.
@@ -44,6 +46,7 @@ class Graph:
 
     def once(self, key: Hashable, add: Callable[[], Any]) -> Any:
         """Returns what `add()` returned when a key was first asked for."""
+        key = (self.prefix, key)
         if key not in self._once:
             self._once[key] = add()
         return self._once[key]
@@ -68,6 +71,7 @@ class Graph:
 
     def weight(self, name: str, values: Any, half: bool = True) -> str:
         """Returns the name of a weight, added once; in float32 unless `half`."""
+        name = f"{self.prefix}{name}"
         if name in self._known:
             return name
         self._known.add(name)
@@ -95,6 +99,7 @@ class Graph:
             "values": np.rint(values / scales).astype("int8"),
             "scales": scales.astype("float32"),
         }
+        name = f"{self.prefix}{name}"
         parts = [self._stored(f"{name}/{key}", part) for key, part in parts.items()]
         return self.node("DequantizeLinear", *parts, axis=1)
 

@@ -309,6 +309,27 @@ def _pre_activation_unit(graph, unit, features, name, **_):
     return graph.spatial("Add", value, shortcut)
 
 
+def _resize(graph, layer, value, name, **_):
+    if layer.interpolation != "bilinear" or layer.antialias:
+        raise ValueError(
+            f"{name} resizes by {layer.interpolation!r} or with antialias, which the "
+            "ONNX exporter does not know: use bilinear without."
+        )
+    image = graph.image(value)
+    # The number of images and channels are those that come.
+    kept = graph.node("Shape", image, start=0, end=2)
+    sides = graph.node(
+        "Concat", kept, graph.integers([layer.height, layer.width]), axis=0
+    )
+    value = graph.node("Resize", image, "", "", sides, mode="linear")
+    graph.images.add(value)
+    return value
+
+
+def _concatenate(graph, layer, values, name, **_):
+    return graph.node("Concat", *values, axis=layer.axis)
+
+
 FUNCTIONS = {
     **places.FUNCTIONS,
     layers.AttentionPooling: _attention_pooling,
@@ -325,6 +346,7 @@ FUNCTIONS = {
     layers.StdConv2D: _convolution,
     layers.PostNormBlock: _block,
     layers.TransformerBlock: _block,
+    keras.layers.Concatenate: _concatenate,
     keras.layers.Dense: _dense,
     keras.layers.Dropout: _same,
     keras.layers.GlobalAveragePooling1D: _mean,
@@ -333,5 +355,6 @@ FUNCTIONS = {
     keras.layers.GroupNormalization: _group_norm,
     keras.layers.MaxPooling2D: _max_pooling,
     keras.layers.ReLU: _relu,
+    keras.layers.Resizing: _resize,
     keras.layers.ZeroPadding2D: _zero_padding,
 }

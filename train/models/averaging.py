@@ -1,0 +1,63 @@
+"""One model of several networks, whose answers are averaged."""
+
+from collections.abc import Sequence
+
+import keras
+import numpy as np
+
+from keras_vit.layers import ClassificationHead
+from keras_vit.structure import head_of
+
+
+def averaged(networks: Sequence[keras.Model], weights: Sequence[float]) -> keras.Model:
+    """Returns a model whose logits are a weighted sum of those of networks.
+
+    Its probabilities are then the normalised geometric mean of theirs. It takes images
+    of the largest size, which are resized for the others without antialiasing, as
+    training resizes photos. What the head says of classes and photos is what that of
+    the first network says.
+
+    Args:
+        networks: models with heads of the same classes, for images of fixed sizes.
+            They are parts of the new model, which shares their weights.
+        weights: float for each network; a temperature divides them.
+
+    Example:
+        >>> make = functools.partial(keras_vit.ViT_Ti16, classes=3)
+        >>> parts = [make(image_size=48), make(image_size=32)]
+        >>> averaged(parts, [0.5, 0.5]).input_shape
+        (None, 48, 48, 3)
+    """
+    sizes = [network.input_shape[1:3] for network in networks]
+    largest = max(sizes)
+    images = keras.Input((*largest, 3), name="images")
+    logits = []
+    for number, (network, size) in enumerate(zip(networks, sizes, strict=True)):
+        # Layers of one model have different names.
+        network.name = f"network_{number}"
+        inputs = images
+        if size != largest:
+            resize = keras.layers.Resizing(*size, name=f"resize_{number}")
+            inputs = resize(images)
+        logits.append(network(inputs))
+    own = head_of(networks[0])
+    head = ClassificationHead(
+        own.units,
+        class_names=own.class_names,
+        preparation=own.preparation,
+        bits=own.bits,
+        use_bias=False,
+        kernel_initializer="zeros",
+        dtype=own.dtype_policy,
+        name="head",
+    )
+    joined = keras.layers.Concatenate(name="answers")(logits)
+    model = keras.Model(images, head(joined), name="average")
+    kernel = np.concatenate([weight * np.eye(own.units) for weight in weights])
+    head.kernel.assign(kernel)
+    return model
+
+
+def members(model: keras.Model) -> list[keras.Model]:
+    """Returns the networks that a model averages, none of one that is a network."""
+    return [layer for layer in model.layers if isinstance(layer, keras.Model)]
