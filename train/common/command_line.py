@@ -125,20 +125,32 @@ def say_next(*steps: Sequence[str | os.PathLike]) -> None:
     """Prints the command to type next, and the names of others, in one line.
 
     Each of `steps` has the name of a command and its words. Commands that are not
-    installed are left out. The line is no result: it goes to the standard error.
+    installed are left out. A search of `finetune`, which takes minutes, says how many.
+    The line is no result: it goes to the standard error.
 
     Example:
         >>> with contextlib.redirect_stderr(sys.stdout):
         ...     say_next(["evaluate", "runs/digits"], ["publish", "runs/digits"])
         next: keras-vit evaluate runs/digits   (or publish)
+        >>> with contextlib.redirect_stderr(sys.stdout):
+        ...     say_next(["finetune", "photos/"])
+        next: keras-vit finetune photos/   (2 to 10 minutes)
     """
     known = [step for step in steps if step[0] in COMMANDS]
     if not known:
         return
     (name, *words), *others = known
     line = styled(printable(typed(name, map(str, words))), "next", sys.stderr)
-    more = f"   (or {', '.join(str(step[0]) for step in others)})" if others else ""
-    print(f"next: {line}{more}", file=sys.stderr)
+    either = f"or {', '.join(str(step[0]) for step in others)}" if others else ""
+    minutes = _minutes(words) if name == "finetune" else ""
+    more = "; ".join(filter(None, (minutes, either)))
+    print(f"next: {line}{more and f'   ({more})'}", file=sys.stderr)
+
+
+def _minutes(words):
+    """Returns how long a search of `finetune` takes, by the words behind that."""
+    given = [word.partition("=")[2] for word in words if word.startswith("--minutes=")]
+    return f"{given[-1] if given else '2 to 10'} minutes"
 
 
 def as_typed(name: str) -> str:

@@ -20,6 +20,7 @@ GROUPS = {
     "Model": "* model weights image_size central_crop class features",
     "Optimization": "* batch_size find_learning_rate",
     "Augmentation": "*",
+    "Search": "*",
     "Study": "study seeds learning_rates * shots",
     "Run": "recipe config print_config smoke extend resume * measure shown trust",
     "Devices": "strategy * precision engine threads",

@@ -23,10 +23,14 @@ FETCH_STEPS = 100
 
 
 class TrainingLoop:
-    """The steps of a `train.run.training.Run` that are left after its checkpoint."""
+    """The steps of a `train.run.training.Run` that are left after its checkpoint.
 
-    def __init__(self, run):
-        self.run = run
+    With a `train.engine.pace.Pace` their number is what fits in its time, instead of
+    the recipe's.
+    """
+
+    def __init__(self, run, pace=None):
+        self.run, self.pace = run, pace
         self.recipe, self.trainer, self.devices = run.recipe, run.trainer, run.devices
         self.checkpoints = Checkpoints(run.directory.checkpoints)
         self.metrics = MetricLog(run.directory.metrics)
@@ -63,12 +67,15 @@ class TrainingLoop:
                 self.log,
                 start_step=start_step,
                 steps=start_step if is_over else recipe.steps,
-                intervals=(recipe.eval_interval, recipe.checkpoint_interval),
+                intervals=self._intervals(),
                 all_gather=devices.all_gather,
                 prepare=self._prepare,
                 is_stopped=signals.came,
             ):
                 stops = self._validates(step) and self._validate(step)
+                if self.pace is not None and self.pace.keep(trainer.optimizer):
+                    self._save(step)
+                    stops = True
                 if step % recipe.checkpoint_interval == 0 or step == recipe.steps:
                     self._save(step)
                 signals.after(step)
@@ -86,6 +93,10 @@ class TrainingLoop:
                         f"the best validation was after step {best:,}: taking the "
                         "weights of then"
                     )
+
+    def _intervals(self):
+        own = () if self.pace is None else (self.pace.every,)
+        return (self.recipe.eval_interval, self.recipe.checkpoint_interval, *own)
 
     def _restore(self):
         """Restores the newest checkpoint and returns its step."""
@@ -121,7 +132,9 @@ class TrainingLoop:
         return bool(max(self.devices.all_gather(decision)))
 
     def _is_over(self, validated=None):
-        """Returns whether the log ends the run early; saves a new best just before."""
+        """Returns whether the run ends early; saves a new best just before."""
+        if self.pace is not None and self.pace.is_over(self.trainer.optimizer):
+            return True
         if not self.recipe.early_stopping:
             return False
         best, later = self.metrics.best_validation()

@@ -20,6 +20,7 @@ from train.common import command_line, predictors
 from train.common.flag_names import is_count
 from train.data import data_flags
 from train.data.checking import check as check_data
+from train.data.registry import kind_of
 from train.models.finding import find
 from train.models.run_directory import RunDirectory
 from train.recipes.recipe import brings_weights
@@ -111,6 +112,9 @@ def next_steps(model: str, dataset: str) -> list[tuple]:
     if model.endswith(".keras"):
         return []
     words = [f"--model={model}"] if brings_weights(model) else []
+    if not kind_of(dataset).is_own:
+        # The recipe of a paper may take hours.
+        words.append("--minutes=10")
     return [("finetune", f"--dataset={dataset}", *words)]
 
 

@@ -9,7 +9,7 @@ from train.recipes.recipe import Recipe, base_name
 __all__ = ["Recipe", "for_dataset", "names"]
 
 # The recipe of data sets that have none of their own.
-_OWN_DATA = "own_data"
+OWN_DATA = "own_data"
 
 
 def _recipes(package):
@@ -50,7 +50,7 @@ def for_dataset(
         name = base_name(dataset)
         own = {key for key, recipe in recipes.items() if key == recipe.dataset}
         if name not in own | ({"vtab"} & recipes.keys()) or kind.is_own:
-            name = _OWN_DATA
+            name = OWN_DATA
     if name not in recipes:
         raise ValueError(
             f"There is no recipe {name!r}: choose one of {', '.join(sorted(recipes))}."

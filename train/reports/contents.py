@@ -64,27 +64,30 @@ def contents(
     split: str,
     judged: Verdict,
     about_images: Iterable[Section] = (),
+    more: Iterable[Section] = (),
 ) -> dict:
     """Returns the contents of the report in a folder with all its figures.
 
     `about_images` are what `mistakes_section` and `label_errors_section` return, if
-    single images are known, `judged` is the verdict; the rest is as in
+    single images are known, and `more` are sections behind them; `judged` is the
+    verdict; the rest is as in
     `train.reports.report.write_report`.
     """
     named = [config.get(key) for key in ("model", "dataset")]
     title = " on ".join(name for name in named if isinstance(name, str))
     settings = Table(("Setting", "Value"), _texts(flat(config)), words=2)
-    leading = judged.leading
+    leading, more = judged.leading, tuple(more)
     sections = [
         Section("Verdict", judged.sentences, suggestions=judged.suggestions),
         *about_images,
+        *more,
         *_learning_curve(folder, results),
         _classes(summary),
         _confusions(summary),
         _calibration(summary["calibration"]),
         _results(results),
         Section("Settings", table=settings),
-        *_pictures(folder),
+        *_pictures(folder, {name for section in more for name in section.figures}),
     ]
     return {
         "kicker": "Report of a classifier",
@@ -268,8 +271,9 @@ def _results(results):
     return Section("Results", table=Table(("Result", "Value"), rows, words=2))
 
 
-def _pictures(folder):
-    names = sorted({path.name for path in folder.glob("[!.]*.png")} - _FIGURES)
+def _pictures(folder, elsewhere):
+    others = {path.name for path in folder.glob("[!.]*.png")} - _FIGURES - elsewhere
+    names = sorted(others)
     shown, notes = names[:_MOST_PICTURES], ()
     if len(names) > len(shown):
         notes = (f"And {len(names) - len(shown):,} more, too many for this page.",)

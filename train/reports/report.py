@@ -38,6 +38,7 @@ def write_report(
     in_training: np.ndarray | int | str | None = None,
     probe: float | None = None,
     curve: Sequence[Point] = (),
+    sections: Sequence[contents.Section] = (),
 ) -> dict:
     """Writes the report of a run into its directory, and returns all results.
 
@@ -52,6 +53,7 @@ def write_report(
     errors are sought: bools (images,), their number, why they are not known, a str, or
     None where nothing is known of any. `probe` is the accuracy of a linear probe on the
     same images, `curve` the `train.scoring.learning_curve`, where they were measured.
+    `sections` are more of the pages.
 
     Returns the results as in `report.json`, with its verdict.
     """
@@ -74,10 +76,12 @@ def write_report(
     for name in ("other_classes", "notes"):
         if name in summary:
             details[name] = summary[name]
+    # The clock decides how long a training in a search is.
+    is_search = "budget_seconds" in results
     judged = verdict.judge(
         Facts(
             summary=summary,
-            course=None if history is None else course_of(history),
+            course=None if history is None or is_search else course_of(history),
             results=results,
             config=config,
             model=str(results.get("source", run_dir)),
@@ -105,6 +109,7 @@ def write_report(
         split=split,
         judged=judged,
         about_images=_about_images(run_dir, answers, suspected, why_not),
+        more=sections,
     )
     page = markdown.render(_TEMPLATE, contents=page_contents)
     write_text(run_dir / "report.md", page)

@@ -21,6 +21,7 @@ from train.models.keras_files import load_model
 from train.models.run_directory import RunDirectory
 from train.reports import terminal
 from train.reports.answers import answers_of
+from train.reports.contents import Section
 from train.reports.figures import PICTURES, draw_batch, write_predictions_picture
 from train.reports.report import write_report
 from train.run import building
@@ -28,7 +29,7 @@ from train.run.task import Task, speed
 from train.run.trained_parts import choose_trainable, count_parameters, layer_rates
 from train.scoring import kept_test
 from train.scoring.metrics import classification_summary
-from train.scoring.ranked import joined, ranked
+from train.scoring.ranked import Ranked, joined, ranked
 
 # Counting the classes of more, as of all ImageNet, would take minutes of reading.
 _COUNTED_EXAMPLES = 200_000
@@ -134,12 +135,15 @@ class FineTuning(Task):
                 self.model.trainable_weights, lora=True
             ),
             "command": command,
+            **speed(log),
+            **self.more_results(),
         }
         if source.validation:
             results["validation_examples"] = source.validation.num_examples
-        results.update(speed(log))
-        kept_test.keep(directory.held_out, self.network, answered, source)
+        self.keep_test(directory, answered)
         summary = classification_summary(answered, source.class_names)
+        if notes := self.notes():
+            summary["notes"] = notes
         if source.train.num_examples <= _COUNTED_EXAMPLES:
             counts = source.train.class_counts(len(source.class_names))
             for row, count in zip(summary["per_class"], counts, strict=True):
@@ -154,6 +158,7 @@ class FineTuning(Task):
             results=results,
             history=log,
             answers=answers_of(source.test, answered, source.class_names),
+            sections=self.sections(),
         )
         everything = "all " if self.recipe.test_examples is None else ""
         return {
@@ -164,6 +169,22 @@ class FineTuning(Task):
             "model": str(directory.model),
             "weights": str(directory.weights) if directory.weights.exists() else None,
         }
+
+    def keep_test(self, directory: RunDirectory, answered: Ranked) -> None:
+        """Keeps of the test what answers to other photos are judged by."""
+        kept_test.keep(directory.held_out, self.network, answered, self.source)
+
+    def more_results(self) -> dict:
+        """Returns further results of the report."""
+        return {}
+
+    def notes(self) -> list[str]:
+        """Returns paragraphs that the report begins with."""
+        return []
+
+    def sections(self) -> list[Section]:
+        """Returns further sections of the report."""
+        return []
 
     @staticmethod
     def summary(results: dict) -> str:

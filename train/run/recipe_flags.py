@@ -147,6 +147,7 @@ def perform(
     packages: Sequence[str],
     task: str,
     next_steps: Callable[[Recipe, dict], list],
+    instead: Callable[[Recipe, dict], dict | None] = lambda recipe, keywords: None,
 ) -> None:
     """Runs a task as the command line says, and prints what came out of it.
 
@@ -154,11 +155,14 @@ def perform(
     with its `for_dataset`, `packages` are what the command imports.
     `task` is module and name of a subclass of `train.run.task.Task`, imported once the
     packages are known to be installed. `next_steps` takes recipe and results, and
-    returns what `train.common.command_line.say_next` prints.
+    returns what `train.common.command_line.say_next` prints. `instead` may do something
+    else with the recipe and the keywords of `training.run`: it returns the results, or
+    None where it is to be trained.
     """
     check(argv, command, packages)
     with command_line.exit_on_errors(INTERRUPTED):
         recipe, keywords = read(command, pkgutil.resolve_name(f"{recipes}:for_dataset"))
+        results = instead(recipe, keywords)
         task = pkgutil.resolve_name(task)
         from train.run import learning_rate, training
 
@@ -167,7 +171,9 @@ def perform(
             if tested := learning_rate.find(task(recipe), **keywords):
                 print(learning_rate.summary(tested))
             return
-        results = training.run(task(recipe), extend=flags.FLAGS.extend, **keywords)
+        if results is None:
+            extend = flags.FLAGS.extend
+            results = training.run(task(recipe), extend=extend, **keywords)
         # The first worker prints for all.
         if results is not None:
             print(task.summary(results))

@@ -1,0 +1,67 @@
+"""When a command line is a search, and which flags do not go with it."""
+
+import sys
+
+import in_process
+import pytest
+from absl import flags
+
+from train import recipes
+from train.common.errors import RunError
+from train.search.options import Options
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """A function of words to the options of the search that they ask for, or None."""
+
+    def asked(*words):
+        seen = []
+
+        def perform(argv, command, package, *_):
+            module = sys.modules[package]
+            recipe = module.for_dataset(flags.FLAGS.dataset)
+            seen.append((recipe, module.options_of(recipe)))
+
+        monkeypatch.setattr("train.run.recipe_flags.perform", perform)
+        in_process.run_command("finetune", *words)
+        return seen[0]
+
+    return asked
+
+
+def test_own_data_without_settings_of_a_training_are_searched(asked):
+    for words in (
+        ["--dataset=photos/"],
+        ["--dataset=rock_paper_scissors", "--model=ViT-S_16", "--image_size=160"],
+        ["--dataset=photos/", "--flip=no", "--seed=3", "--run_dir=runs/x"],
+    ):
+        assert asked(*words)[1] == Options(), words
+    for words in (
+        ["--dataset=photos/", "--steps=3"],
+        ["--dataset=photos/", "--epochs=3"],
+        ["--dataset=photos/", "--smoke"],
+        ["--dataset=photos/", "--recipe=own_data"],
+        ["--dataset=photos/", "--find_learning_rate"],
+        ["--dataset=photos/", "--mixup=0.2"],
+        ["--dataset=cifar100"],
+        ["--dataset=digits"],
+    ):
+        assert asked(*words)[1] is None, words
+
+
+def test_minutes_take_the_settings_of_own_data_instead_of_a_papers(asked):
+    recipe, options = asked("--dataset=cifar100", "--minutes=5", "--models=a,b")
+    assert recipe == recipes.for_dataset("cifar100", "own_data")
+    assert options == Options(5.0, ("a", "b"), single=False)
+    # Digits are no photos.
+    recipe, options = asked("--dataset=digits", "--minutes=5", "--single")
+    assert recipe == recipes.for_dataset("digits") and options.single
+
+
+def test_flags_that_do_not_go_together_are_refused_by_name(asked):
+    for flag in ("steps=3", "epochs=2", "frozen", "extend", "recipe=own_data"):
+        with pytest.raises(RunError, match=f"--{flag.partition('=')[0]} is of one tr"):
+            asked("--dataset=photos/", "--minutes=5", f"--{flag}")
+    with pytest.raises(RunError, match="--single is of a search.*pass --minutes"):
+        asked("--dataset=cifar100", "--single")

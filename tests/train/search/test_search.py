@@ -1,0 +1,96 @@
+"""A whole search: a tiny network of random weights, digits, and a clock of its own."""
+
+import itertools
+import json
+
+import pytest
+
+from keras_vit import ViTConfig
+from train import recipes
+from train.common.errors import RunError
+from train.engine.metric_log import MetricLog
+from train.models import loaded_model
+from train.models.averaging import members
+from train.models.run_directory import RunDirectory
+from train.reports import figures
+from train.search import searching
+from train.search.options import Options
+
+TINY = ViTConfig(hidden_size=16, num_layers=1, num_heads=2, mlp_dim=32, patch_size=8)
+RECIPE = (
+    recipes.for_dataset("digits").smoke().override(model=TINY, image_size=32, seed=1)
+)
+
+
+@pytest.fixture
+def searched(tmp_path, monkeypatch):
+    """Searches in so many minutes; between two looks at the clock a second passes."""
+    monkeypatch.setattr(figures, "save", lambda figure, path: path.touch())
+
+    def search(minutes, **options):
+        clock = itertools.count().__next__
+        options = Options(minutes, **options)
+        return searching.run(RECIPE, options, run_dir=tmp_path / "run", clock=clock)
+
+    return search
+
+
+def test_too_little_time_leaves_the_probes(searched, tmp_path, capsys):
+    results = searched(0.5)
+    run = RunDirectory(tmp_path / "run")
+    assert "No training: " in capsys.readouterr().out
+    assert "steps" not in results and results["operations_of_one_network"] == 1
+    assert not MetricLog(run.metrics).records()
+    report = json.loads(run.results.read_text())
+    assert report["budget_seconds"] == 30.0 and report["config"]["minutes"] == 0.5
+    # One network of ours, whose head is the probes'.
+    model = loaded_model.load(str(run.path)).model
+    assert model.config == TINY or model.description is not None
+    assert model.get_layer("head").class_names == tuple("0123456789")
+    page = run.report.read_text()
+    assert "## What was tried" in page and "LDA, class token and patches |" in page
+    assert page.count("search.png") == 1
+    # The same command tests and reports again what it found.
+    again = searched(0.5)
+    assert again["test_accuracy"] == results["test_accuracy"]
+    with pytest.raises(RunError, match="other settings: minutes 0.5 .now 1"):
+        searched(1)
+
+
+@pytest.mark.slow
+def test_training_joins_where_held_out_photos_say_so(
+    searched, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(searching, "share_of", lambda *logits: 0.5)
+    stopped = RunError("as if it had been killed")
+
+    def stop(*_):
+        raise stopped
+
+    with monkeypatch.context() as patch:
+        patch.setattr(searching._Search, "_joined", stop)
+        with pytest.raises(RunError, match="as if"):
+            searched(3)
+    printed = capsys.readouterr().out
+    assert "first answer after" in printed
+    taken = MetricLog(tmp_path / "run" / "metrics.jsonl").series("loss")[0][-1]
+    used = json.loads((tmp_path / "run" / "search.json").read_text())["used_seconds"]
+
+    results = searched(3)
+    printed = capsys.readouterr().out
+    assert "first answer" not in printed
+    assert f"the run stopped early, after step {taken}" in printed
+    assert results["steps"] == taken > 20 and results["networks"] == 2
+    # The first stopped as time was left for its test and report.
+    assert 120 < used < 180 and used < results["seconds"]
+    model = loaded_model.load(str(tmp_path / "run")).model
+    assert len(members(model)) == 2 and model.input_shape == (None, 32, 32, 3)
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert report["operations_of_one_network"] == pytest.approx(2, abs=0.2)
+
+
+def test_a_second_backbone_joins_or_is_left_out(searched, monkeypatch, capsys):
+    other = RECIPE.override(model=TINY, seed=2)
+    monkeypatch.setattr(searching._Search, "_recipes", lambda search: [RECIPE, other])
+    searched(0.5)
+    assert "is left out: on held-out photos its log loss is" in capsys.readouterr().out

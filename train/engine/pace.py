@@ -1,0 +1,45 @@
+"""Training for a time: the schedule of the learning rate follows the clock."""
+
+import math
+from collections.abc import Callable
+
+import keras
+
+
+class Pace:
+    """Brings the schedule of a training to its end when its time is over.
+
+    At every few steps the schedule moves on to the share of the steps that the clock
+    says, which changes neither weights nor the order of images. A training that goes
+    on after a kill begins where the schedule was.
+
+    Args:
+        seconds_left: function that returns how many seconds the training still has; it
+            may change its mind.
+        steps: int, those of the schedule, at least as many as fit in the time.
+        every: int, after how many steps the clock is read.
+    """
+
+    def __init__(self, seconds_left: Callable[[], float], steps: int, every: int):
+        self.seconds_left = seconds_left
+        self.steps = steps
+        self.every = every
+        self._begun: tuple[int, float] | None = None
+
+    def is_over(self, optimizer: keras.optimizers.Optimizer) -> bool:
+        """Returns whether the schedule of an optimizer is at its end."""
+        return int(optimizer.iterations) >= self.steps
+
+    def keep(self, optimizer: keras.optimizers.Optimizer) -> bool:
+        """Moves the schedule on after some steps; returns whether it is at its end."""
+        left, taken = self.seconds_left(), int(optimizer.iterations)
+        if self._begun is None:
+            # The first steps compile, which is no progress.
+            self._begun = taken, max(left, 0.0)
+        first, whole = self._begun
+        share = 1.0 - left / whole if left > 0.0 else 1.0
+        target = first + math.floor(share * (self.steps - first))
+        # A machine that became faster takes all steps before its time is over.
+        if target > taken:
+            optimizer.iterations.assign(min(target, self.steps))
+        return self.is_over(optimizer)

@@ -1,0 +1,1 @@
+"""The best classifier in so many minutes: probes on features, and training."""

@@ -1,0 +1,57 @@
+"""The minutes that a run may take, and how many of them are used."""
+
+import pathlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+from train.common.files import read_json, write_json
+
+
+class Budget:
+    """A number of seconds, of which a run that goes on has used some before.
+
+    Args:
+        seconds: float, all that the run may take.
+        path: of the file that keeps what is used, and other facts of the run.
+        started: what the clock said when the run began; by default now.
+        clock: function that returns seconds.
+    """
+
+    def __init__(
+        self,
+        seconds: float,
+        path: pathlib.Path,
+        started: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self.seconds = seconds
+        self.path = path
+        self.clock = clock
+        self._started = clock() if started is None else started
+        self.facts: dict[str, Any] = {}
+        self._earlier = 0.0
+        if path.exists():
+            remedy = "remove it, and the whole budget is used again"
+            kept = read_json(path, remedy, _checked)
+            self._earlier, self.facts = float(kept["used_seconds"]), kept["facts"]
+
+    @property
+    def used(self) -> float:
+        """Seconds that the run has taken, with those before it was killed."""
+        return self._earlier + self.clock() - self._started
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left; negative once the run has taken too long."""
+        return self.seconds - self.used
+
+    def keep(self, **facts: Any) -> None:
+        """Writes what is used, and facts that a run which goes on must not change."""
+        self.facts |= facts
+        write_json(self.path, {"used_seconds": self.used, "facts": self.facts})
+
+
+def _checked(kept):
+    float(kept["used_seconds"]), dict(kept["facts"])
+    return kept

@@ -1,0 +1,36 @@
+"""The models of a search: a backbone with a probe's head, and averages."""
+
+from collections.abc import Sequence
+
+import keras
+
+from keras_vit.structure import head_of
+from train.models.averaging import averaged, members
+from train.reports.compute import multiply_adds
+
+
+def combined(networks: Sequence[keras.Model], weights: Sequence[float]) -> keras.Model:
+    """Returns one model whose logits are the weighted sum of those of networks.
+
+    A single network stays what it is, and its head gets the weight.
+    """
+    if len(networks) > 1:
+        return averaged(networks, weights)
+    [network], [weight] = networks, weights
+    head = head_of(network)
+    head.set_weights([weight * values for values in head.get_weights()])
+    return network
+
+
+def cost(model: keras.Model) -> float | None:
+    """Returns how many times as much as its dearest network a model computes.
+
+    It is 1 for a single network, and None where its operations cannot be counted.
+    """
+    parts = members(model)
+    if not parts:
+        return 1.0
+    try:
+        return multiply_adds(model) / max(map(multiply_adds, parts))
+    except ValueError:
+        return None

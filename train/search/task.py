@@ -1,0 +1,150 @@
+"""The classifier that a search has found, as a task that tests and reports it."""
+
+from collections.abc import Callable, Sequence
+
+import keras
+import numpy as np
+
+from train.data.sources.splits import Source, Split
+from train.data.sources.subset import limited
+from train.engine.metric_log import MetricLog
+from train.models.run_directory import RunDirectory
+from train.recipes import Recipe
+from train.reports.contents import Section
+from train.run import building
+from train.run.classification import FineTuning
+from train.run.task import about_loss
+from train.run.trained_parts import count_parameters
+from train.scoring import held_out
+from train.scoring.ranked import Ranked
+from train.search import heads, table
+from train.search.options import Options
+from train.search.table import Tried
+
+
+class Found(FineTuning):
+    """What a search of the best classifier has found.
+
+    Attributes:
+        options: `Options` of the search.
+        answer: `keras.Model`, the classifier.
+        tried: rows of what was tried.
+        reasons: sentences about what was chosen, and why.
+        seconds: float, what the search has taken.
+        stage: `Recipe` of the training in it, or None.
+        features: function of a split to what the head reads, (photos, size), or None
+            where the network computes it.
+        test_examples: int, of the whole test part, of which a part may be tested.
+    """
+
+    answer: keras.Model
+    tried: Sequence[Tried] = ()
+    reasons: Sequence[str] = ()
+    seconds: float = 0.0
+    stage: Recipe | None = None
+    features: Callable[[Split], np.ndarray] | None = None
+    test_examples: int = 0
+
+    def __init__(self, recipe: Recipe, options: Options):
+        super().__init__(recipe)
+        self.options = options
+
+    @property
+    def deciding(self) -> dict:
+        # How long a training in it is, the clock decides.
+        lengths = ("steps", "warmup_steps", "epochs")
+        own = {
+            name: value
+            for name, value in super().deciding.items()
+            if name not in lengths
+        }
+        return own | vars(self.options)
+
+    def build(self, source: Source) -> None:
+        self.source = source
+        self.model = self.network = self.answer
+        self.loss = building.loss(self.recipe, source)
+
+    def training_results(self, directory: RunDirectory) -> dict:
+        examples = self.source.train.num_examples
+        trained = {"training_only": "nothing"}
+        if self.stage is not None:
+            taken = self.steps(directory)
+            trained = {
+                **about_loss(self.stage),
+                "steps": taken,
+                "epochs": taken * self.stage.batch_size / examples,
+            }
+        return {
+            **about_loss(self.recipe),
+            **trained,
+            "train_examples": examples,
+            "parameters": count_parameters(self.network.weights),
+        }
+
+    @staticmethod
+    def steps(directory: RunDirectory) -> int:
+        """Returns how many steps of the training were taken."""
+        steps, _ = MetricLog(directory.metrics).series("loss")
+        return int(steps[-1]) if len(steps) else 0
+
+    def keep_test(self, directory: RunDirectory, answered: Ranked) -> None:
+        if self.features is None:
+            super().keep_test(directory, answered)
+            return
+        of_train, of_test = (
+            self.features(limited(split, held_out.KNOWN))
+            for split in (self.source.train, self.source.test)
+        )
+        known = held_out.unit(of_train).astype("float16")
+        distances = held_out.distances_to(known, of_test)
+        is_correct = answered.predicted == answered.labels
+        held_out.HeldOut(answered.confidence, is_correct, known, distances).write(
+            directory.held_out
+        )
+
+    def more_results(self) -> dict:
+        """Returns the budget, what was used of it, and what an answer costs."""
+        return {
+            "budget_seconds": 60.0 * self.options.minutes,
+            "seconds": self.seconds,
+            "networks": max(len(heads.members(self.model)), 1),
+            "operations_of_one_network": heads.cost(self.model),
+        }
+
+    def notes(self) -> list[str]:
+        notes, networks = [], len(heads.members(self.model))
+        if networks:
+            cost = heads.cost(self.model)
+            times = "more than" if cost is None else f"{cost:.2g} times"
+            notes.append(
+                f"The model averages {networks} networks: an answer takes {times} the "
+                "operations of the largest."
+            )
+        tested = self.source.test.num_examples
+        if tested < self.test_examples:
+            notes.append(
+                f"{tested:,} of the {self.test_examples:,} test images fit the time: "
+                "keras-vit evaluate tests all."
+            )
+        return notes
+
+    def sections(self) -> list[Section]:
+        return [table.section(self.tried, self.reasons)]
+
+    def written_settings(self, directory: RunDirectory) -> dict:
+        settings = super().written_settings(directory)
+        return settings | vars(self.options)
+
+    def report(
+        self, directory: RunDirectory, measured: dict[str, dict], command: str
+    ) -> dict:
+        table.draw(directory.path / table.PICTURE, self.tried)
+        results = super().report(directory, measured, command)
+        if results["test_examples"] < self.test_examples:
+            results["tested"] = (
+                f"{results['test_examples']:,} of {self.test_examples:,}"
+            )
+        else:
+            results["tested"] = f"all {self.test_examples:,}"
+        return results
