@@ -31,10 +31,10 @@ ASKED_FOR_ELSEWHERE = {
 }
 # What a module that a command imports needs in functions that it does not call.
 NOT_CALLED = {
-    "masked_patches": {"sklearn", "scipy"},
+    "masked_patches": {"sklearn"},
     "few_shot": {"sklearn"},
     **dict.fromkeys(("compare", "publish"), {"sklearn", "scipy", "matplotlib"}),
-    "explain": {"sklearn"},
+    "explain": {"sklearn", "scipy"},
     "export": {"sklearn", "matplotlib"},
     "predict": {"tensorflow", "scipy", "jinja2"},
 }

@@ -18,11 +18,11 @@ _COLUMNS = {
 flags.disclaim_key_flags()
 
 
-def define_data(otherwise: str = "") -> None:
+def define_data(otherwise: str = "", skip_corrupt: bool = True) -> None:
     """Defines `--dataset`, `--data_dir`, `--skip_corrupt`, the columns and `--bits`.
 
     `otherwise` says what holds without `--dataset`, and without the word for it, which
-    `take_word` makes its value.
+    `take_word` makes its value. Without `skip_corrupt` there is no such flag.
     """
     usage = ", ".join(kind.usage for kind in SOURCES[:-1])
     flags.DEFINE_string(
@@ -31,11 +31,13 @@ def define_data(otherwise: str = "") -> None:
         f"{usage}, or {SOURCES[-1].usage}{otherwise and '; '}{otherwise}.",
     )
     define_data_dir()
-    flags.DEFINE_boolean(
-        "skip_corrupt",
-        False,
-        "Decode all images first, leave out those that cannot be read, and list them.",
-    )
+    if skip_corrupt:
+        flags.DEFINE_boolean(
+            "skip_corrupt",
+            False,
+            "Decode all images first, leave out those that cannot be read, and list "
+            "them.",
+        )
     for role, otherwise in _COLUMNS.items():
         flags.DEFINE_string(
             f"{role}_column",
@@ -58,6 +60,22 @@ def define_data_dir() -> None:
 def columns() -> Columns:
     """Returns the `Columns` that the flags name."""
     return of_settings(flags.FLAGS.flag_values_dict())
+
+
+def define_corrections() -> None:
+    """Defines `--without` and `--relabel`, files that correct the data."""
+    flags.DEFINE_string(
+        "without",
+        None,
+        "File of photos to leave out: a CSV file with a column path, or the JSON of "
+        "keras-vit check, of whose copies the first photos stay.",
+    )
+    flags.DEFINE_string(
+        "relabel",
+        None,
+        "File of other labels of photos: a CSV file path,label, or the JSON of "
+        "keras-vit check, whose label errors get the labels suggested.",
+    )
 
 
 def define_bits() -> None:

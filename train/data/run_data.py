@@ -2,12 +2,14 @@
 
 import dataclasses
 import hashlib
+import json
 import os
 import pathlib
 
 import numpy as np
 
 from train.data import registry
+from train.data.sources import corrections
 from train.data.sources.splits import Source, Split
 from train.data.sources.subset import limited
 
@@ -29,7 +31,7 @@ def facts_of(source: Source) -> dict:
     """Returns the facts of a limited source that the `data.json` of a run has.
 
     The user's own files also have their absolute path, and a hash of the names of each
-    split's files.
+    split's files; corrected data what was corrected.
     """
     facts = {
         "training images": source.train.num_examples,
@@ -37,6 +39,9 @@ def facts_of(source: Source) -> dict:
         "test images": source.test.num_examples,
         "classes": source.class_names,
     }
+    if corrected := corrections.record(source):
+        text = json.dumps(corrected).encode()
+        facts["corrections"] = hashlib.sha256(text).hexdigest()[:16]
     if registry.kind_of(source.name).is_own:
         facts["path"] = registry.real_path(source.name)
     for part in ("train", "validation", "test"):

@@ -33,6 +33,7 @@ from train.models.finding import find
 # Packages to check for, by import name, before anything heavy is imported.
 PACKAGES = ("tensorflow", "PIL", "jinja2", "matplotlib", "scipy", "sklearn", "yaml")
 data_flags.define_data(otherwise="that of the run if not given")
+data_flags.define_corrections()
 flags.DEFINE_enum(
     "split",
     None,
@@ -65,8 +66,8 @@ def main(argv: Sequence[str]) -> None:
         )
     data_flags.take_word(argv[2:])
     settings = command_line.values(
-        "dataset data_dir skip_corrupt bits split image_size central_crop "
-        "batch_size engine precision out_dir"
+        "dataset data_dir skip_corrupt without relabel bits split image_size "
+        "central_crop batch_size engine precision out_dir"
     )
     if argv[2:] and settings["split"] is None and kind_of(argv[2]).is_own:
         settings["split"] = "all"

@@ -35,6 +35,8 @@ def evaluate(
     dataset: str | None = None,
     data_dir: str | os.PathLike | None = None,
     skip_corrupt: bool = False,
+    without: str | os.PathLike | None = None,
+    relabel: str | os.PathLike | None = None,
     bits: int | None = None,
     columns: Columns = USUAL,
     split: str | None = None,
@@ -74,7 +76,11 @@ def evaluate(
     evaluation_data.check_one_class(loaded)
     outputs = evaluation_data.num_logits(loaded)
     source, part = evaluation_data.load_split(
-        loaded, dataset, data_dir, skip_corrupt, split, bits=bits, columns=columns
+        *(loaded, dataset, data_dir, skip_corrupt, split),
+        bits=bits,
+        columns=columns,
+        without=without,
+        relabel=relabel,
     )
     images = evaluation_data.described(source, part, split)
     class_names, places, are_numbers = match_classes(

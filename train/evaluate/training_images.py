@@ -12,7 +12,7 @@ from train.data.registry import kind_of
 from train.data.sources.splits import Source, Split
 from train.models.loaded_model import LoadedModel
 from train.models.run_directory import RunDirectory
-from train.scoring.evaluation_data import is_of_run
+from train.scoring.evaluation_data import corrections_of, is_of_run
 from train.scoring.metrics import share
 
 
@@ -72,6 +72,7 @@ def _divided_by_run(loaded, source, data_dir, is_same):
         validation_fraction=loaded.config["validation_fraction"],
         columns=of_settings(loaded.config),
         log=lambda line: None,
+        **corrections_of(loaded, loaded.config["dataset"]),
     )
 
 

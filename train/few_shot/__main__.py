@@ -30,6 +30,7 @@ from zoo.common.safe_text import printable
 # Packages to check for, by import name, before anything heavy is imported.
 PACKAGES = ("tensorflow", "PIL", "jinja2", "scipy", "sklearn", "yaml")
 data_flags.define_data()
+data_flags.define_corrections()
 flags.DEFINE_list("shots", ["1", "5", "10", "25"], "Training images per class.")
 flags.DEFINE_integer("seeds", 3, "Random draws of the training images.", lower_bound=1)
 data_flags.define_image_size(crops=False)
@@ -84,8 +85,8 @@ def main(argv: Sequence[str]) -> None:
             command=command_line.as_typed("few_shot"),
             judge=sentences,
             **command_line.values(
-                "dataset data_dir skip_corrupt bits seeds image_size batch_size "
-                "engine precision probe cache out_dir"
+                "dataset data_dir skip_corrupt without relabel bits seeds image_size "
+                "batch_size engine precision probe cache out_dir"
             ),
         )
     print(linear_probe.table(results))

@@ -43,6 +43,7 @@ class RunDirectory:
         self.extended = self.path / "extended.json"
         self.micro_batches = self.path / "micro_batches.json"
         self.skipped = self.path / "skipped_images.txt"
+        self.corrections = self.path / "corrections.json"
         self.checkpoints = self.path / CHECKPOINTS
         self.metrics = self.path / "metrics.jsonl"
         self.tensorboard = self.path / "tensorboard"

@@ -1,7 +1,6 @@
 """A page of photos with their answers, one HTML file that needs no network."""
 
 import collections
-import io
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +12,8 @@ from train.reports import html
 from zoo.common import limits
 from zoo.common.regular_files import expand_home, read_bytes
 from zoo.common.safe_text import class_text
-from zoo.photos import decode, exif, jpeg, read_ahead
+from zoo.photos import read_ahead
+from zoo.photos.thumbnails import reduced
 
 # At most this many photos are shown, each with a longer side of this many pixels.
 SHOWN, LONGER_SIDE = 500, 240
@@ -97,28 +97,10 @@ def _section(answer):
 
 def _thumbnail(photo, bits=None):
     """Returns a small photo for a page, None if it is no longer there."""
-    from PIL import Image
-
     try:
         encoded = read_bytes(photo, limits.PHOTO_BYTES)
-        small = _small_jpeg(encoded) or Image.fromarray(decode(encoded, bits))
+        small = reduced(encoded, 2 * LONGER_SIDE, bits)
     except (OSError, ValueError, MemoryError):
         return None
     small.thumbnail((LONGER_SIDE, LONGER_SIDE))
     return {"uri": html.uri(small), "width": small.width, "height": small.height}
-
-
-def _small_jpeg(encoded):
-    """Returns a plain JPEG decoded at a part of its size, None for other files."""
-    from PIL import Image
-
-    turn = jpeg.plain_orientation(encoded)
-    if not turn:
-        return None
-    try:
-        image = Image.open(io.BytesIO(encoded), formats=("JPEG",))
-        image.draft("RGB", (2 * LONGER_SIDE,) * 2)
-        return exif.upright(image.convert("RGB"), turn)
-    # Decoders raise errors of any kind at damaged bytes.
-    except Exception:
-        return None

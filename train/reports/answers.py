@@ -1,4 +1,4 @@
-"""The answers of a classifier to each image: mistakes, and suspected label errors."""
+"""The answers of a classifier to each image, and the tables of them."""
 
 import csv
 import functools
@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from train.common.files import whole_file
+from train.scoring.label_errors import LabelErrors
 from train.scoring.ranked import Ranked
 from zoo.common.safe_text import plain_cell
 
 if TYPE_CHECKING:
     from train.data.sources.splits import Split
-
-# With fewer examples the mean probability of a class is too uncertain.
-LEAST_EXAMPLES = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,16 +58,6 @@ class Answers(Ranked):
         """The part of `order` that has the correct answers."""
         return self.order[np.count_nonzero(self.is_mistake) :]
 
-    def probability_of(
-        self, places: int | np.ndarray, classes: int | np.ndarray
-    ) -> np.ndarray:
-        """Returns the probabilities of some classes of images, 0 if they are not kept.
-
-        Both are integers, or integers (n,).
-        """
-        is_it = self.classes[places] == np.expand_dims(classes, -1)
-        return (is_it * self.probabilities[places]).sum(axis=-1)
-
 
 def answers_of(split: "Split", ranking: Ranked, class_names: Iterable[str]) -> Answers:
     """Returns the `Answers` to a split.
@@ -84,58 +72,6 @@ def answers_of(split: "Split", ranking: Ranked, class_names: Iterable[str]) -> A
     """
     names = tuple(map(str, class_names))
     return Answers(**vars(ranking), split=split, class_names=names)
-
-
-@dataclass(frozen=True)
-class LabelErrors:
-    """Images whose labels may be wrong, the clearest disagreement first.
-
-    Arrays (errors,): the places of the images in the split, the class that each may be
-    instead, its probability, and that from which on the model is as sure of the class
-    as on average of images with its label.
-    """
-
-    places: np.ndarray
-    suggested: np.ndarray
-    probabilities: np.ndarray
-    thresholds: np.ndarray
-
-
-def label_errors(answers: Answers, is_new: np.ndarray) -> LabelErrors | None:
-    """Finds `LabelErrors` by confident learning, None where no class can be judged.
-
-    A class's threshold is the mean of its probability over the images labelled so. An
-    image is counted for the most probable of the classes whose threshold it reaches
-    (of the ten most probable, which alone are kept); if that is not its label, and the
-    model's answer is not its label either, the label is suspected. Only images that the
-    model was not trained on count: `is_new`, bools (images,). Classes of fewer than
-    `LEAST_EXAMPLES` of them are not suggested.
-
-    Source: Northcutt, Jiang and Chuang, Confident Learning (2021), section 3.1,
-    https://arxiv.org/abs/1911.00068.
-    """
-    labels, classes = answers.labels, len(answers.class_names)
-    counts = np.bincount(labels[is_new], minlength=classes)
-    sums = np.bincount(labels[is_new], answers.of_truth[is_new], minlength=classes)
-    is_judged = counts >= LEAST_EXAMPLES
-    if np.count_nonzero(is_judged) < 2:
-        return None
-    thresholds = np.full(classes, np.inf)
-    thresholds[is_judged] = sums[is_judged] / counts[is_judged]
-    is_reached = answers.probabilities >= thresholds[answers.classes]
-    # Take the first one, as the most probable come first.
-    first = np.take_along_axis(
-        answers.classes, is_reached.argmax(axis=1)[:, None], axis=1
-    )[:, 0]
-    suggested = np.where(is_reached.any(axis=1), first, labels)
-    places = np.flatnonzero((suggested != labels) & answers.is_mistake & is_new)
-    suggested = suggested[places]
-    probabilities = answers.probability_of(places, suggested)
-    order = np.argsort(answers.of_truth[places] - probabilities, kind="stable")
-    suggested = suggested[order]
-    return LabelErrors(
-        places[order], suggested, probabilities[order], thresholds[suggested]
-    )
 
 
 def write_mistakes(path: Path, answers: Answers, names: Sequence[str]) -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from train.common.markdown import TABLE_ROWS, flat, result_text
 from train.reports import gallery
-from train.reports.answers import LEAST_EXAMPLES, LabelErrors
 from train.reports.figures import (
     CONFUSION_MATRIX,
     LEARNING_CURVE,
@@ -15,6 +14,7 @@ from train.reports.figures import (
     RELIABILITY,
 )
 from train.reports.verdict import Verdict
+from train.scoring.label_errors import LEAST_EXAMPLES, LabelErrors
 from zoo.common.safe_text import class_text
 
 # These figures have sections of their own.

@@ -12,15 +12,10 @@ from train.common import markdown
 from train.common.files import write_json, write_text
 from train.engine.metric_log import MetricLog
 from train.reports import contents, figures, gallery, html, verdict
-from train.reports.answers import (
-    LEAST_EXAMPLES,
-    Answers,
-    label_errors,
-    write_label_errors,
-    write_mistakes,
-)
+from train.reports.answers import Answers, write_label_errors, write_mistakes
 from train.reports.facts import Facts
 from train.reports.training_course import course_of
+from train.scoring.label_errors import LEAST_EXAMPLES, label_errors
 from train.scoring.learning_curve import Point
 
 _TEMPLATE = Path(__file__).parent / "templates" / "run.md.jinja"
@@ -155,7 +150,7 @@ def _label_errors(answers, split, in_training):
     if in_training is None:
         in_training = np.zeros(len(answers.labels), bool)
     is_new = ~in_training
-    suspected = label_errors(answers, is_new)
+    suspected = label_errors(answers, len(answers.class_names), is_new)
     if suspected is None:
         which = "" if is_new.all() else " that the model was not trained on"
         return None, f"fewer than two classes have {LEAST_EXAMPLES} images{which}."

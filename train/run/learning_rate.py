@@ -53,6 +53,8 @@ def find(
     run_dir: str | os.PathLike,
     data_dir: str | os.PathLike | None = None,
     skip_corrupt: bool = False,
+    without: str | os.PathLike | None = None,
+    relabel: str | os.PathLike | None = None,
     devices: Devices | None = None,
     command: str = "",
 ) -> dict | None:
@@ -75,7 +77,10 @@ def find(
         if devices.is_chief:
             stack.enter_context(directory.locked())
         stack.enter_context(reproducibility.seeded(recipe.seed, recipe.precision))
-        source = training.suitable_source(task, devices, data_dir, skip_corrupt)
+        corrections = {"without": without, "relabel": relabel}
+        source = training.suitable_source(
+            task, devices, data_dir, skip_corrupt, **corrections
+        )
         rise = ExponentialRise(low, high, steps=STEPS)
         run = training.built(task, source, directory, devices, rise)
         devices.print(

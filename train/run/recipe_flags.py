@@ -20,10 +20,12 @@ from train.run import settings
 flags.disclaim_key_flags()
 
 # Packages that every run imports, which are checked for before it starts.
-PACKAGES = ("tensorflow", "PIL", "jinja2", "matplotlib", "tensorboard")
+PACKAGES = ("tensorflow", "PIL", "jinja2", "matplotlib", "scipy", "tensorboard")
 # The report of a classifier needs further packages.
-CLASSIFIER_PACKAGES = (*PACKAGES, "scipy", "sklearn")
+CLASSIFIER_PACKAGES = (*PACKAGES, "sklearn")
 
+# Flags of the data that are no settings of a recipe.
+_OF_DATA = ("data_dir", "skip_corrupt", "without", "relabel")
 # A message after Ctrl-C says this.
 INTERRUPTED = "what the run directory holds is whole"
 
@@ -86,6 +88,7 @@ def define_settings(
 def define(recipes: str, otherwise: str, recipe_class: type[Recipe] = Recipe) -> None:
     """Defines the flags; `recipes` and `otherwise` complete the help of `--recipe`."""
     data_flags.define_data("that of --config")
+    data_flags.define_corrections()
     flags.DEFINE_string(
         "config",
         None,
@@ -244,7 +247,7 @@ def read(
     if values["print_config"]:
         others = {
             name: (values[name], _origin(name))
-            for name in ("data_dir", "skip_corrupt", "strategy", "extend")
+            for name in (*_OF_DATA, "strategy", "extend")
         }
         others["run_dir"] = (run_dir, _origin("run_dir"))
         print(settings.page(settled, others))
@@ -256,8 +259,7 @@ def read(
 
     return recipe, {
         "run_dir": run_dir,
-        "data_dir": values["data_dir"],
-        "skip_corrupt": values["skip_corrupt"],
+        **{name: values[name] for name in _OF_DATA},
         "devices": devices.start(values["strategy"]),
         "command": command_line.as_typed(command),
     }

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 from keras.optimizers.schedules import LearningRateSchedule
 
-from train.common.files import checkpoint_steps, write_text
+from train.common.files import checkpoint_steps, write_json, write_text
 from train.data import columns, pipeline, run_data, sources
 from train.data.registry import kind_of
+from train.data.review import review
+from train.data.sources import corrections
 from train.data.sources.splits import Source
 from train.engine import reproducibility
 from train.engine.devices import start
@@ -20,6 +22,7 @@ from train.engine.loop import TrainingLoop, check_finite, explained_device_error
 from train.engine.step import Devices
 from train.models.run_directory import RunDirectory
 from train.recipes import Recipe
+from train.reports.review import findings
 from train.run import building, explained_images, micro_batches, plan
 from train.run.classification import FineTuning
 from train.run.task import Task
@@ -32,6 +35,8 @@ def run(
     run_dir: str | os.PathLike,
     data_dir: str | os.PathLike | None = None,
     skip_corrupt: bool = False,
+    without: str | os.PathLike | None = None,
+    relabel: str | os.PathLike | None = None,
     devices: Devices | None = None,
     command: str = "",
     extend: bool = False,
@@ -63,8 +68,11 @@ def run(
     if isinstance(task, Recipe):
         task = FineTuning(task)
     devices = devices or start("one")
+    files = {"without": without, "relabel": relabel}
     data = functools.cache(
-        functools.partial(suitable_source, task, devices, data_dir, skip_corrupt)
+        functools.partial(
+            suitable_source, task, devices, data_dir, skip_corrupt, **files
+        )
     )
     with begun(task, run_dir, devices, data, extend) as directory:
         source = data()
@@ -181,12 +189,16 @@ class Run:
 
 
 def suitable_source(
-    task: Task, devices: Devices, data_dir: str | os.PathLike | None, skip_corrupt: bool
+    task: Task,
+    devices: Devices,
+    data_dir: str | os.PathLike | None,
+    skip_corrupt: bool,
+    **files: Any,
 ) -> Source:
     """Returns the data of a task, or raises a `RunError` where they do not suit it."""
     micro_batches.check(task.recipe, devices)
     task.check_devices(devices)
-    source = load_source(task.recipe, data_dir, skip_corrupt, devices.print)
+    source = load_source(task.recipe, data_dir, skip_corrupt, devices.print, **files)
     task.check_data(source)
     return source
 
@@ -237,8 +249,12 @@ def load_source(
     data_dir: str | os.PathLike | None,
     skip_corrupt: bool,
     log: Callable[[str], None] = print,
+    **files: Any,
 ) -> Source:
-    """Returns the recipe's data, cut down to the examples that it asks for."""
+    """Returns the recipe's data, cut down to the examples that it asks for.
+
+    The files are `without` and `relabel`, as in `run`.
+    """
     source = sources.load(
         recipe.dataset,
         data_dir,
@@ -247,6 +263,7 @@ def load_source(
         bits=recipe.bits,
         columns=columns.of_settings(vars(recipe)),
         log=log,
+        **files,
     )
     return run_data.limit(source, recipe.train_examples, recipe.test_examples)
 
@@ -254,12 +271,18 @@ def load_source(
 def check_source(source: Source, directory: RunDirectory, *, is_decoded: bool) -> None:
     """Makes sure that a run has the data it began with, and will be able to test.
 
-    A run without checkpoint decodes all images of validation and test first, where
-    they are the user's own files and were not decoded before.
+    A run without checkpoint, on the user's own files, prints what is notable about
+    them, and decodes all images of validation and test first, where they were not
+    decoded before.
     """
     directory.claim_data(run_data.facts_of(source))
+    if corrected := corrections.record(source):
+        write_json(directory.corrections, corrected)
     if source.skipped:
         write_text(directory.skipped, "\n".join(source.skipped) + "\n")
-    is_new = not checkpoint_steps(directory.checkpoints)
-    if is_new and kind_of(source.name).is_own and not is_decoded:
+    if checkpoint_steps(directory.checkpoints) or not kind_of(source.name).is_own:
+        return
+    for line in findings(review(source, is_short=True), source.name):
+        print(line)
+    if not is_decoded:
         pipeline.check_readable(source.validation, source.test)

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+from typing import Any
 
 from keras_vit.structure import (
     gives_features,
@@ -16,6 +17,7 @@ from train.data import registry, sources
 from train.data.columns import USUAL, Columns, of_settings
 from train.data.sources.splits import Source, Split
 from train.models.loaded_model import LoadedModel
+from train.models.run_directory import RunDirectory
 from zoo.common.regular_files import expand_home
 from zoo.network.head import NUMBERS, ONE_CLASS
 
@@ -28,11 +30,14 @@ def load_split(
     split: str,
     bits: int | None = None,
     columns: Columns = USUAL,
+    **files: Any,
 ) -> tuple[Source, Split]:
     """Returns a data set and a split of it by name, divided as the model's run did it.
 
     If `dataset` is None, it is the run's. The split "all" is the whole data set, which
-    then need not have parts. Unless given, the columns of a table are the run's.
+    then need not have parts. Unless given, the columns of a table are the run's. The
+    files are `without` and `relabel` of `train.data.sources.load`; without any, the
+    data of the run are corrected as there.
     """
     own = loaded.config.get("dataset")
     if dataset is None and own is None:
@@ -57,6 +62,7 @@ def load_split(
         skip_corrupt=skip_corrupt,
         bits=bits,
         columns=columns,
+        **(files if any(files.values()) else corrections_of(loaded, dataset)),
     )
     part = getattr(source, split)
     if part is None:
@@ -65,6 +71,16 @@ def load_split(
             "--split=train."
         )
     return source, part
+
+
+def corrections_of(loaded: LoadedModel, dataset: str) -> dict:
+    """Returns `without` and `relabel` as the model's run had them, if it had its data.
+
+    They are arguments of `train.data.sources.load`.
+    """
+    file = RunDirectory(loaded.source).corrections
+    is_corrected = is_of_run(loaded, dataset) and file.exists()
+    return dict.fromkeys(("without", "relabel"), file) if is_corrected else {}
 
 
 def is_of_run(loaded: LoadedModel, dataset: str, columns: Columns = USUAL) -> bool:

@@ -36,6 +36,8 @@ def run(
     dataset: str,
     data_dir: str | os.PathLike | None = None,
     skip_corrupt: bool = False,
+    without: str | os.PathLike | None = None,
+    relabel: str | os.PathLike | None = None,
     bits: int | None = None,
     columns: Columns = USUAL,
     shots: Sequence[int] = (1, 5, 10, 25),
@@ -75,7 +77,13 @@ def run(
         print(note)
     image_size = loaded_model.image_shape_of(loaded)[:2]
     source = sources.load(
-        dataset, data_dir, skip_corrupt=skip_corrupt, bits=bits, columns=columns
+        dataset,
+        data_dir,
+        skip_corrupt=skip_corrupt,
+        bits=bits,
+        columns=columns,
+        without=without,
+        relabel=relabel,
     )
     name = f"{loaded.name}-{short_name(source.name)}-few-shot"
     name += predictors.suffix(engine, precision)

@@ -45,6 +45,16 @@ class Ranked:
         """Floats (images,), the probabilities of `predicted`."""
         return self.probabilities[:, 0]
 
+    def probability_of(
+        self, places: int | np.ndarray, classes: int | np.ndarray
+    ) -> np.ndarray:
+        """Returns the probabilities of some classes of images, 0 if they are not kept.
+
+        Both are integers, or integers (n,).
+        """
+        is_it = self.classes[places] == np.expand_dims(classes, -1)
+        return (is_it * self.probabilities[places]).sum(axis=-1)
+
 
 def ranked(
     labels: np.ndarray, probabilities: np.ndarray, data_classes: ArrayLike | None = None

@@ -31,8 +31,9 @@ def run(
     afterwards; the rest of Keras's session, with the names it gives to layers, is new.
 
     The arguments are the flags of `python -m train.study`; `recipe` is what the runs
-    have in common, and `settings` are `data_dir`, `skip_corrupt`, `devices` and
-    `command` of `train.run.training.run`. A study that is called again goes on.
+    have in common, and `settings` are `data_dir`, `skip_corrupt`, `without`,
+    `relabel`, `devices` and `command` of `train.run.training.run`. A study that is
+    called again goes on.
 
     Returns:
         Dict as in `study.json`, with `page`, the path of `study.md`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -52,7 +52,7 @@ def decoded(file: IO[bytes], name: str, bits: int | None) -> np.ndarray:
             file.seek(0)
             image, turn = png.opened(file.read(), name, bits)
             return _pixels(exif.upright(image, turn))
-        with _opened(file) as image:
+        with opened(file) as image:
             width, height = image.size
             limits.check_photo_size(width, height, 8 * len(image.getbands()))
             turn = exif.orientation(image.info.get("exif") or b"")
@@ -103,7 +103,8 @@ def plain_orientation(encoded: bytes) -> int:
     return kind.plain_orientation(encoded)
 
 
-def _opened(file):
+def opened(file: IO[bytes]) -> Any:
+    """Returns the `PIL.Image.Image` of a file that is read; no pixels are decoded."""
     from PIL import Image
 
     formats = list(_FORMATS)

@@ -8,12 +8,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from train.reports.answers import (
-    answers_of,
-    label_errors,
-    write_label_errors,
-    write_mistakes,
-)
+from train.reports.answers import answers_of, write_label_errors, write_mistakes
+from train.scoring.label_errors import label_errors
 from train.scoring.metrics import classification_summary
 from train.scoring.ranked import joined, ranked
 
@@ -41,7 +37,7 @@ def test_confident_mistakes_come_first_then_uncertain_answers():
     # A model of one class.
     answers = answers_of(None, ranked(np.zeros(3, int), np.ones((3, 1))), "a")
     assert answers.margin.tolist() == [1, 1, 1] and not len(answers.mistakes)
-    assert label_errors(answers, np.ones(3, bool)) is None
+    assert label_errors(answers, 1, np.ones(3, bool)) is None
 
 
 def dense_label_errors(labels, probabilities, is_new):
@@ -96,7 +92,7 @@ def test_what_is_kept_is_enough(classes):
     np.testing.assert_array_equal(answers.margin, last[:, -1] - last[:, -2])
     # Images of the training, whose labels it knows, neither count nor are suspected.
     for is_new in (np.ones(403, bool), places % 4 > 0):
-        suspected = label_errors(answers, is_new)
+        suspected = label_errors(answers, classes, is_new)
         expected = dense_label_errors(labels, probabilities, is_new)
         assert len(expected) > 5
         found = suspected.places, suspected.suggested, suspected.thresholds
@@ -104,7 +100,7 @@ def test_what_is_kept_is_enough(classes):
     chances = probabilities[suspected.places, suspected.suggested]
     np.testing.assert_array_equal(suspected.probabilities, chances)
     # One class alone that is judged is too few.
-    assert label_errors(answers, places >= 403 - 9) is None
+    assert label_errors(answers, classes, places >= 403 - 9) is None
 
 
 def test_many_classes_need_little_memory():
@@ -120,7 +116,7 @@ def test_many_classes_need_little_memory():
     tracemalloc.start()
     try:
         summary = classification_summary(found, names)
-        label_errors(answers_of(None, found, names), np.ones(images, bool))
+        label_errors(found, classes, np.ones(images, bool))
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -155,7 +151,7 @@ def test_the_file_of_suspected_label_errors(tmp_path):
     chances[3], chances[9] = (0.1, 0.85, 0.05), (0.75, 0.15, 0.1)
     answers = answers_of(None, ranked(labels, chances), ["a", "=b", "c"])
     names = [f"@{index}.jpg" for index in range(10)]
-    errors = label_errors(answers, np.ones(10, bool))
+    errors = label_errors(answers, 3, np.ones(10, bool))
     write_label_errors(tmp_path / "a.csv", answers, errors, names)
     assert (tmp_path / "a.csv").read_text().splitlines() == [
         "file,truth,suggested,probability,probability_of_truth,threshold",

@@ -8,6 +8,7 @@ from dataclasses import replace
 from train.data.checking import DataError, check, heic_remedy
 from train.data.columns import USUAL, Columns
 from train.data.registry import DataDir, kind_of
+from train.data.sources.corrections import File, corrected
 from train.data.sources.corrupt import find_corrupt, without_corrupt
 from train.data.sources.splits import Source, Split, check_name
 from zoo.common.safe_text import counted, named
@@ -24,6 +25,8 @@ def load(
     skip_corrupt: bool = False,
     bits: int | None = None,
     columns: Columns = USUAL,
+    without: File = None,
+    relabel: File = None,
     log: Callable[[str], None] = print,
 ) -> Source:
     """Loads a data set for fine-tuning, undecoded and in a fixed order.
@@ -33,7 +36,8 @@ def load(
     left out, if any is. The papers hold out 0.1 of Pets and Flowers, 0.02 of CIFAR and
     0.01 of ImageNet. `validation` is None exactly when the fraction is 0. A fraction of
     None does not divide the data, which then need nothing for training or for testing:
-    `Source.all` has every labelled example. `columns` are those of a CSV file.
+    `Source.all` has every labelled example. `columns` are those of a CSV file. Files of
+    `without` and `relabel` are those of `train.data.sources.corrections.corrected`.
 
     Raises:
         ValueError: `bits` are not 8 to 16.
@@ -70,6 +74,12 @@ def load(
             f"{source.name}: {count} {'entry is' if count == 1 else 'entries are'} "
             f"ignored, no {kind.used_files}: {named(source.ignored)}"
             f"{heic_remedy(source.ignored)}"
+        )
+    if without is not None or relabel is not None:
+        source = corrected(source, without, relabel)
+        log(
+            f"{source.name}: left out {counted(len(source.left_out), 'image')}, "
+            f"relabelled {len(source.relabelled):,}, as asked"
         )
     if not skip_corrupt:
         return source

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,8 @@ class Split:
             only: elsewhere TensorFlow 2.21 ignores where to begin.
         honour_exif: Whether photos are turned as their EXIF says.
         bits: How many bits values have in files of 16, see `zoo.photos.decode`.
+        hashes: An integer for each example's encoded image, equal where two are; None
+            where reading the data has not made any.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Split:
     ranges: Callable[[], tuple[int, Callable]] | None = None
     honour_exif: bool = True
     bits: int | None = None
+    hashes: np.ndarray | None = None
 
     def labels(self) -> np.ndarray:
         """Returns the label of every example, in order; no image is decoded."""
@@ -97,7 +100,8 @@ class Source:
     was not divided, `all` has every example and the three parts are None. `total` is
     the number of examples of the data set, with parts that are not used. `skipped`
     names the images that were left out because they cannot be read; `ignored` what else
-    is in the folders of the data, and is not used.
+    is in the folders of the data, and is not used. `left_out` names the images that the
+    user left out, `relabelled` has the new class of those that the user corrected.
     """
 
     name: str
@@ -109,6 +113,8 @@ class Source:
     total: int = 0
     skipped: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    relabelled: dict[str, str] = field(default_factory=dict)
 
     def splits(self) -> dict[str, Split]:
         """Returns the splits that there are, by the names of their fields."""
@@ -172,7 +178,35 @@ def pick(split: Split, indices: Sequence[int] | np.ndarray) -> Split:
         records=records,
         locate=locate,
         known_labels=None if split.known_labels is None else split.labels()[picked],
+        hashes=None if split.hashes is None else split.hashes[picked],
         ranges=split.ranges and ranges,
+    )
+
+
+def relabelled(split: Split, labels: np.ndarray) -> Split:
+    """Returns a split whose examples have other labels, integers (examples,)."""
+    if split.arrays is not None:
+        values, _ = split.arrays
+        part = in_memory(split.name, values, labels, split.read, split.locate)
+        return replace(part, honour_exif=split.honour_exif, bits=split.bits)
+    with tf.device("CPU:0"):
+        label_of = tf.constant(labels)
+
+    def records() -> tf.data.Dataset:
+        return (
+            split.records()
+            .enumerate()
+            .map(lambda index, example: (example[0], tf.gather(label_of, index)))
+        )
+
+    def ranges() -> tuple:
+        count, read = split.ranges()
+        return count, lambda number: read(number).map(
+            lambda index, example: (index, (example[0], tf.gather(label_of, index)))
+        )
+
+    return replace(
+        split, records=records, known_labels=labels, ranges=split.ranges and ranges
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from train.data import copies
 from train.data.checking import DataError
 from train.data.sources.splits import Source, Split, pick
 
@@ -40,7 +41,13 @@ def divide(
     if "test" in parts and "validation" in parts:
         validation = parts["validation"] if fraction else None
     elif count := validation_size(train.name, train.num_examples, fraction):
-        kept, held = hold_out(train.labels(), count)
+        kept, held = hold_out(train.labels(), count, copies.groups(train))
+        if not held.size:
+            raise DataError(
+                f"all {train.num_examples} images of {train.name} are copies of one, "
+                "which cannot be both for training and for validation: add others, or "
+                "pass validation_fraction=0"
+            )
         part = pick(train, held)
         validation = replace(part, name=f"the validation part of {train.name}")
         train = pick(train, kept)
@@ -60,41 +67,75 @@ def validation_size(name: str, num_examples: int, fraction: float) -> int:
     return count
 
 
-def hold_out(labels: np.ndarray, count: int) -> tuple:
+def hold_out(
+    labels: np.ndarray, count: int, groups: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Returns the indices kept and the `count` held out, both ascending, always alike.
 
     The examples are shuffled with a fixed seed and sorted by class, then evenly
     spaced ones are held out, so every class gives its share to within one example.
+
+    `groups` are what `train.data.copies.groups` returns: the first of copies is held
+    out or kept, and the others go with it. `count` is then the number that would be
+    held out without copies; of 100 examples that are 90 photos and copies of these, 9
+    photos are held out instead of 10.
     """
+    labels = np.asarray(labels)
+    if groups is not None:
+        _, first, inverse = np.unique(groups, return_index=True, return_inverse=True)
+        if len(first) < len(labels):
+            kept, held = hold_out(labels[first], _share(count, len(labels), len(first)))
+            is_held = np.isin(inverse, held)
+            return np.flatnonzero(~is_held), np.flatnonzero(is_held)
     by_class = _shuffled_by_class(labels, np.random.RandomState(_SEED))
     spaced = (2 * np.arange(count) + 1) * len(labels) // (2 * max(count, 1))
     held = np.sort(by_class[spaced])
     return np.setdiff1d(np.arange(len(labels)), held), held
 
 
+def _share(count, total, photos):
+    """Returns how many of some photos are held out, where it is `count` of a total."""
+    return min(max(round(count * photos / total), min(count, 1)), photos - 1)
+
+
 def with_test_part(whole: Split, class_names: Sequence[str]) -> dict[str, Split]:
     """Divides a data set without parts into "train" and "test", always alike.
 
-    A fifth of each class is the test, at least one. Raises a `DataError` for a class of
-    one example.
+    A fifth of each class is the test, at least one; copies of a photo go where the
+    first of them goes, whatever their classes. Raises a `DataError` for a class of one
+    photo.
     """
-    labels = whole.labels()
+    labels, groups = whole.labels(), copies.groups(whole)
+    is_first = groups == np.arange(len(labels))
     is_held = np.zeros(len(labels), bool)
     for number, name in enumerate(class_names):
-        places = np.flatnonzero(labels == number)
-        if len(places) == 1:
-            raise DataError(
-                f"{whole.name}: the class {name!r} has one image, "
-                f"{whole.locate(int(places[0]))}, which cannot be both for training "
-                "and for the test: add some, or remove it"
-            )
+        own = np.flatnonzero(labels == number)
+        places = own[is_first[own]]
+        if len(own) and len(places) < 2:
+            raise DataError(_one_photo(whole, name, own))
         _, held = hold_out(np.zeros(len(places)), max(1, len(places) // 5))
         is_held[places[held]] = True
+    is_held = is_held[groups]
     test = pick(whole, np.flatnonzero(is_held))
     return {
         "train": pick(whole, np.flatnonzero(~is_held)),
         "test": replace(test, name=f"the test part of {whole.name}"),
     }
+
+
+def _one_photo(whole, name, own):
+    """Says that a class has one photo, or nothing but copies."""
+    first = whole.locate(int(own[0]))
+    what = f"one image, {first}"
+    if len(own) > 1:
+        what = (
+            f"{len(own)} images, such as {first}, that are copies of one photo or of "
+            "those of other classes"
+        )
+    return (
+        f"{whole.name}: the class {name!r} has {what}, which cannot be both for "
+        "training and for the test: add some, or remove it"
+    )
 
 
 def _shuffled_by_class(labels, random):

@@ -24,11 +24,13 @@ LAYOUT = (
     f"tf.train.Example with {IMAGE} and {LABEL}"
 )
 _ABSENT = -1
+_HASHES = 2**63 - 1
 
 
 class _Content(NamedTuple):
     file: RecordFile
     labels: np.ndarray
+    hashes: np.ndarray
     texts: set[tuple[int, bytes]]
 
 
@@ -91,15 +93,18 @@ def _read_file(path):
     def parse(records: tf.Tensor) -> tuple:
         parsed = tf.io.parse_example(records, features)
         has_image = tf.strings.length(parsed[IMAGE]) > 0
-        return parsed[LABEL], parsed[TEXT], has_image, tf.strings.length(records)
+        hashes = tf.strings.to_hash_bucket_fast(parsed[IMAGE], _HASHES)
+        lengths = tf.strings.length(records)
+        return parsed[LABEL], parsed[TEXT], has_image, hashes, lengths
 
-    labels, lengths = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    labels, hashes, lengths = ([np.zeros(0, np.int64)] for _ in range(3))
     texts = set()
     records = tf.data.TFRecordDataset(str(path), compression)
     try:
         parsed = records.batch(64).map(parse).as_numpy_iterator()
-        for numbers, names, has_image, sizes in parsed:
+        for numbers, names, has_image, own_hashes, sizes in parsed:
             labels.append(numbers)
+            hashes.append(own_hashes)
             lengths.append(sizes)
             if not has_image.all() or (numbers < 0).any():
                 raise DataError(_explained(path, records))
@@ -111,7 +116,7 @@ def _read_file(path):
     labels = np.concatenate(labels)
     offsets = None if compression else offsets_of(np.concatenate(lengths))
     file = RecordFile(str(path), 0, len(labels), offsets, compression)
-    return _Content(file, labels, texts)
+    return _Content(file, labels, np.concatenate(hashes), texts)
 
 
 def _explained(path, records, error=None):
@@ -225,4 +230,5 @@ def _split(name, contents):
         locate=locate,
         known_labels=labels,
         ranges=ranges,
+        hashes=np.concatenate([content.hashes for content in contents]),
     )

@@ -1,0 +1,71 @@
+"""What is said of a data set before a run."""
+
+import pytest
+from made_photos import COPIES, encoded, photo
+
+from train.data import copies
+from train.data.review import review
+from train.data.sources import load
+from train.reports.review import findings, overview
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
+    for part, count in (("train", 11), ("test", 3)):
+        for number, name in enumerate(("daisy", "rose")):
+            (tmp_path / "photos" / part / name).mkdir(parents=True)
+            for seed in range(count):
+                image = photo(100 * number + seed + 50 * (part == "test"))
+                path = tmp_path / "photos" / part / name / f"{seed}.jpg"
+                path.write_bytes(encoded(image))
+    return tmp_path / "photos"
+
+
+def said(folder):
+    source = load(str(folder))
+    return findings(review(source, is_short=True), source.name)
+
+
+def test_of_clean_data_nothing_is_said(folder):
+    assert said(folder) == []
+    [line, files] = overview(review(load(str(folder))), str(folder))
+    assert line.endswith("28 photos (6 test, 22 train) of 2 classes, 14 each")
+    assert files == "files: 28 JPEG; 160 x 120 pixels"
+
+
+def test_copies_in_train_and_test_are_named_once(folder):
+    leaked = COPIES["cropped around"](photo(150))
+    (folder / "train" / "rose" / "leak.jpg").write_bytes(leaked)
+    same = (folder / "train" / "daisy" / "3.jpg").read_bytes()
+    (folder / "train" / "rose" / "other.jpg").write_bytes(same)
+    assert said(folder) == [
+        "identical: 2 photos in 1 group: train/daisy/3.jpg = train/rose/other.jpg",
+        "near-identical: 2 photos in 1 group: test/rose/0.jpg = train/rose/leak.jpg",
+        "contradictions: 2 photos in 1 group, the same under several labels: "
+        "train/daisy/3.jpg = train/rose/other.jpg",
+        "leaks: 2 photos in 1 group, copies in several parts: test/rose/0.jpg = "
+        "train/rose/leak.jpg",
+    ]
+
+
+def test_of_many_photos_identical_ones_are_found_without_decoding(folder, monkeypatch):
+    monkeypatch.setattr(copies, "MOST_DECODED", 3)
+    same = (folder / "train" / "daisy" / "3.jpg").read_bytes()
+    (folder / "test" / "daisy" / "again.jpg").write_bytes(same)
+    lines = said(folder)
+    assert [line.partition(":")[0] for line in lines] == ["identical", "leaks"]
+
+
+def test_uneven_classes_and_unread_photos_have_advice(folder):
+    for seed in range(30):
+        path = folder / "train" / "rose" / f"more{seed}.jpg"
+        path.write_bytes(encoded(photo(300 + seed, (60, 60))))
+    (folder / "train" / "daisy" / "0.jpg").unlink()
+    (folder / "train" / "daisy" / "1.jpg").unlink()
+    (folder / "test" / "rose" / "0.jpg").write_bytes(b"no photo")
+    few, uneven, unread = said(folder)
+    assert few.startswith("few: 1 class of fewer than 10 photos to train on")
+    assert "daisy (9)" in few
+    assert "4.6 times" in uneven and "--class_weights=balanced" in uneven
+    assert unread.startswith("unread: 1 photo cannot be decoded: test/rose/0.jpg")

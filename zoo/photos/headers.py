@@ -1,0 +1,43 @@
+"""What the header of a photo declares: format, size, bits and channels."""
+
+import io
+import struct
+from typing import NamedTuple
+
+from zoo.photos import files, png
+
+# The types of colour of PNG, and how many channels each shows.
+_PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 1, 6: 3}
+_TIFF_BITS = 258
+
+
+class Header(NamedTuple):
+    """The format of a photo, its size in pixels, and bits and number of its channels.
+
+    Transparency is no channel; a palette counts as three.
+    """
+
+    format: str
+    width: int
+    height: int
+    bits: int
+    channels: int
+
+
+def header(encoded: bytes) -> Header:
+    """Returns the header of a file that `zoo.photos.decode` reads.
+
+    Raises an error of any kind for other files.
+    """
+    if encoded.startswith(png.START):
+        width, height, bits, colour = struct.unpack_from(">IIBB", encoded, 16)
+        channels = _PNG_CHANNELS.get(colour, 3)
+        return Header("PNG", width, height, 8 if colour == 3 else bits, channels)
+    with files.opened(io.BytesIO(encoded)) as image:
+        kind = "JPEG" if image.format == "MPO" else image.format
+        bits = 8
+        if kind == "TIFF":
+            bits = max(image.tag_v2.get(_TIFF_BITS, (1,)))
+        is_gray = image.mode.partition(";")[0] in ("1", "L", "LA", "I", "F")
+        width, height = image.size
+        return Header(kind, width, height, bits, 1 if is_gray else 3)
