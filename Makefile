@@ -40,7 +40,7 @@ next: ## run the fast tests with pre-releases of TensorFlow and Keras, in .venv-
 soak: $(VENV)/.installed-test ## run what CI leaves out: all benchmarks, and kills of runs
 	$(VENV)/bin/python -m pytest -m soak
 
-peers: $(VENV)/.installed-benchmarks $(VENV)/.installed-test ## compare with PyTorch, timm, transformers and keras-hub, installed for it
+peers: $(VENV)/.installed-benchmarks $(VENV)/.installed-test ## compare with PyTorch, timm, transformers, keras-hub and cleanlab, installed for it
 	$(VENV)/bin/python -m pytest -m peers
 
 lint: $(VENV)/.installed-test ## check the style and the types of the code

@@ -33,14 +33,15 @@ COMMANDS = {
 # The commands in the order in which they are used; others follow in the last group.
 _GROUPS = {
     "Every day": (
-        *("few_shot", "finetune", "predict", "evaluate", "explain", "export"),
-        "publish",
+        *("check", "few_shot", "finetune", "predict", "evaluate", "explain"),
+        *("export", "publish"),
     ),
     "Research": ("pretrain", "masked_patches", "compare", "study"),
     "Released models, and the rest": ("zoo",),
 }
 _EXAMPLES = {
-    "few_shot": "vit-ti16/augreg-imagenet21k photos/   # class/*.jpg",
+    "check": "photos/   # class/*.jpg",
+    "few_shot": "vit-ti16/augreg-imagenet21k photos/",
     "finetune": "photos/ --run_dir=runs/photos",
     "predict": "runs/photos new/*.jpg",
     "explain": "runs/photos photo.jpg",

@@ -96,7 +96,7 @@ def test_the_map_of_commands_says_what_each_does(monkeypatch):
     for row in rows:
         assert re.fullmatch(r"  \w+  +[A-Z][^.]+", row) and len(row) <= 88
     # A new user's order.
-    assert rows[0].startswith("  few_shot ") and rows[-1].startswith("  zoo ")
+    assert rows[0].startswith("  check ") and rows[-1].startswith("  zoo ")
     shown = re.findall(r"(?m)^  keras-vit (\w+) ", examples)
     assert len(shown) >= 3 and {*shown} <= keras_vit_start.COMMANDS.keys()
     # A command that is not in the map is listed at its end.

@@ -126,6 +126,8 @@ def run_short(reader, command):
         more["shown"] = "1"
     if name == "few_shot":
         more |= {"shots": "1", "seeds": "1"}
+    if name == "check" and "model" not in given:
+        more["model"] = smallest("vit-ti16/augreg-imagenet21k")
     if name == "export" and f"{given['out']}/" not in (used or ""):
         more["format"] = given["format"].replace("all", "onnx").split(",")[-1]
     prepare(reader, given | more)

@@ -7,7 +7,7 @@ import numpy as np
 from train.data.photo_names import relative
 from train.data.review import Review
 from train.scoring.label_errors import LabelErrors
-from zoo.common.safe_text import counted, printable
+from zoo.common.safe_text import class_text, counted, printable
 
 # From this ratio of the largest class to the smallest on, advice is given.
 _UNEVEN = 3
@@ -48,8 +48,8 @@ def overview(review: Review, dataset: str) -> list[str]:
     fewest, most = counts.argmin(), counts.argmax()
     line += f" of {len(counts):,} classes, {counts[fewest]:,}"
     if counts[fewest] != counts[most]:
-        line += f" ({review.class_names[fewest]}) to {counts[most]:,}"
-        line += f" ({review.class_names[most]})"
+        line += f" ({class_text(review.class_names[fewest])}) to {counts[most]:,}"
+        line += f" ({class_text(review.class_names[most])})"
     return [printable(f"{line} each"), *_files(review)]
 
 
@@ -62,7 +62,10 @@ def label_error_lines(
     if not len(errors.places):
         return ["label errors: none"]
     rows = _label_errors(review, errors, relative(review.names, dataset))
-    shown = [f"{row['path']} ({row['given']}, rather {row['label']})" for row in rows]
+    shown = [
+        f"{row['path']} ({class_text(row['given'])}, rather {class_text(row['label'])})"
+        for row in rows
+    ]
     count = counted(len(rows), "label")
     return [printable(f"label errors: {count} in doubt: {_first(shown)}")]
 
@@ -123,7 +126,7 @@ def _classes(review):
     part = "train" if "train" in review.parts else None
     counts = review.class_counts(part)
     few = [
-        f"{review.class_names[place]} ({counts[place]:,})"
+        f"{class_text(review.class_names[place])} ({counts[place]:,})"
         for place in np.argsort(counts, kind="stable")
         if counts[place] < _FEW
     ]

@@ -3,11 +3,15 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from train.scoring.ranked import Ranked
+from train.scoring import probes
+from train.scoring.ranked import Ranked, ranked
 
 # With fewer examples the mean probability of a class is too uncertain.
 LEAST_EXAMPLES = 5
+# The probe that judges all photos of a data set.
+_PROBE = "logistic"
 
 
 @dataclass(frozen=True)
@@ -64,3 +68,23 @@ def label_errors(
     return LabelErrors(
         places[order], suggested, probabilities[order], thresholds[suggested]
     )
+
+
+def by_cross_validation(
+    features: ArrayLike,
+    labels: ArrayLike,
+    classes: int,
+    groups: ArrayLike | None = None,
+) -> LabelErrors | None:
+    """Finds `LabelErrors` among all images, None where no class can be judged.
+
+    Each image is judged by a probe that was fitted on others. Features are (images,
+    size), labels integers (images,); `groups` are those of `train.data.copies`: a copy
+    of an image would tell its label.
+    """
+    labels = np.asarray(labels)
+    if np.count_nonzero(np.bincount(labels) >= LEAST_EXAMPLES) < 2:
+        return None
+    probabilities = probes.out_of_fold(_PROBE, features, labels, classes, groups=groups)
+    answers = ranked(labels, probabilities)
+    return label_errors(answers, classes, np.ones(len(labels), bool))

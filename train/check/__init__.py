@@ -1,0 +1,1 @@
+"""A look at a data set before training: copies, leaks, labels in doubt."""

@@ -1,0 +1,124 @@
+"""The check of a data set: its findings, its JSON and its page."""
+
+import dataclasses
+import os
+import pathlib
+
+import numpy as np
+
+from train.check import page
+from train.common.errors import RunError
+from train.common.files import make_folder, write_json, write_text
+from train.data import sources
+from train.data.checking import DataError
+from train.data.columns import USUAL, Columns
+from train.data.registry import short_name
+from train.data.review import Review, ordered, review
+from train.data.sources.splits import Source, pick
+from train.models import loaded_model
+from train.models.finding import FoundModel
+from train.reports import review as texts
+from train.scoring import label_errors
+from train.scoring.features import Extractor
+from train.scoring.label_errors import LabelErrors
+from zoo.store import cache_dir
+
+
+def check(
+    dataset: str,
+    *,
+    model: str | FoundModel | None = None,
+    data_dir: str | os.PathLike | None = None,
+    bits: int | None = None,
+    columns: Columns = USUAL,
+    json: str | os.PathLike | None = None,
+    out: str | os.PathLike | None = None,
+    image_size: int | tuple[int, int] | None = None,
+    batch_size: int = 32,
+    engine: str = "auto",
+    precision: str = "float32",
+    command: str = "",
+) -> dict:
+    """Checks a data set, and writes a page and the findings as JSON.
+
+    The arguments are the flags of `python -m train.check`; without a model no label
+    errors are sought.
+
+    Returns:
+        Dict as in the JSON file; `lines` are what the command prints, `page` and `json`
+        the paths of the files.
+
+    Raises:
+        RunError: model, data or folder cannot be used; the message says what to do.
+
+    Example:
+        >>> check("photos/")["leaks"]  # doctest: +SKIP
+        [['test/daisy/3.jpg', 'train/daisy/7.jpg']]
+    """
+    folder = make_folder(out or f"runs/checks/{short_name(dataset)}", "--out")
+    extractor = None
+    if model is not None:
+        network = _network(model, image_size)
+        extractor = Extractor(
+            network, batch_size=batch_size, engine=engine, precision=precision
+        )
+    source, notes = _loaded(dataset, data_dir, bits, columns)
+    found = review(source)
+    errors, lines = None, []
+    if extractor is not None:
+        errors = _label_errors(source, found, extractor)
+        lines = texts.label_error_lines(errors, found, dataset)
+    results = texts.record(found, errors, dataset)
+    results |= {"ignored": source.ignored, "command": command}
+    file = pathlib.Path(json or folder / "check.json")
+    write_json(file, results, "--json" if json else "--out")
+    lines = [
+        *texts.overview(found, dataset),
+        *notes,
+        *texts.findings(found, dataset),
+        *lines,
+    ]
+    text = page.render(source, found, errors, results, lines)
+    write_text(folder / "check.html", text, "--out")
+    paths = {"page": str(folder / "check.html"), "json": str(file)}
+    return {**results, "lines": lines, **paths}
+
+
+def _network(model, image_size):
+    try:
+        return loaded_model.load(model, image_size=image_size, features=True).model
+    except RunError as error:
+        raise RunError(
+            f"{error} Or pass --model=none, which seeks no label errors."
+        ) from error
+
+
+def _loaded(dataset, data_dir, bits, columns):
+    """Returns the data in their parts, and notes; undivided where they have none."""
+    settings = {"data_dir": data_dir, "bits": bits, "columns": columns}
+    try:
+        return sources.load(dataset, validation_fraction=0.0, **settings), []
+    except DataError as error:
+        source = sources.load(dataset, validation_fraction=None, **settings)
+        return source, [f"not divided: {error}"]
+
+
+def _label_errors(
+    source: Source, found: Review, extractor: Extractor
+) -> LabelErrors | None:
+    """Returns the label errors among the photos that can be decoded."""
+    is_read = np.array([not one.unread for one in found.fingerprints])
+    features, start = [], 0
+    for split in ordered(source).values():
+        own = np.flatnonzero(is_read[start : start + split.num_examples])
+        start += split.num_examples
+        part = split if len(own) == split.num_examples else pick(split, own)
+        features.append(extractor(part, cache=cache_dir() / "features").joined)
+    places = np.flatnonzero(is_read)
+    errors = label_errors.by_cross_validation(
+        np.concatenate(features),
+        found.labels[places],
+        len(found.class_names),
+        found.groups[places],
+    )
+    return errors and dataclasses.replace(errors, places=places[errors.places])
