@@ -178,7 +178,8 @@ def _of_zip(file):
                 problem = "is compressed by other means than deflate"
             yield _Member(
                 info.filename,
-                info.is_dir(),
+                # Some packers of Windows write backslashes.
+                info.filename.endswith(("/", "\\")),
                 info.file_size,
                 problem,
                 functools.partial(archive.open, info),

@@ -121,6 +121,15 @@ def test_parts_in_an_archive_are_taken(tmp_path):
     assert source.ignored == ("photos.txt",)
 
 
+def test_folders_of_windows_and_of_tar_are_those_of_others(tmp_path):
+    for name, content in {
+        "a.zip": of_zip(("a\\", b""), ("a\\1.png", b"1"), ("b\\2.png", b"2")),
+        "a.tar": of_tar((entry(tarfile.DIRTYPE, name="./a"), b""), ("./a/1.png", b"1")),
+    }.items():
+        (tmp_path / name).write_bytes(content)
+        assert (archives.unpacked(name) / "a" / "1.png").read_bytes() == b"1"
+
+
 def test_an_archive_is_unpacked_once_and_anew_where_it_changes(tmp_path, cache):
     (tmp_path / "a.zip").write_bytes(of_zip(("a/1.png", b"1"), ("b/1.png", b"")))
     folder = archives.unpacked("a.zip")
