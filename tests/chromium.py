@@ -36,7 +36,8 @@ _PHONE = """
 <iframe style="width: {width}px; height: 900px; border: 0" srcdoc="{page}"></iframe>
 <script>onload = () => {{
   const d = document.querySelector("iframe").contentDocument, cut = [];
-  const scrolls = (one) => one.closest("table, pre")?.closest(".scroll, pre");
+  const scrolls = (one) =>
+    {may} && one.closest("table, pre")?.closest(".scroll, pre");
   for (const one of d.body.querySelectorAll("*")) {{
     const {{ left, right, width }} = one.getBoundingClientRect();
     if (width && (left < 0 || right > {width} + 0.5) && !scrolls(one)) {{
@@ -49,10 +50,11 @@ _PHONE = """
 """
 
 
-def cut_off(page, folder, width=400):
+def cut_off(page, folder, width=400, tables_scroll=True):
     """Returns what of a page is cut off on a screen so wide, the tags of elements."""
     outer = folder / f"{page.stem}-{width}.html"
+    may = str(tables_scroll).lower()
     text = html.escape(page.read_text("utf-8"))
-    outer.write_text(_PHONE.format(page=text, width=width), "utf-8")
+    outer.write_text(_PHONE.format(page=text, width=width, may=may), "utf-8")
     dom, _ = opened(outer, folder, "window-size=1400,1000")
     return json.loads(html.unescape(re.search("<title>(.*?)</title>", dom)[1]))

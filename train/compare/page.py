@@ -94,7 +94,8 @@ def _costs(results):
         ("Model", *(row["model"] for row in rows)),
         ("Weights", *(row["weights"] or "random" for row in rows)),
         ("Image size", *("x".join(map(str, row["image_size"])) for row in rows)),
-        ("Accuracy", *map(_accuracy, rows)),
+        ("Accuracy", *(f"{row['test_accuracy']:.2%}" for row in rows)),
+        ("95% interval", *map(_interval, rows)),
         ("Macro F1", *(f"{row['test_macro_f1']:.2%}" for row in rows)),
     ]
     if pairs := results["pairs"]:
@@ -103,8 +104,8 @@ def _costs(results):
         if key != "measured_images_per_second" or results["measured_batch_size"]:
             cells.append((label, *(_cost(key, row, rows[0]) for row in rows)))
     notes = [
-        "In brackets are 95% intervals of the single runs, and how many times the "
-        "first run's a number is. Multiply-adds are those of products and "
+        "The 95% intervals are those of the single runs. In brackets is how many times "
+        "the first run's a number is. Multiply-adds are those of products and "
         "convolutions for one image at the run's size; parameters, those of the whole "
         "model. Training seconds and images per second are by wall time, from the "
         "first batch to the end of the last step, on the machine where the run was "
@@ -120,9 +121,10 @@ def _costs(results):
     return Section("Cost beside gain", table=table, notes=tuple(notes))
 
 
-def _accuracy(row):
-    value, low, high = (row[f"test_accuracy{end}"] for end in ("", "_low", "_high"))
-    return f"{value:.2%} ({low:.2%} to {high:.2%})"
+def _interval(row):
+    return "{:.2%} to {:.2%}".format(
+        *(row[f"test_accuracy_{end}"] for end in ("low", "high"))
+    )
 
 
 def _cost(key, row, first):

@@ -198,14 +198,15 @@ def _write_model(folder, run, trained, *, report, name, licence, class_names):
 
 
 def _without_places(report):
-    """Returns a report without the command line and the folders of this machine."""
+    """Returns a report without the command lines and the folders of this machine."""
     config = dict(report["config"])
     if kind_of(config["dataset"]).is_own:
         config["dataset"] = short_name(config["dataset"])
     for name in ("model", "weights"):
         if isinstance(config.get(name), str) and _is_file(config[name]):
             config[name] = pathlib.Path(config[name]).name
-    kept = {name: value for name, value in report.items() if name != "command"}
+    typed = ("command", "try_next")
+    kept = {name: value for name, value in report.items() if name not in typed}
     return kept | {"config": config}
 
 

@@ -47,8 +47,8 @@ class Facts:
     @property
     def is_uneven(self) -> bool:
         """Whether the classes differ so much that the accuracy misleads."""
-        largest, *_, smallest = [row["examples"] for row in self.tested * 2]
-        return largest >= UNEVEN * smallest
+        counts = [row["examples"] for row in self.tested]
+        return counts[0] >= UNEVEN * counts[-1]
 
     @property
     def leading(self) -> str:

@@ -80,6 +80,7 @@ def test_what_is_in_the_folder(registry, short_run):
     assert names.split() == list("0123456789")
     report = same_runs.report(short_run)
     assert report.pop("command") == "keras-vit finetune ..."
+    assert all("keras-vit" in one["command"] for one in report.pop("try_next"))
     assert same_runs.report(registry / "digits") == report
 
 
@@ -88,6 +89,7 @@ def test_paths_and_commands_of_the_machine_are_not_published(
 ):
     report = same_runs.report(other)
     report["command"] = "keras-vit finetune --dataset=/home/me/secret/photos"
+    report["try_next"] = [{"command": report["command"], "expected": "more"}]
     paths = {"dataset": "/home/me/secret/photos", "weights": "~/secret/mine.npz"}
     report["config"] |= paths
     (other / "report.json").write_text(json.dumps(report))

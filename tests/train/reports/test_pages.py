@@ -230,4 +230,7 @@ def test_the_page_in_a_browser(tmp_path, photos, drawn):
     assert found["width"] == 360
     assert found["up"] == sorted(found["first"])
     assert found["down"] == found["up"][::-1] and found["sorted"] == "descending"
-    assert chromium.cut_off(tmp_path / "report.html", tmp_path) == []
+    page = tmp_path / "report.html"
+    assert chromium.cut_off(page, tmp_path) == []
+    # Its tables fit, too.
+    assert chromium.cut_off(page, tmp_path, tables_scroll=False) == []
