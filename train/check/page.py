@@ -61,6 +61,8 @@ def render(
     return html.render(
         "train.check",
         "check",
+        ["corrections"],
+        class_names=source.class_names,
         results=results,
         lines=lines,
         sections=sections,
