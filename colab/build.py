@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGES = ROOT / "docs" / "tutorials"
 NOTEBOOKS = ROOT / "colab"
 # Of these Colab starts the runtime with a GPU.
-TRAINING = {"choose_checkpoint", "finetune", "pretrain"}
+TRAINING = {"choose_checkpoint", "finetune", "own_photos", "pretrain"}
 
 
 class PageError(ValueError):

@@ -21,7 +21,9 @@ from serving import serving_files, use_mirror
 from colab import build
 from zoo.catalog import index_file
 
-NAMES = ("choose_checkpoint", "classify", "finetune", "phone", "pretrain")
+NAMES = (
+    *("choose_checkpoint", "classify", "finetune", "own_photos", "phone", "pretrain"),
+)
 
 
 def read(name):
@@ -208,6 +210,16 @@ EXPECTED = {
         [
             r"test loss [\d.]+, and by chance [\d.]+; accuracy",
             r"^masked      test accuracy [\d.]+%$",
+        ],
+    ),
+    "own_photos": (
+        0,
+        "check.json",
+        [
+            "photos in photos",
+            r"<iframe srcdoc=[\s\S]*Check of photos",
+            r"test accuracy [\d.]+%",
+            r"^file,",
         ],
     ),
     "phone": (
