@@ -10,6 +10,7 @@ from train.scoring.folds import folds_of
 
 # Temperatures are sought in this range.
 _RANGE = (1e-3, 1e3)
+_LEAST_GAIN = 0.01
 
 
 def softmax(logits: ArrayLike) -> np.ndarray:
@@ -37,8 +38,8 @@ def temperature(
     """Returns what held-out logits are to be divided by, 1 where that does not help.
 
     It helps where temperatures fitted on all folds but one lower the log loss of the
-    photos of that fold, by more than the standard error of what they lower it by. The
-    answers themselves stay the same.
+    photos of that fold, by more than a hundredth and more than the standard error of
+    what they lower it by. The answers themselves stay the same.
 
     Args:
         logits: floats (photos, classes) of photos that the classifier was not fitted
@@ -56,13 +57,14 @@ def temperature(
     """
     logits, labels = np.asarray(logits, np.float64), np.asarray(labels)
     fold = folds_of(labels, groups, folds)
-    gains = np.empty(len(labels))
+    losses, gains = log_losses(logits, labels), np.empty(len(labels))
     for number in range(fold.max() + 1):
         here = fold == number
         found = fitted_temperature(logits[~here], labels[~here])
-        before = log_losses(logits[here], labels[here])
-        gains[here] = before - log_losses(logits[here] / found, labels[here])
-    if gains.mean() <= gains.std() / np.sqrt(len(gains)):
+        gains[here] = losses[here] - log_losses(logits[here] / found, labels[here])
+    # Probes of folds have fewer photos, and so another temperature: leave small gains.
+    least = max(_LEAST_GAIN * losses.mean(), gains.std() / np.sqrt(len(gains)))
+    if gains.mean() <= least:
         return 1.0
     return fitted_temperature(logits, labels)
 

@@ -60,11 +60,11 @@ def test_ridge_by_the_definition(shape):
 def test_logistic_regression_is_that_of_scikit_learn(shape):
     features, labels = problem(*shape)
     inputs = standardised(features)
-    strengths = (0.1, 0.001)
+    strengths = (30.0, 0.3)
     for l2, (kernel, bias) in zip(
         strengths, probe_fits.solve_logistic(inputs, labels, 5, strengths), strict=True
     ):
-        judge = LogisticRegression(C=1 / (l2 * len(labels)), tol=1e-10, max_iter=10_000)
+        judge = LogisticRegression(C=1 / l2, tol=1e-10, max_iter=10_000)
         expected = judge.fit(inputs, labels).predict_proba(inputs)
         found = softmax(inputs @ kernel + bias, axis=1)
         np.testing.assert_allclose(found, expected, atol=1e-3)
@@ -73,7 +73,7 @@ def test_logistic_regression_is_that_of_scikit_learn(shape):
 def test_the_logistic_probe_is_the_mean_of_several_strengths():
     features, labels = problem(60, 8)
     judges = [
-        LogisticRegression(C=1 / (l2 * len(labels)), tol=1e-10, max_iter=10_000)
+        LogisticRegression(C=1 / l2, tol=1e-10, max_iter=10_000)
         for l2 in probe_fits.LOGISTIC_L2
     ]
     inputs = standardised(features)
