@@ -89,6 +89,11 @@ class Facts:
         gain = self.gain
         return gain is not None and gain.low > 0 and gain.gain >= LITTLE
 
+    @property
+    def minutes(self) -> float | None:
+        """The budget of a search, None where the run is one training."""
+        return self.config.get("minutes")
+
     def has(self, fault: str) -> bool:
         """Returns whether the training has a fault of `train.reports.training_course`.
 

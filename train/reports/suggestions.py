@@ -29,8 +29,15 @@ def suggest(facts: Facts) -> tuple[Suggestion, ...]:
     return tuple(one for one in found if one)[:_MOST]
 
 
+# A search decides rate, length, what is trained and the weights of classes itself.
+
+
 def _lower_rate(facts: Facts) -> Suggestion | None:
-    if not facts.has(DIVERGED) or not facts.config.get("learning_rate"):
+    if (
+        facts.minutes
+        or not facts.has(DIVERGED)
+        or not facts.config.get("learning_rate")
+    ):
         return None
     rate = facts.config["learning_rate"] / 3
     return _again(
@@ -43,7 +50,9 @@ def _lower_rate(facts: Facts) -> Suggestion | None:
 
 def _fewer_steps(facts: Facts) -> Suggestion | None:
     course = facts.course
-    if not facts.has(TOO_LONG) or course.accuracy_then < course.accuracy_now:
+    if facts.minutes or not facts.has(TOO_LONG):
+        return None
+    if course.accuracy_then < course.accuracy_now:
         return None
     return _again(
         facts,
@@ -61,23 +70,26 @@ def _more_steps(facts: Facts) -> Suggestion | None:
     gained = course.accuracy_now - course.accuracy_then
     kind = "validation" if course.is_validation else "training"
     time = "twice the time" if seconds is None else time_text(2 * seconds)
+    flag = f"--steps={2 * course.last_step}"
+    if facts.minutes:
+        flag = f"--minutes={2 * facts.minutes:g}"
     return _again(
         facts,
-        f"--steps={2 * course.last_step}",
+        flag,
         f"some of what the steps after {course.step:,} brought, {points(gained)} of "
         f"{kind} accuracy; takes {time}",
     )
 
 
 def _frozen(facts: Facts) -> Suggestion | None:
-    if not facts.probe_is_better or facts.config.get("frozen"):
+    if facts.minutes or not facts.probe_is_better or facts.config.get("frozen"):
         return None
     return _again(facts, "--frozen", f"{facts.probe:.2%} on these images, as the probe")
 
 
 def _balanced_weights(facts: Facts) -> Suggestion | None:
     never = facts.never_answered
-    if not never or facts.config.get("class_weights"):
+    if facts.minutes or not never or facts.config.get("class_weights"):
         return None
     share = len(never) / len(facts.tested)
     return _again(
@@ -109,6 +121,24 @@ def _more_photos(facts: Facts) -> Suggestion | None:
         f"once there are more photos: {gain.examples:,} instead of {gain.fewer:,} "
         f"brought {points(gain.gain)}, as many more usually bring less than that",
         name="more",
+    )
+
+
+def _search(facts: Facts) -> Suggestion | None:
+    names = ("dataset", "model", "weights")
+    given = {name: facts.config.get(name) for name in names}
+    seconds = facts.results.get("seconds")
+    if facts.minutes or facts.course is None or not (seconds and facts.model):
+        return None
+    if not all(isinstance(value, str) for value in given.values()):
+        return None
+    minutes = max(round(seconds / 60), 1)
+    words = [f"--{name}={value}" for name, value in given.items()]
+    words += [f"--minutes={minutes}", f"--run_dir={facts.model}-minutes-{minutes}"]
+    return Suggestion(
+        typed("finetune", words),
+        "the best of probes of the frozen model, a training and their average on "
+        f"held-out photos; takes {time_text(60 * minutes)}, about as long as this run",
     )
 
 
@@ -144,6 +174,7 @@ SUGGESTIONS = {
     "more_steps": _more_steps,
     "check_labels": _check_labels,
     "more_photos": _more_photos,
+    "search": _search,
     "more_test_photos": _more_test_photos,
     "other_seed": _other_seed,
 }

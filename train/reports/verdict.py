@@ -197,7 +197,7 @@ def _more_photos_may_help(facts: Facts) -> str | None:
 
 def _last_step(gain):
     return (
-        f"{gain.examples:,} training photos instead of {gain.fewer:,} brought "
+        f"{gain.examples:,} training photos instead of {gain.fewer:,} brought a probe "
         f"{points(gain.gain, '+')} (95% interval {points(gain.low, '+')} to "
         f"{points(gain.high, '+')})"
     )

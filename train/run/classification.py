@@ -1,7 +1,7 @@
 """Fine-tuning and pre-training: the tasks that end in a classifier."""
 
 import pathlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import keras
 import numpy as np
@@ -28,6 +28,7 @@ from train.run import building
 from train.run.task import Task, speed
 from train.run.trained_parts import choose_trainable, count_parameters, layer_rates
 from train.scoring import kept_test
+from train.scoring.learning_curve import Point
 from train.scoring.metrics import classification_summary
 from train.scoring.ranked import Ranked, joined, ranked
 
@@ -45,6 +46,9 @@ class FineTuning(Task):
     """
 
     accuracy = staticmethod(count_correct)
+    # The accuracy of a probe on the test images and a learning curve, where measured.
+    probe: float | None = None
+    curve: Sequence[Point] = ()
 
     def check_devices(self, devices: Devices) -> None:
         """Refuses mixed examples on several hosts, and batch norms on devices."""
@@ -159,6 +163,8 @@ class FineTuning(Task):
             history=log,
             answers=answers_of(source.test, answered, source.class_names),
             sections=self.sections(),
+            probe=self.probe,
+            curve=self.curve,
         )
         everything = "all " if self.recipe.test_examples is None else ""
         return {

@@ -7,7 +7,7 @@ import math
 import os
 import pathlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import keras
 import numpy as np
@@ -26,6 +26,7 @@ from train.run import building, training
 from train.run.classification import FineTuning
 from train.scoring import held_out
 from train.scoring.features import Extractor
+from train.scoring.learning_curve import Point, of_probe
 from train.scoring.probed_network import probed_network
 from train.scoring.ranked import ranked
 from train.scoring.temperature import log_losses, softmax, temperature
@@ -155,6 +156,7 @@ class _Backbone:
     labels: np.ndarray
     speed: float
     member: _Member
+    curve: Sequence[Point]
 
     @property
     def log_loss(self) -> float:
@@ -204,7 +206,8 @@ class _Search:
             for number, recipe in enumerate(recipes)
         ]
         best = min(backbones, key=lambda one: one.log_loss)
-        answer = self._of_probes(best, backbones)
+        self.of_probes = answer = self._of_probes(best, backbones)
+        self.curve = best.curve
         with contextlib.ExitStack() as stack:
             if self._may_train():
                 if "report_seconds" not in self.budget.facts:
@@ -309,7 +312,21 @@ class _Search:
             lambda split: probed.head.logits(probed.read(extract(split))),
             lambda split: probed.read(extract(split)),
         )
-        return _Backbone(recipe, name, probed, features.labels, facts["speed"], member)
+        curve = self._curve(of_train, of_first)
+        speed = facts["speed"]
+        return _Backbone(recipe, name, probed, features.labels, speed, member, curve)
+
+    def _curve(self, of_train, of_judges):
+        """Returns the learning curve of a probe, if there are held-out photos."""
+        if self.source.validation is None:
+            return ()
+        return of_probe(
+            "ridge",
+            of_train.pooled,
+            of_train.labels,
+            (of_judges.pooled, of_judges.labels),
+            len(self.names),
+        )
 
     def _with_head(self, recipe, head):
         """Returns the network of a recipe with the head of its probes."""
@@ -495,6 +512,10 @@ class _Search:
         task.build(dataclasses.replace(self.source, test=tested))
         task.tried, task.reasons = self.tried, self.reasons
         task.features = answer.members[0].features if len(networks) == 1 else None
+        task.curve, task.probe = self.curve, None
+        if 0 < self.trained < 1:
+            predicted = self.of_probes.logits(tested).argmax(axis=1)
+            task.probe = float(np.mean(predicted == tested.labels()))
         task.save(self.directory)
         # A finished run that is reported again took no longer.
         task.seconds = self.budget.facts.get("seconds", self.budget.used)

@@ -138,20 +138,20 @@ CASES = {
     ),
     "more_photos_help": (
         facts(curve=curve(0.8, 0.9)),
-        "More photos would help: 100 training photos instead of 50 brought +10.0 "
-        "points (95% interval +7.1 points to +12.9 points).",
+        "More photos would help: 100 training photos instead of 50 brought a "
+        "probe +10.0 points (95% interval +7.1 points to +12.9 points).",
         facts(curve=curve(0.8, 0.8)),
     ),
     "more_photos_bring_little": (
         facts(curve=curve(0.8, 0.8)),
-        "More photos would bring little: 100 training photos instead of 50 brought "
-        "+0.0 points (95% interval +0.0 points to +0.0 points).",
+        "More photos would bring little: 100 training photos instead of 50 brought a "
+        "probe +0.0 points (95% interval +0.0 points to +0.0 points).",
         facts(),
     ),
     "more_photos_may_help": (
         facts(curve=curve(0.8, 0.85, images=20)),
         "Whether more photos would help is not certain: 100 training photos instead "
-        "of 50 brought +5.0 points (95% interval -4.8 points to +14.8 points).",
+        "of 50 brought a probe +5.0 points (95% interval -4.8 points to +14.8 points).",
         facts(curve=curve(0.8, 0.9)),
     ),
 }
@@ -195,6 +195,7 @@ RUN = {
     "config": {"learning_rate": 0.03, "seed": 0, "dataset": "my photos/"},
     "model": "runs/photos",
 }
+WEIGHTS = {"dataset": "my photos/", "model": "ViT-Ti_16", "weights": "augreg"}
 # Names of suggestions: facts, the words behind the command, what is expected, and facts
 # without it.
 SUGGESTED = {
@@ -243,6 +244,14 @@ SUGGESTED = {
         "more usually bring less than that",
         facts(**RUN, curve=curve(0.8, 0.8)),
     ),
+    "search": (
+        facts(**RUN | {"config": WEIGHTS}),
+        "keras-vit finetune '--dataset=my photos/' --model=ViT-Ti_16 --weights=augreg "
+        "--minutes=10 --run_dir=runs/photos-minutes-10",
+        "the best of probes of the frozen model, a training and their average on "
+        "held-out photos; takes about 10 minutes, about as long as this run",
+        facts(**RUN | {"config": WEIGHTS | {"minutes": 5.0}}),
+    ),
     "more_test_photos": (
         facts(**RUN),
         "keras-vit evaluate runs/photos new_photos/",
@@ -278,7 +287,8 @@ def test_a_suggestion_where_it_fits_and_where_it_does_not(name, checks):
     assert suggestions.SUGGESTIONS[name](others) is None
 
 
-def test_at_most_three_suggestions_and_no_command_that_is_not_there():
+def test_at_most_three_suggestions_and_no_command_that_is_not_there(monkeypatch):
+    monkeypatch.setattr(suggestions, "COMMANDS", {})
     diverged = always_day(**RUN | {"course": course(DIVERGED)}, suspected=3)
     names = [one.command.split()[3] for one in suggestions.suggest(diverged)]
     assert names[:2] == ["--learning_rate=0.01", "--class_weights=balanced"]
@@ -296,6 +306,18 @@ def test_at_most_three_suggestions_and_no_command_that_is_not_there():
     own = dataclasses.replace(diverged, results={})
     (only,) = suggestions.suggest(own)
     assert only.command.startswith("keras-vit evaluate")
+
+
+def test_a_search_decides_itself_and_may_take_longer():
+    def names(known):
+        return {one.command.split()[-2] for one in suggestions.suggest(known)}
+
+    search = RUN | {"config": RUN["config"] | {"minutes": 5.0}}
+    for fault in (DIVERGED, TOO_LONG):
+        known = always_day(**search | {"course": course(fault)}, probe=0.99)
+        assert names(known) == {"runs/photos", "--seed=1"}
+    short = always_day(**search | {"course": course(TOO_SHORT)})
+    assert "--minutes=10" in names(short)
 
 
 def test_words_of_sentences():

@@ -43,6 +43,10 @@ def test_too_little_time_leaves_the_probes(searched, tmp_path, capsys):
     assert not MetricLog(run.metrics).records()
     report = json.loads(run.results.read_text())
     assert report["budget_seconds"] == 30.0 and report["config"]["minutes"] == 0.5
+    examples = [point["train_examples"] for point in report["learning_curve"]]
+    assert examples == sorted(examples) and examples[-1] == report["train_examples"]
+    assert any("training photos instead of" in told for told in report["verdict"])
+    assert "test_probe_accuracy" not in report
     # One network of ours, whose head is the probes'.
     model = loaded_model.load(str(run.path)).model
     assert model.config == TINY or model.description is not None
@@ -87,6 +91,8 @@ def test_training_joins_where_held_out_photos_say_so(
     assert len(members(model)) == 2 and model.input_shape == (None, 32, 32, 3)
     report = json.loads((tmp_path / "run" / "report.json").read_text())
     assert report["operations_of_one_network"] == pytest.approx(2, abs=0.2)
+    assert 0 < report["test_probe_accuracy"] <= 1
+    assert any("A linear probe of the frozen model" in one for one in report["verdict"])
 
 
 def test_a_second_backbone_joins_or_is_left_out(searched, monkeypatch, capsys):
