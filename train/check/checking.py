@@ -60,7 +60,11 @@ def check(
     if model is not None:
         network = _network(model, image_size)
         extractor = Extractor(
-            network, batch_size=batch_size, engine=engine, precision=precision
+            network,
+            patches=False,
+            batch_size=batch_size,
+            engine=engine,
+            precision=precision,
         )
     source, notes = _loaded(dataset, data_dir, bits, columns)
     found = review(source)
@@ -113,7 +117,7 @@ def _label_errors(
         own = np.flatnonzero(is_read[start : start + split.num_examples])
         start += split.num_examples
         part = split if len(own) == split.num_examples else pick(split, own)
-        features.append(extractor(part, cache=cache_dir() / "features").joined)
+        features.append(extractor(part, cache=cache_dir() / "features").pooled)
     places = np.flatnonzero(is_read)
     errors = label_errors.by_cross_validation(
         np.concatenate(features),

@@ -6,12 +6,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from train.scoring import probes
+from train.scoring.folds import folds_of
 from train.scoring.ranked import Ranked, ranked
+from train.scoring.temperature import softmax, temperature
 
 # With fewer examples the mean probability of a class is too uncertain.
 LEAST_EXAMPLES = 5
-# The probe that judges all photos of a data set.
-_PROBE = "logistic"
+# The probe that judges all photos of a data set, and the part of the thresholds that is
+# enough in each round: the second one knows better.
+_PROBE, _PARTS = "lda", (1.0, 0.9)
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class LabelErrors:
 
 
 def label_errors(
-    answers: Ranked, classes: int, is_new: np.ndarray
+    answers: Ranked, classes: int, is_new: np.ndarray, part: float = 1.0
 ) -> LabelErrors | None:
     """Finds `LabelErrors` by confident learning, None where no class can be judged.
 
@@ -39,7 +42,8 @@ def label_errors(
     (of the ten most probable, which alone are kept); if that is not its label, and the
     model's answer is not its label either, the label is suspected. Only images that the
     model was not trained on count: `is_new`, bools (images,). Classes of fewer than
-    `LEAST_EXAMPLES` of them are not suggested.
+    `LEAST_EXAMPLES` of them are not suggested. With a `part` below 1, that part of each
+    threshold is enough: more labels are suspected.
 
     Source: Northcutt, Jiang and Chuang, Confident Learning (2021), section 3.1,
     https://arxiv.org/abs/1911.00068.
@@ -51,7 +55,7 @@ def label_errors(
     if np.count_nonzero(is_judged) < 2:
         return None
     thresholds = np.full(classes, np.inf)
-    thresholds[is_judged] = sums[is_judged] / counts[is_judged]
+    thresholds[is_judged] = part * sums[is_judged] / counts[is_judged]
     is_reached = answers.probabilities >= thresholds[answers.classes]
     # Take the first one, as the most probable come first.
     first = np.take_along_axis(
@@ -78,13 +82,34 @@ def by_cross_validation(
 ) -> LabelErrors | None:
     """Finds `LabelErrors` among all images, None where no class can be judged.
 
-    Each image is judged by a probe that was fitted on others. Features are (images,
-    size), labels integers (images,); `groups` are those of `train.data.copies`: a copy
-    of an image would tell its label.
+    Each image is judged by a probe that was fitted on others. Wrong labels blur what a
+    probe learns: in a second round the probes are fitted without the images that the
+    first one suspects, and judge all again. Features are (images, size), labels
+    integers (images,); `groups` are those of `train.data.copies`: a copy of an image
+    would tell its label.
     """
-    labels = np.asarray(labels)
+    features, labels = np.asarray(features), np.asarray(labels)
     if np.count_nonzero(np.bincount(labels) >= LEAST_EXAMPLES) < 2:
         return None
-    probabilities = probes.out_of_fold(_PROBE, features, labels, classes, groups=groups)
-    answers = ranked(labels, probabilities)
-    return label_errors(answers, classes, np.ones(len(labels), bool))
+    every = np.ones(len(labels), bool)
+    is_trusted, found = every, None
+    for part in _PARTS:
+        logits = _out_of_fold(features, labels, classes, groups, is_trusted)
+        own_groups = None if groups is None else np.asarray(groups)[is_trusted]
+        scale = temperature(logits[is_trusted], labels[is_trusted], own_groups)
+        answers = ranked(labels, softmax(logits / scale))
+        found = label_errors(answers, classes, every, part)
+        is_trusted = ~np.isin(np.arange(len(labels)), found.places)
+    return found
+
+
+def _out_of_fold(features, labels, classes, groups, is_trusted):
+    """Returns the logits of all images, by probes fitted on trusted others."""
+    fold = folds_of(labels, groups)
+    logits = np.empty((len(labels), classes))
+    for number in range(fold.max() + 1):
+        here = fold == number
+        known = is_trusted & ~here
+        probe = probes.fit(_PROBE, features[known], labels[known], classes)
+        logits[here] = probe.logits(features[here])
+    return logits

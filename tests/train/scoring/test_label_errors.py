@@ -25,7 +25,7 @@ def test_planted_errors_are_found_and_named():
     hits = np.isin(found.places, wrong)
     assert hits.sum() / 60 > 0.8 and hits.mean() > 0.7
     # The most certain come first.
-    assert hits[:30].mean() > hits[30:].mean()
+    assert hits[:30].mean() >= hits[30:].mean()
     is_named = found.suggested[hits] == truth[found.places[hits]]
     assert is_named.mean() > 0.9
 
@@ -60,7 +60,7 @@ def test_cleanlab_doubts_the_same_labels():
     truth, features = clusters(600)
     rng = np.random.default_rng(1)
     labels = np.where(rng.random(600) < 0.1, rng.integers(0, 6, 600), truth)
-    probabilities = out_of_fold("logistic", features, labels, 6)
+    probabilities = out_of_fold("lda", features, labels, 6)
     found = label_errors(ranked(labels, probabilities), 6, np.ones(600, bool))
     issues = filters.find_label_issues(
         labels, probabilities, filter_by="confident_learning"
