@@ -74,12 +74,9 @@ def features_in(
     return _each(lambda values: values[order], joined(parts)), speed
 
 
-def features_of_first(
-    count: int, extract: Callable[[Split], Features], split: Split
-) -> Features:
-    """Returns the features that `features_in` returned, when there were `count`."""
-    places = np.sort(in_turns(split.labels())[:count])
-    return extract(pick(split, places))
+def first_of(split: Split, count: int) -> Split:
+    """Returns the photos whose features `features_in` returned, when it had `count`."""
+    return pick(split, np.sort(in_turns(split.labels())[:count]))
 
 
 def _each(function, *parts):
@@ -133,7 +130,7 @@ def probed(
         logits = probes.out_of_fold_logits(*fitted, groups=groups)
         cooling = temperature(logits, features.labels, groups)
         held_out.append(logits / cooling)
-        linear.append((probes.fit(*fitted).scaled(1 / cooling), patches))
+        linear.append((probes.fit(*fitted, groups=groups).scaled(1 / cooling), patches))
         longest = max(longest, clock() - before)
         tried.append(judged(name, held_out[-1], features.labels, clock() - before))
         log(tried[-1].line)

@@ -14,6 +14,7 @@ import numpy as np
 
 from keras_vit_start import typed
 from train.common.errors import RunError
+from train.data import copies
 from train.data.sources.splits import Source, Split
 from train.data.sources.subset import limited
 from train.engine import loop
@@ -53,6 +54,8 @@ _ROOM = 1.5
 # All weights are trained at the size of the features where so many epochs fit.
 _EPOCHS_AT_FULL_SIZE = 15
 _SMALL_SIZE = 128
+# From so many photos on the backbone is converted for another runtime.
+_CONVERTED = 1_000
 # So many photos compile the network, where none are held out.
 _FEWEST = 32
 # Images of networks without patches are multiples of this.
@@ -273,7 +276,10 @@ class _Search:
             network = building.model(recipe, len(self.names))
         name, key = _name_of(recipe, network), f"features {number}"
         cache = self.directory.path / "features"
-        extract = functools.partial(Extractor(network), cache=cache)
+        # A conversion takes as long as it saves on some thousand photos.
+        is_large = self.source.train.num_examples >= _CONVERTED
+        extractor = Extractor(network, engine="auto" if is_large else "keras")
+        extract = functools.partial(extractor, cache=cache)
         facts = self.budget.facts.get(key)
         begun = self.budget.clock()
         # The first photos compile, and do not show how fast others come.
@@ -287,12 +293,13 @@ class _Search:
             facts = {"photos": len(of_train.labels), "speed": speed}
             self.budget.keep(**{key: facts})
         else:
-            of_train = probing.features_of_first(
-                facts["photos"], extract, self.source.train
-            )
+            of_train = extract(probing.first_of(self.source.train, facts["photos"]))
         features = of_train
+        groups = copies.groups(probing.first_of(self.source.train, facts["photos"]))
         if self.source.validation is not None:
             features = probing.joined([of_train, of_first])
+            others = len(groups) + copies.groups(self.source.validation)
+            groups = np.concatenate([groups, others])
         self._say(
             f"{name}: features of {len(features.labels):,} photos in "
             f"{self.budget.clock() - begun:.0f} s"
@@ -303,6 +310,7 @@ class _Search:
             of=f", {name}" if count > 1 else "",
             seconds=max(_PROBES * self.budget.seconds / count, _LEAST_PROBES),
             clock=self.budget.clock,
+            groups=groups,
             log=self._say,
         )
         self.budget.keep()
