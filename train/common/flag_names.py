@@ -11,9 +11,8 @@ from zoo.common.safe_text import printable
 # Other programs' names are keys, our flags values: the first that a command has is
 # suggested. A note may follow a colon.
 _MEANT = {
-    "epochs num_epochs n_epochs max_epochs nepochs num_train_epochs": (
-        "steps: steps = epochs * training images / batch_size"
-    ),
+    "num_epochs n_epochs max_epochs nepochs num_train_epochs": "epochs",
+    "time_limit max_time budget": "minutes",
     "max_steps num_steps train_steps total_steps iterations iters max_iter": "steps",
     "lr lr0 base_lr init_lr": "learning_rate",
     "bs b batch batchsize train_batch_size eval_batch_size "

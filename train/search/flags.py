@@ -24,6 +24,7 @@ _NOT_WITH_MINUTES = (
 _OF_BOTH = {
     *("dataset", "model", "weights", "image_size", "train_examples", "bits", "seed"),
     *("validation_fraction", "batch_size", "crop", "flip", "precision"),
+    *("image_column", "label_column", "split_column"),
 }
 
 

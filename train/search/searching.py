@@ -75,6 +75,8 @@ def run(
     run_dir: str | os.PathLike,
     data_dir: str | os.PathLike | None = None,
     skip_corrupt: bool = False,
+    without: str | os.PathLike | None = None,
+    relabel: str | os.PathLike | None = None,
     devices: Devices | None = None,
     command: str = "",
     started: float | None = None,
@@ -94,10 +96,8 @@ def run(
             "--minutes measures one machine, and this run has several: pass --steps."
         )
     task = Found(recipe, options)
-    load = functools.partial(
-        training.suitable_source, task, devices, data_dir, skip_corrupt
-    )
-    source = load()
+    files = {"without": without, "relabel": relabel}
+    source = training.suitable_source(task, devices, data_dir, skip_corrupt, **files)
     task.options = options.settled(source.train.num_examples)
     with training.begun(task, run_dir, devices, lambda: source) as directory:
         training.check_source(source, directory, is_decoded=skip_corrupt)

@@ -1,5 +1,6 @@
 """When a command line is a search, and which flags do not go with it."""
 
+import inspect
 import sys
 
 import in_process
@@ -8,6 +9,8 @@ from absl import flags
 
 from train import recipes
 from train.common.errors import RunError
+from train.run import training
+from train.search import searching
 from train.search.options import Options
 
 
@@ -57,6 +60,11 @@ def test_minutes_take_the_settings_of_own_data_instead_of_a_papers(asked):
     # Digits are no photos.
     recipe, options = asked("--dataset=digits", "--minutes=5", "--single")
     assert recipe == recipes.for_dataset("digits") and options.single
+
+
+def test_a_search_takes_what_the_flags_of_data_give_a_training():
+    taken = [inspect.signature(one).parameters for one in (training.run, searching.run)]
+    assert taken[0].keys() - taken[1].keys() == {"task", "extend"}
 
 
 def test_flags_that_do_not_go_together_are_refused_by_name(asked):
