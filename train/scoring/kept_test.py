@@ -16,6 +16,8 @@ from train.scoring.held_out import KNOWN, HeldOut, distances_to, unit
 from train.scoring.ranked import Ranked
 
 _BATCH_SIZE = 32
+# Choosing some of more examples, as of all ImageNet, would take minutes of reading.
+_MOST_READ = 200_000
 
 
 def keep(
@@ -23,14 +25,17 @@ def keep(
 ) -> None:
     """Writes the `HeldOut` of a network's answers to the test of its data.
 
-    A network without features of one row per photo has none of known photos.
+    A network without features of one row per photo has none of known photos, nor has
+    one of very many photos that are not in memory.
     """
     is_correct = answered.predicted == answered.labels
     known, distances = np.zeros((0, 0)), np.zeros(0)
     body, head = body_and_head(network)
-    if head is not None and len(body.output_shape) == 2:
+    train = source.train
+    can_choose = train.arrays is not None or train.num_examples <= _MOST_READ
+    if can_choose and head is not None and len(body.output_shape) == 2:
         predictor = keras_vit.Predictor(body, _BATCH_SIZE, engine="keras")
-        known = unit(_features(predictor, source.train)).astype("float16")
+        known = unit(_features(predictor, train)).astype("float16")
         distances = distances_to(known, _features(predictor, source.test))
     HeldOut(answered.confidence, is_correct, known, distances).write(path)
 
