@@ -96,5 +96,5 @@ def test_the_page_on_a_phone(tmp_path):
         name = "a_" + 60 * "very_" + f"long_name_{number}"
         photo = save(tmp_path / f"{name[:80]}{number}.png", size=(40, 400))
         page.add(photo, Answer(photo, ((name, 0.9), ("other", 0.05))))
-    page.write("a_" + 60 * "very_" + "long_model")
+    page.write("a_" + 60 * "very_" + "long_model", [name, "other"])
     assert chromium.cut_off(page.path, tmp_path) == []
