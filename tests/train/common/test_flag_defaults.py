@@ -16,7 +16,7 @@ FUNCTIONS = {
     "few_shot": ("train.scoring.linear_probe.run", "m.keras --dataset=digits"),
     "predict": ("train.predict.prediction.predict", "m.keras a.jpg"),
 }
-GIVEN = {"command", "answer", "show_progress", "dataset", "sentences"}
+GIVEN = {"command", "answer", "show_progress", "dataset", "judge"}
 
 
 @pytest.mark.parametrize("command", FUNCTIONS)
