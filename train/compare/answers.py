@@ -62,11 +62,11 @@ def images(names: Sequence[str], truths: Sequence[str]) -> list[Image]:
     Paths count from the folder that all files are in, which may have been moved. Copies
     of an image are numbered: runs give them the same answer, so their order is nothing.
     """
-    counted, found = collections.Counter(), []
+    counted, numbered = collections.Counter(), []
     for image in zip(_below_folder(names), truths, strict=True):
-        found.append((*image, counted[image]))
+        numbered.append((*image, counted[image]))
         counted[image] += 1
-    return found
+    return numbered
 
 
 def _below_folder(names):

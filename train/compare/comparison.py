@@ -95,8 +95,10 @@ def compare(
     }
     make_folder(output.parent, flag="--output")
     write_json(output.with_suffix(".json"), results)
-    found = [photos.groups(pair, answered, models[first], data_dir) for pair in pairs]
-    contents = page.contents(results, found, file=output.stem)
+    differing = [
+        photos.groups(pair, answered, models[first], data_dir) for pair in pairs
+    ]
+    contents = page.contents(results, differing, file=output.stem)
     write_text(output.with_suffix(".md"), page.markdown_of(contents))
     write_text(output.with_suffix(".html"), page.html_of(contents))
     return results
@@ -180,17 +182,17 @@ def _row(name, report, model):
 def _answers(paths):
     """Returns the answers of the runs by their names, or why they are not compared."""
     try:
-        found = {name: answers.read(path) for name, path in paths.items()}
+        answered_by = {name: answers.read(path) for name, path in paths.items()}
     except RunError as error:
         return {}, str(error)
-    (first, expected), *others = found.items()
+    (first, expected), *others = answered_by.items()
     for name, one in others:
         if different := sorted(expected.keys() ^ one.keys()):
             return {}, (
                 f"{len(different):,} test images of {first} and {name} have other "
                 f"names, such as {different[0][0]}."
             )
-    return found, None
+    return answered_by, None
 
 
 def _pair(pair, answered):

@@ -21,10 +21,10 @@ _COSTS = {
 }
 
 
-def contents(results: dict, found: list, file: str) -> dict:
+def contents(results: dict, shown: list, file: str) -> dict:
     """Returns the contents of the page, for the template of reports.
 
-    `results` are those of `train.compare.comparison.compare`, `found` what
+    `results` are those of `train.compare.comparison.compare`, `shown` what
     `train.compare.photos.groups` returned for each of the pairs, `file` the stem of the
     page's name.
     """
@@ -34,7 +34,7 @@ def contents(results: dict, found: list, file: str) -> dict:
         _costs(results),
         *(
             _photos(pair, *photos)
-            for pair, photos in zip(results["pairs"], found, strict=True)
+            for pair, photos in zip(results["pairs"], shown, strict=True)
         ),
         _classes(results),
     ]

@@ -31,7 +31,7 @@ def groups(
         f"Only {pair.second} is right": pair.second_only,
         "Both are wrong, with different answers": pair.both_wrong,
     }
-    shown = {title: found[:SHOWN] for title, found in titles.items() if found}
+    shown = {title: images[:SHOWN] for title, images in titles.items() if images}
     pictures, why_not = {}, None
     try:
         pictures = _pictures(sum(shown.values(), []), loaded, data_dir)
@@ -54,8 +54,8 @@ def groups(
         )
 
     return [
-        gallery.Group(title, [photo(image) for image in found], len(titles[title]))
-        for title, found in shown.items()
+        gallery.Group(title, [photo(image) for image in images], len(titles[title]))
+        for title, images in shown.items()
     ], why_not
 
 
@@ -73,4 +73,4 @@ def _pictures(wanted, loaded, data_dir):
     if not known:
         return {}
     pixels, missing = gallery.decoded(part, np.array(sorted(known)))
-    return {known[place]: found for place, found in (pixels | missing).items()}
+    return {known[place]: picture for place, picture in (pixels | missing).items()}

@@ -5,7 +5,7 @@ from scipy.ndimage import gaussian_filter
 
 # Resolutions at which pictures are laid over each other, and the rounds at each.
 _ROUNDS = {16: 4, 32: 4}
-# Of the side: this margin is not compared, as the other picture may lack it.
+# This part of a side is not compared, as the other picture may lack it.
 _MARGIN = 1 / 16
 # The most that a side may be stretched or moved, of half the side.
 _MOST_MOVED = 0.16
@@ -13,7 +13,7 @@ _MOST_MOVED = 0.16
 _COARSE = 0.75
 # Details are what differs from a blurred picture; of these pixels is the blur.
 _BLUR = 2.0
-# Of the mean details, this part counts as none: outlines of two plates are alike.
+# This part of the mean details counts as none: outlines of two plates are alike.
 _FAINT = 0.25
 
 
@@ -26,12 +26,12 @@ def likeness(small: np.ndarray, others: np.ndarray) -> np.ndarray:
 
     Source: Lucas and Kanade, An Iterative Image Registration Technique, 1981.
     """
-    found = np.zeros(len(small))
+    correlations = np.zeros(len(small))
     left = np.arange(len(small))
     moves = np.zeros((len(small), 4), "float32")
     for side, rounds in _ROUNDS.items():
         if not left.size:
-            return found
+            return correlations
         pictures, wanted = (_reduced(rows[left], side) for rows in (small, others))
         moves = _laid(pictures, wanted, moves, rounds)
         moved = _moved(pictures, moves)
@@ -39,8 +39,8 @@ def likeness(small: np.ndarray, others: np.ndarray) -> np.ndarray:
         is_near = (np.abs(moves) <= _MOST_MOVED).all(axis=1) & (agreement >= _COARSE)
         left, moves = left[is_near], moves[is_near]
     details = _correlation(_details(moved[is_near]), _details(wanted[is_near]))
-    found[left] = details
-    return found
+    correlations[left] = details
+    return correlations
 
 
 def _reduced(pictures, side):

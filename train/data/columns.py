@@ -41,7 +41,7 @@ class Columns:
         >>> Columns(label="breed").find(["file", "breed", "class"], "line 1", "")
         {'image': 0, 'label': 1}
         """
-        found = {}
+        places = {}
         for role, requested in dataclasses.asdict(self).items():
             if requested is None:
                 numbers = _usual(role, header)
@@ -61,14 +61,14 @@ class Columns:
                     f"{role}: pass the one that is with --{role}_column, or rename one"
                 )
             if numbers:
-                found[role] = numbers[0]
-        if missing := [role for role in _REQUIRED if role not in found]:
+                places[role] = numbers[0]
+        if missing := [role for role in _REQUIRED if role not in places]:
             flags = " and ".join(f"--{role}_column" for role in missing)
             raise DataError(
                 f"{place} has the columns {','.join(header) or 'none'}, of which none "
                 f"is the {' or the '.join(missing)} by its name: pass {flags}; {layout}"
             )
-        return found
+        return places
 
 
 # Columns are found by their usual names.

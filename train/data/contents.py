@@ -27,14 +27,14 @@ def digests(split: Split) -> np.ndarray:
 
     records = split.records().map(encoded, num_parallel_calls=CORES, deterministic=True)
     batches = records.batch(_BATCH).prefetch(2).with_options(tf_options())
-    found = []
+    digests = []
     with progress_bar(total=split.num_examples, unit="image", desc="contents") as bar:
         for batch in pipeline.explained(batches, split):
             texts = batch.numpy()
-            found += [
+            digests += [
                 hashlib.blake2b(text, digest_size=DIGEST_BYTES, key=way).digest()
                 for text in texts
             ]
             bar.update(len(texts))
-    joined = np.frombuffer(b"".join(found), np.uint8)
+    joined = np.frombuffer(b"".join(digests), np.uint8)
     return joined.reshape(-1, DIGEST_BYTES)

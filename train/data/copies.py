@@ -13,7 +13,7 @@ from train.data.near_copies import near_pairs
 from train.data.sources.splits import Split
 from zoo.common.regular_files import open_regular
 
-# Of more examples our own splits separate identical files alone: decoding them all
+# With more examples our own splits separate identical files alone: decoding them all
 # would take minutes whenever they have changed.
 MOST_DECODED = 20_000
 
@@ -31,9 +31,9 @@ def groups(split: Split) -> np.ndarray:
         return np.arange(count)
     if count > MOST_DECODED:
         return joined(count, identical(digests([split])))
-    found = known(split)
-    same = identical([one.digest for one in found])
-    return joined(count, [*same, *near(found)])
+    looked_at = known(split)
+    same = identical([one.digest for one in looked_at])
+    return joined(count, [*same, *near(looked_at)])
 
 
 def digests(splits: Sequence[Split]) -> list[bytes]:
@@ -44,11 +44,11 @@ def digests(splits: Sequence[Split]) -> list[bytes]:
     if not all(map(is_of_files, splits)):
         return [hash.tobytes() for split in splits for hash in split.hashes]
     paths = [path for split in splits for path in split.arrays[0]]
-    found = list(map(_size, paths))
-    for group in identical(found):
+    told_apart = list(map(_size, paths))
+    for group in identical(told_apart):
         for place in group:
-            found[place] += _digest(paths[place])
-    return found
+            told_apart[place] += _digest(paths[place])
+    return told_apart
 
 
 def _size(path):

@@ -36,14 +36,14 @@ def known(split: Split) -> list[Fingerprint]:
     if not has_keys(split):
         return fingerprints(split)
     keys = _keys(split)
-    found = _read(keys)
-    missing = [place for place, key in enumerate(keys) if key not in found]
+    by_key = _read(keys)
+    missing = [place for place, key in enumerate(keys) if key not in by_key]
     if missing:
         read = fingerprints(pick(split, missing))
         new = {keys[place]: one for place, one in zip(missing, read, strict=True)}
         _write({key: one for key, one in new.items() if not one.unread})
-        found |= new
-    return [found[key] for key in keys]
+        by_key |= new
+    return [by_key[key] for key in keys]
 
 
 def has_keys(split: Split) -> bool:
@@ -83,7 +83,7 @@ def _opened() -> Iterator[sqlite3.Connection]:
 
 
 def _read(keys: Sequence[bytes]) -> dict[bytes, Fingerprint]:
-    found = {}
+    by_key = {}
     with contextlib.suppress(*_ERRORS), _opened() as database:
         for start in range(0, len(keys), _AT_ONCE):
             part = keys[start : start + _AT_ONCE]
@@ -91,8 +91,8 @@ def _read(keys: Sequence[bytes]) -> dict[bytes, Fingerprint]:
             rows = database.execute(
                 f"SELECT * FROM {_TABLE} WHERE key IN ({places})", part
             )
-            found |= {row[0]: _fingerprint(*row[1:]) for row in rows}
-    return found
+            by_key |= {row[0]: _fingerprint(*row[1:]) for row in rows}
+    return by_key
 
 
 def _fingerprint(digest, small, has_details, head):

@@ -53,7 +53,7 @@ class Fingerprint(NamedTuple):
 
 def fingerprints(split: Split) -> list[Fingerprint]:
     """Reads and decodes every photo of a split, in its order; threads do."""
-    found = []
+    taken = []
     take = functools.partial(_taken, bits=split.bits)
     with (
         # Whoever trains on photos is warned of their bits.
@@ -67,9 +67,9 @@ def fingerprints(split: Split) -> list[Fingerprint]:
     ):
         named = zip(split.names(), contents(split), strict=True)
         for _, fingerprint in photos.read_ahead(named, take, _AHEAD):
-            found.append(fingerprint)
+            taken.append(fingerprint)
             bar.update(1)
-    return found
+    return taken
 
 
 def contents(split: Split) -> Iterator[str | bytes | np.ndarray]:

@@ -38,7 +38,7 @@ def near_pairs(small: np.ndarray) -> np.ndarray:
     """
     whole = _frequencies(small)
     cut = _cut_frequencies(small)
-    found = [np.zeros((0, 2), int)]
+    confirmed = [np.zeros((0, 2), int)]
     for is_mirrored in (False, True):
         signs = _mirrored() if is_mirrored else np.float32(1)
         for pairs in _candidates(whole, whole * signs, is_mirrored):
@@ -50,8 +50,8 @@ def near_pairs(small: np.ndarray) -> np.ndarray:
                 some = some[is_near]
                 first, second = some.T
                 other = small[second][:, :, :: -1 if is_mirrored else 1]
-                found.append(some[likeness(small[first], other) >= _COPY])
-    return np.unique(np.concatenate(found), axis=0)
+                confirmed.append(some[likeness(small[first], other) >= _COPY])
+    return np.unique(np.concatenate(confirmed), axis=0)
 
 
 def _candidates(
@@ -90,11 +90,13 @@ def _frequencies(small, rows=None, columns=None):
     cosines = _cosines(small.shape[1])
     down = cosines if rows is None else cosines @ rows
     across = cosines if columns is None else cosines @ columns
-    found = down @ small.astype("float32") @ across.T
+    amplitudes = down @ small.astype("float32") @ across.T
     ranks = np.arange(_FREQUENCIES, dtype="float32")
-    found *= np.hypot(ranks[:, None], ranks)
-    found = found.reshape(len(small), -1)
-    return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-6)
+    amplitudes *= np.hypot(ranks[:, None], ranks)
+    amplitudes = amplitudes.reshape(len(small), -1)
+    return amplitudes / np.maximum(
+        np.linalg.norm(amplitudes, axis=1, keepdims=True), 1e-6
+    )
 
 
 def _cosines(side):

@@ -24,14 +24,14 @@ def relative(names: Iterable[str], dataset: str) -> list[str]:
     folder = folder_of(dataset)
     if folder is None:
         return list(names)
-    found = []
+    shortened = []
     for name in names:
         path = os.path.abspath(name)
         # Photos of a CSV file may be anywhere.
         is_within = path.startswith(folder + os.sep)
         path = os.path.relpath(path, folder) if is_within else path
-        found.append(path.replace(os.sep, "/"))
-    return found
+        shortened.append(path.replace(os.sep, "/"))
+    return shortened
 
 
 class Places:

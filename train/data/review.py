@@ -89,14 +89,14 @@ def review(source: Source, is_short: bool = False) -> Review:
     """
     splits = ordered(source)
     count = sum(split.num_examples for split in splits.values())
-    found: list[Fingerprint] = []
+    looked_at: list[Fingerprint] = []
     if is_short and count > copies.MOST_DECODED:
         digests = copies.digests([*splits.values()])
     else:
-        found = [one for split in splits.values() for one in known(split)]
-        digests = [one.digest for one in found]
+        looked_at = [one for split in splits.values() for one in known(split)]
+        digests = [one.digest for one in looked_at]
     identical = copies.identical(digests)
-    pairs = copies.near(found)
+    pairs = copies.near(looked_at)
     groups = copies.joined(count, [*identical, *pairs])
     near = [
         group
@@ -108,7 +108,7 @@ def review(source: Source, is_short: bool = False) -> Review:
         [part for part, split in splits.items() for _ in range(split.num_examples)],
         [name for split in splits.values() for name in split.names()],
         np.concatenate([split.labels() for split in splits.values()]),
-        found,
+        looked_at,
         identical,
         near,
         groups,

@@ -70,8 +70,8 @@ class Facts:
         if not others:
             return None
         missed = largest["examples"] - _hits(largest)
-        found = sum(map(_hits, others))
-        return paired.from_counts(missed, found, self.summary["examples"])
+        hits = sum(map(_hits, others))
+        return paired.from_counts(missed, hits, self.summary["examples"])
 
     @property
     def probe_is_better(self) -> bool:

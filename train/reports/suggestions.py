@@ -25,8 +25,8 @@ class Suggestion:
 
 def suggest(facts: Facts) -> tuple[Suggestion, ...]:
     """Returns at most three suggestions, the most promising first."""
-    found = (suggestion(facts) for suggestion in SUGGESTIONS.values())
-    return tuple(one for one in found if one)[:_MOST]
+    suggested = (suggestion(facts) for suggestion in SUGGESTIONS.values())
+    return tuple(one for one in suggested if one)[:_MOST]
 
 
 # A search decides rate, length, what is trained and the weights of classes itself.

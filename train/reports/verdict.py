@@ -92,12 +92,12 @@ def _no_better(facts: Facts) -> str | None:
 
 
 def _perhaps_better(facts: Facts) -> str | None:
-    found = facts.beside_largest
-    if found is None or found.gain <= 0 or found.p < _SIGNIFICANT:
+    gain = facts.beside_largest
+    if gain is None or gain.gain <= 0 or gain.p < _SIGNIFICANT:
         return None
     return (
         "That the model is better than that may be chance (McNemar's test: p = "
-        f"{found.p:.2f})."
+        f"{gain.p:.2f})."
     )
 
 

@@ -219,7 +219,7 @@ def features_model(network: keras.Model, patches: bool = True) -> keras.Model:
         return network if pooled is network.outputs[0] else of_features(network, pooled)
     tokens, prefix = own[-1].input, num_prefix_tokens(network)
     if kind == "token" and pooled is own[-1].output:
-        # What a network with this pooling is; converted models know the layer.
+        # This is what a network with this pooling is; converted models know the layer.
         joined = ClassTokenAndPatchPooling(prefix, name=own[-1].name)(tokens)
         if description is not None:
             description = dataclasses.replace(description, pooling="token_and_gap")

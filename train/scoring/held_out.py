@@ -13,7 +13,7 @@ from train.common.files import whole_file
 from zoo.containers.arrays import CheckpointError
 from zoo.containers.npz import Npz
 
-# Of so many training and test photos at most the features are kept or compared: they
+# The features of so many training and test photos at most are kept or compared: they
 # take the time of a run, and 500 are no better.
 KNOWN = 250
 # The distance is that to so many-th nearest known photo: one may be an outlier itself.

@@ -92,15 +92,15 @@ def by_cross_validation(
     if np.count_nonzero(np.bincount(labels) >= LEAST_EXAMPLES) < 2:
         return None
     every = np.ones(len(labels), bool)
-    is_trusted, found = every, None
+    is_trusted, errors = every, None
     for part in _PARTS:
         logits = _out_of_fold(features, labels, classes, groups, is_trusted)
         own_groups = None if groups is None else np.asarray(groups)[is_trusted]
         scale = temperature(logits[is_trusted], labels[is_trusted], own_groups)
         answers = ranked(labels, softmax(logits / scale))
-        found = label_errors(answers, classes, every, part)
-        is_trusted = ~np.isin(np.arange(len(labels)), found.places)
-    return found
+        errors = label_errors(answers, classes, every, part)
+        is_trusted = ~np.isin(np.arange(len(labels)), errors.places)
+    return errors
 
 
 def _out_of_fold(features, labels, classes, groups, is_trusted):

@@ -147,7 +147,7 @@ def solve_logistic(
             return value, np.concatenate([of_scaled.ravel(), of_bias])
 
         start = np.concatenate([(kernel * curvature).ravel(), bias])
-        found = minimize(
+        minimum = minimize(
             loss,
             start,
             jac=True,
@@ -158,8 +158,8 @@ def solve_logistic(
                 "ftol": 0,
             },
         )
-        kernel = found.x[:-classes].reshape(size, classes) / curvature
-        bias = found.x[-classes:]
+        kernel = minimum.x[:-classes].reshape(size, classes) / curvature
+        bias = minimum.x[-classes:]
         solved.append((vectors @ kernel, bias))
     return solved
 
@@ -200,9 +200,9 @@ def lda(
     """
     standard = Standard(features)
     inputs = standard(features)
-    shrinkage, found = _best_shrinkage(inputs, labels, groups)
+    shrinkage, minimum = _best_shrinkage(inputs, labels, groups)
     [(kernel, bias)] = solve_lda(inputs, labels, classes, [shrinkage])
-    return standard.folded(kernel / found, bias / found)
+    return standard.folded(kernel / minimum, bias / minimum)
 
 
 def solve_lda(
@@ -252,15 +252,15 @@ def _best_shrinkage(inputs, labels, groups):
     truth = np.concatenate(judged)
     if not len(truth):
         return shrinkages[-1], 1.0
-    found = [_scaled_loss(np.concatenate(own), truth) for own in logits]
-    best = int(np.argmin([loss for loss, _ in found]))
-    return shrinkages[best], found[best][1]
+    minimum = [_scaled_loss(np.concatenate(own), truth) for own in logits]
+    best = int(np.argmin([loss for loss, _ in minimum]))
+    return shrinkages[best], minimum[best][1]
 
 
 def _scaled_loss(logits, labels):
     """Returns the log loss of logits that a temperature has scaled, and that."""
-    found = fitted_temperature(logits, labels)
-    return log_losses(logits / found, labels).mean(), found
+    minimum = fitted_temperature(logits, labels)
+    return log_losses(logits / minimum, labels).mean(), minimum
 
 
 def mlp(features: np.ndarray, labels: np.ndarray, classes: int, seed: int) -> tuple:

@@ -60,8 +60,8 @@ def temperature(
     losses, gains = log_losses(logits, labels), np.empty(len(labels))
     for number in range(fold.max() + 1):
         here = fold == number
-        found = fitted_temperature(logits[~here], labels[~here])
-        gains[here] = losses[here] - log_losses(logits[here] / found, labels[here])
+        divisor = fitted_temperature(logits[~here], labels[~here])
+        gains[here] = losses[here] - log_losses(logits[here] / divisor, labels[here])
     # Probes of folds have fewer photos, and so another temperature: leave small gains.
     least = max(_LEAST_GAIN * losses.mean(), gains.std() / np.sqrt(len(gains)))
     if gains.mean() <= least:
@@ -83,7 +83,7 @@ def fitted_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
     of_truth = np.take_along_axis(logits, labels[:, None], axis=1).mean()
     # The mean over photos of the logit that the truth has.
     target = ((photos + 1) * of_truth + logits.mean()) / (photos + 2)
-    found = minimize_scalar(
+    divisor = minimize_scalar(
         lambda power: (
             logsumexp(logits / np.exp(power), axis=1).mean() - target / np.exp(power)
         ),
@@ -91,4 +91,4 @@ def fitted_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
         method="bounded",
         options={"xatol": 1e-3},
     )
-    return float(np.exp(found.x))
+    return float(np.exp(divisor.x))

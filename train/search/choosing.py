@@ -14,7 +14,7 @@ from train.scoring.temperature import log_losses
 FEW = 20
 # So many are averaged where there are more photos.
 BEST = 3
-# What is behind the best by more of its standard errors is left out.
+# Candidates behind the best by more of its standard errors are left out.
 _FAR = 2.0
 # Fewer photos cannot judge whether a network helps.
 FEWEST_JUDGES = 10

@@ -13,7 +13,7 @@ from train.search.options import Options
 # Flags belong to the command that defines them, in its --help too.
 flags.disclaim_key_flags()
 
-# What a search decides itself, or does not do.
+# A search decides these itself, or does not do them.
 _NOT_WITH_MINUTES = (
     *("steps", "epochs", "warmup_steps", "frozen", "lora_rank", "early_stopping"),
     *("average_decay", "explained_images", "class_weights", "loss", "recipe"),

@@ -64,7 +64,7 @@ _STRIDE = 32
 _LEAST_PROBES = 10.0
 # How much longer than measured the end may take.
 _CAUTION = 1.2
-# What saving the model and drawing the report take before it is measured.
+# Saving the model and drawing the report take this before it is measured.
 _REPORT_SECONDS = 15.0
 
 
@@ -372,7 +372,7 @@ class _Search:
     def _reserve(self):
         """Returns how long testing and reporting will take, seconds."""
         report, of_photo = self._measured()
-        # Of so many a network that was trained computes features at the end.
+        # A network that was trained computes the features of so many at the end.
         known = min(self.source.train.num_examples, held_out.KNOWN)
         known += min(self._tested(_TEST), held_out.KNOWN)
         judges = self.source.validation

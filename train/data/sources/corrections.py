@@ -18,7 +18,7 @@ from zoo.common.limits import TABLE_BYTES
 from zoo.common.regular_files import read_text
 from zoo.common.safe_text import counted, named, of_plain_cell
 
-# What `keras-vit check` writes. Of copies all but the first photo are left out, of
+# `keras-vit check` writes these. Of copies all but the first photo are left out, of
 # photos with several labels all: which one is right is not known.
 _COPIES, _CONTRADICTIONS, _UNREAD = (
     ("leaks", "identical", "near"),
@@ -26,7 +26,7 @@ _COPIES, _CONTRADICTIONS, _UNREAD = (
     "unread",
 )
 _LABEL_ERRORS = "label_errors"
-# What a run directory has.
+# A run directory has these.
 _LEFT_OUT, _RELABELLED = "left_out", "relabelled"
 
 File = str | os.PathLike | None
@@ -88,15 +88,15 @@ def corrected(source: Source, without: File = None, relabel: File = None) -> Sou
 
 def _found(wanted, places, flag, file, dataset):
     """Returns a dict by the places of photos of one by their names."""
-    found = {places.find(name): value for name, value in wanted.items()}
-    if None in found:
+    by_place = {places.find(name): value for name, value in wanted.items()}
+    if None in by_place:
         missing = [name for name in wanted if places.find(name) is None]
         raise DataError(
             f"{flag}={file} names {counted(len(missing), 'photo')} that {dataset} does "
             f"not have: {named(missing)}; paths start at the data set or where the "
             "command is given: correct or remove them"
         )
-    return found
+    return by_place
 
 
 def _class(name, class_names, file):
@@ -130,8 +130,8 @@ def _labels(file):
     content = _read(file, ("path", "label"))
     if isinstance(content, list):
         return {row["path"]: row["label"] for row in content}
-    found = {row["path"]: row["label"] for row in content.get(_LABEL_ERRORS, [])}
-    return found | content.get(_RELABELLED, {})
+    suggested = {row["path"]: row["label"] for row in content.get(_LABEL_ERRORS, [])}
+    return suggested | content.get(_RELABELLED, {})
 
 
 def record(source: Source) -> dict:
@@ -139,8 +139,8 @@ def record(source: Source) -> dict:
 
     It is empty where nothing was.
     """
-    found = {_LEFT_OUT: list(source.left_out), _RELABELLED: source.relabelled}
-    return found if any(found.values()) else {}
+    corrected = {_LEFT_OUT: list(source.left_out), _RELABELLED: source.relabelled}
+    return corrected if any(corrected.values()) else {}
 
 
 def _read(file, columns):
