@@ -38,7 +38,9 @@ def main(argv: Sequence[str]) -> None:
     packages = recipe_flags.CLASSIFIER_PACKAGES
     task = "train.run.classification:FineTuning"
     instead = functools.partial(search, started=time.monotonic())
-    recipe_flags.perform(argv, "finetune", RECIPES, packages, task, next_steps, instead)
+    recipe_flags.perform(
+        argv, "finetune", RECIPES, packages, task, next_steps, instead=instead
+    )
 
 
 def search(recipe: Recipe, keywords: dict, started: float) -> dict | None:

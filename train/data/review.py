@@ -108,8 +108,8 @@ def review(source: Source, is_short: bool = False) -> Review:
         [part for part, split in splits.items() for _ in range(split.num_examples)],
         [name for split in splits.values() for name in split.names()],
         np.concatenate([split.labels() for split in splits.values()]),
-        looked_at,
-        identical,
-        near,
-        groups,
+        fingerprints=looked_at,
+        identical=identical,
+        near=near,
+        groups=groups,
     )

@@ -172,7 +172,9 @@ def predict(
         )
         bits, notes = bits_of(model, classifier.bits, bits)
         asking = None if ask is None else Asking(ask)
-        job = _Job(classifier, selection, file, answer, bits, doubts, asking)
+        job = _Job(
+            classifier, selection, file, answer, bits, doubts=doubts, asking=asking
+        )
         job.predictions.notes += notes
         job.open(stack, features, sort_into, gallery)
         return job.run(total, show_progress)

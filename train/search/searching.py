@@ -321,8 +321,15 @@ class _Search:
             lambda split: probed.read(extract(split)),
         )
         curve = self._curve(of_train, of_first)
-        speed = facts["speed"]
-        return _Backbone(recipe, name, probed, features.labels, speed, member, curve)
+        return _Backbone(
+            recipe,
+            name,
+            probed,
+            labels=features.labels,
+            speed=facts["speed"],
+            member=member,
+            curve=curve,
+        )
 
     def _curve(self, of_train, of_judges):
         """Returns the learning curve of a probe, if there are held-out photos."""
