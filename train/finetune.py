@@ -39,7 +39,14 @@ def main(argv: Sequence[str]) -> None:
     task = "train.run.classification:FineTuning"
     instead = functools.partial(search, started=time.monotonic())
     recipe_flags.perform(
-        argv, "finetune", RECIPES, packages, task, next_steps, instead=instead
+        argv,
+        "finetune",
+        RECIPES,
+        packages,
+        task,
+        next_steps,
+        instead=instead,
+        check_recipe=search_flags.options_of,
     )
 
 

@@ -151,6 +151,7 @@ def perform(
     task: str,
     next_steps: Callable[[Recipe, dict], list],
     instead: Callable[[Recipe, dict], dict | None] = lambda recipe, keywords: None,
+    check_recipe: Callable[[Recipe], object] = lambda recipe: None,
 ) -> None:
     """Runs a task as the command line says, and prints what came out of it.
 
@@ -160,11 +161,12 @@ def perform(
     packages are known to be installed. `next_steps` takes recipe and results, and
     returns what `train.common.command_line.say_next` prints. `instead` may do something
     else with the recipe and the keywords of `training.run`: it returns the results, or
-    None where it is to be trained.
+    None where it is to be trained. `check_recipe` is the `check` of `read`.
     """
     check(argv, command, packages)
     with command_line.exit_on_errors(INTERRUPTED):
-        recipe, keywords = read(command, pkgutil.resolve_name(f"{recipes}:for_dataset"))
+        find_recipe = pkgutil.resolve_name(f"{recipes}:for_dataset")
+        recipe, keywords = read(command, find_recipe, check=check_recipe)
         results = instead(recipe, keywords)
         task = pkgutil.resolve_name(task)
         from train.run import learning_rate, training

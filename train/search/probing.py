@@ -24,6 +24,8 @@ _INPUTS = {False: "class token", True: "class token and patches"}
 _TITLES = {"ridge": "Ridge regression", "lda": "LDA", "logistic": "Logistic regression"}
 # Features of fewer photos do not show how fast they come.
 _FEWEST = 64
+# Of so many photos all are taken.
+_SMALL_SET = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +71,10 @@ def features_in(
         now, done = clock(), done + count
         speed = count / max(now - before, 1e-6)
         coming = speed * (seconds - (now - begun))
-        count = min(int(coming), len(turns) - done) if coming >= _FEWEST else 0
+        rest = len(turns) - done
+        count = min(int(coming), rest) if coming >= _FEWEST else 0
+        # Each photo of a small set counts more than the seconds that it takes.
+        count = rest if len(turns) <= _SMALL_SET else count
     order = np.argsort(np.concatenate(taken))
     return _each(lambda values: values[order], joined(parts)), speed
 

@@ -21,7 +21,7 @@ def asked(monkeypatch):
     def asked(*words):
         seen = []
 
-        def perform(argv, command, package, *_):
+        def perform(argv, command, package, *_, **__):
             module = sys.modules[package]
             recipe = module.for_dataset(flags.FLAGS.dataset)
             seen.append((recipe, module.options_of(recipe)))
