@@ -272,7 +272,8 @@ def mlp(features: np.ndarray, labels: np.ndarray, classes: int, seed: int) -> tu
     from sklearn.neural_network import MLPClassifier
 
     standard = Standard(features)
-    batch = min(_MLP_BATCH, len(labels))
+    # Of many photos larger batches: ten passes in as many steps as few photos get.
+    batch = min(max(_MLP_BATCH, len(labels) // 100), len(labels))
     steps = -(-len(labels) // batch)
     classifier = MLPClassifier(
         _MLP_UNITS,
