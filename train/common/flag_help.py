@@ -17,7 +17,7 @@ _ASKING |= {"-?", "-h"}
 GROUPS = {
     "Data": "dataset data_dir image_column label_column split_column skip_corrupt "
     "without relabel split real_labels * images bits",
-    "Model": "* model weights image_size central_crop class features",
+    "Model": "* model weights image_size central_crop class features probe",
     "Optimization": "* batch_size find_learning_rate",
     "Augmentation": "*",
     "Search": "*",
@@ -25,8 +25,8 @@ GROUPS = {
     "Run": "recipe config print_config smoke extend resume * measure shown trust",
     "Devices": "strategy * precision engine threads",
     "Export": "format min_agreement calibration_images dynamic_batch any_size uint8",
-    "Output": "run_dir out_dir out json output to name license replace push_to private "
-    "top sort_into gallery unsure ask overwrite verbose",
+    "Output": "run_dir out_dir out json cache output to name license replace push_to "
+    "private top sort_into gallery unsure ask overwrite verbose",
 }
 # Settings of the current command are listed here by group.
 _SETTINGS = {}

@@ -12,6 +12,7 @@ import keras_vit_start
 from train.common import flag_help, flag_names
 from train.data.registry import SOURCES
 from train.recipes import Recipe
+from train.search.options import Options
 from zoo.common.safe_text import as_flags
 
 ROOT = pathlib.Path(__file__).parents[3]
@@ -39,7 +40,8 @@ def test_help_is_headed_by_the_command_and_has_a_group_for_every_flag(name):
 
 def test_every_flag_that_is_meant_is_a_flag_of_some_command():
     known = {name for names in flag_help.GROUPS.values() for name in names.split()}
-    known |= {field.name for field in dataclasses.fields(Recipe)}
+    for settings in (Recipe, Options):
+        known |= {field.name for field in dataclasses.fields(settings)}
     for meant in flag_names._MEANT.values():
         assert {*meant.partition(": ")[0].split()} <= known
 

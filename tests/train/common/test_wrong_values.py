@@ -246,7 +246,7 @@ NUMBERS |= {"1" + 400 * "0", "1" + 5000 * "0", "[.nan, 1]", "[1, .inf]"}
 TEXTS = {"few_shot_dataset", "real_labels", "subsets", "step_counts", "class"}
 TEXTS |= {"positions", "tasks", "data_dir", "out_dir", "run_dir", "out", "output"}
 TEXTS |= {"to", "name", "license", "push_to", "sort_into", "cache"}
-TEXTS |= {"without", "relabel"}
+TEXTS |= {"without", "relabel", "json"}
 TEXTS |= {"image_column", "label_column", "split_column"}
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import time
+import types
 from unittest import mock
 
 import numpy as np
@@ -27,6 +28,7 @@ RECIPE = Recipe("digits", "ViT-Ti_16", None, 32, steps=12, warmup_steps=0).overr
 # The best at step 4, so the run stops after step 8, where a checkpoint is due, too.
 ACCURACIES = {2: 0.3, 4: 0.6, 6: 0.5, 8: 0.4, 10: 0.9, 12: 0.9}
 BATCHES = batches_of(13, 4, 2)
+TRAIN = types.SimpleNamespace(num_examples=24)
 
 
 class Run:
@@ -35,6 +37,7 @@ class Run:
     def __init__(self, path, losses=(), **changes):
         self.recipe, self.losses = RECIPE.override(**changes), dict(losses)
         self.directory, self.devices = RunDirectory(path), DEVICES
+        self.source = types.SimpleNamespace(train=TRAIN)
         self.trainer = trainer_of(two_matrices)
         self.taken = []
 
