@@ -95,8 +95,15 @@ def test_training_joins_where_held_out_photos_say_so(
     assert any("A linear probe of the frozen model" in one for one in report["verdict"])
 
 
-def test_a_second_backbone_joins_or_is_left_out(searched, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("share", "told"), [(0.0, "is left out"), (0.5, "gets 50% of the answer")]
+)
+def test_a_second_backbone_joins_or_is_left_out(
+    share, told, searched, monkeypatch, capsys
+):
     other = RECIPE.override(model=TINY, seed=2)
     monkeypatch.setattr(searching._Search, "_recipes", lambda search: [RECIPE, other])
-    searched(0.5)
-    assert "is left out: on held-out photos its log loss is" in capsys.readouterr().out
+    monkeypatch.setattr(searching, "share_of", lambda *logits: share)
+    results = searched(0.5)
+    assert f"{told}: on held-out photos its log loss is" in capsys.readouterr().out
+    assert results["networks"] == (2 if share else 1)
