@@ -167,7 +167,7 @@ def test_a_run_never_runs_files_of_the_folder(folder):
     # No word of TensorFlow's.
     *others, last = done.stderr.splitlines()
     assert re.match(r"next: keras-vit \w+ 'my run' ", last)
-    assert all(re.match("(training|testing): ", line) for line in others)
+    assert all(re.match("(training|testing|features): ", line) for line in others)
 
 
 def test_the_help_of_a_module_has_its_name():

@@ -23,8 +23,8 @@ def averaged(networks: Sequence[keras.Model], weights: Sequence[float]) -> keras
         weights: float for each network; a temperature divides them.
 
     Example:
-        >>> make = functools.partial(keras_vit.ViT_Ti16, classes=3)
-        >>> parts = [make(image_size=48), make(image_size=32)]
+        >>> new = {"weights": None, "classes": 3}
+        >>> parts = [keras_vit.ViT_Ti16(image_size=size, **new) for size in (48, 32)]
         >>> averaged(parts, [0.5, 0.5]).input_shape
         (None, 48, 48, 3)
     """

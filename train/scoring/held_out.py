@@ -49,8 +49,8 @@ class HeldOut:
         Example:
             >>> probabilities = np.array([0.9, 0.8, 0.7, 0.6, 0.5])
             >>> is_correct = np.array([True, True, True, False, True])
-            >>> none = np.zeros((0, 0))
-            >>> HeldOut(probabilities, is_correct, none, none[0]).threshold(0.75)
+            >>> known, distances = np.zeros((1, 0)), np.zeros(0)
+            >>> HeldOut(probabilities, is_correct, known, distances).threshold(0.75)
             0.7
         """
         order = np.argsort(-self.confidence, kind="stable")

@@ -48,5 +48,5 @@ def _features(predictor: keras_vit.Predictor, split: Split) -> np.ndarray:
         batch_size=_BATCH_SIZE,
         preparation=preparation_of(predictor.model),
     )
-    computed = predicting.predictions(predictor, batches, split)
+    computed = predicting.predictions(predictor, batches, split, "features")
     return np.concatenate([features for _, features in computed])

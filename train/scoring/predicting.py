@@ -18,15 +18,19 @@ LESS_MEMORY = "lower --batch_size or --image_size."
 
 
 def predictions(
-    predictor: keras_vit.Predictor, batches: tf.data.Dataset, split: Split
+    predictor: keras_vit.Predictor,
+    batches: tf.data.Dataset,
+    split: Split,
+    desc: str = "images",
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yields labels (batch,) and outputs (batch, ...) of a split, in its order.
 
-    `batches` is a `tf.data.Dataset` of the split's (images, labels). Outputs that are
-    not finite are not yielded, nor what follows: a `RunError` at the end counts them.
+    `batches` is a `tf.data.Dataset` of the split's (images, labels), `desc` what the
+    progress bar is called. Outputs that are not finite are not yielded, nor what
+    follows: a `RunError` at the end counts them.
     """
     broken = 0
-    shown = {"total": split.num_examples, "unit": "image", "desc": "images"}
+    shown = {"total": split.num_examples, "unit": "image", "desc": desc}
     with (
         progress_bar(first="reading and compiling", **shown) as bar,
         explaining_full_memory(LESS_MEMORY),
