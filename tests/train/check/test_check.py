@@ -6,9 +6,9 @@ import pathlib
 
 import chromium
 import pytest
+from copied_photos import COPIES, encoded, photo
 from html_page import Page
 from in_process import run_command
-from made_photos import COPIES, encoded, photo
 
 from train.check import checking
 from train.common.errors import RunError

@@ -7,8 +7,8 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
+from copied_photos import COPIES, encoded, photo
 from made_data import lay_out, packed
-from made_photos import COPIES, encoded, photo
 from PIL import Image
 
 from train.data import copies, fingerprint_cache, fingerprints, near_copies

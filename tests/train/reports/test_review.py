@@ -1,7 +1,7 @@
 """What is said of a data set before a run."""
 
 import pytest
-from made_photos import COPIES, encoded, photo
+from copied_photos import COPIES, encoded, photo
 
 from train.data import copies
 from train.data.review import review

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from made_photos import encoded, photo
+from copied_photos import encoded, photo
 
 from train.common.errors import RunError
 from train.data import sources

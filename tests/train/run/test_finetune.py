@@ -53,6 +53,7 @@ def test_a_run_leaves_all_that_it_promises(whole_run, finished):
     run_dir, output = whole_run
     assert {path.name for path in run_dir.iterdir()} == {
         *("checkpoints", "tensorboard", "model.keras", "class_names.txt"),
+        "held_out.npz",
         *("config.json", "data.json", "metrics.jsonl", "mistakes.csv"),
         *("report.html", "report.json", "report.md", "label_errors.csv"),
         *("confusion_matrix.png", "learning_curve.png", "mistakes.png"),
