@@ -26,7 +26,7 @@ _PARTS = (0.0125, 0.0375)
 _ROWS, _COLUMNS = 1024, 8192
 # Fewer are compared without a progress bar.
 _SHOWN_PHOTOS = 20_000
-# Pairs that are looked at again at a time.
+# Pairs that are confirmed at a time.
 _PAIRS = 4096
 
 

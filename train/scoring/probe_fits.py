@@ -200,9 +200,9 @@ def lda(
     """
     standard = Standard(features)
     inputs = standard(features)
-    shrinkage, minimum = _best_shrinkage(inputs, labels, groups)
+    shrinkage, divisor = _best_shrinkage(inputs, labels, groups)
     [(kernel, bias)] = solve_lda(inputs, labels, classes, [shrinkage])
-    return standard.folded(kernel / minimum, bias / minimum)
+    return standard.folded(kernel / divisor, bias / divisor)
 
 
 def solve_lda(
@@ -252,15 +252,15 @@ def _best_shrinkage(inputs, labels, groups):
     truth = np.concatenate(judged)
     if not len(truth):
         return shrinkages[-1], 1.0
-    minimum = [_scaled_loss(np.concatenate(own), truth) for own in logits]
-    best = int(np.argmin([loss for loss, _ in minimum]))
-    return shrinkages[best], minimum[best][1]
+    scaled = [_scaled_loss(np.concatenate(own), truth) for own in logits]
+    best = int(np.argmin([loss for loss, _ in scaled]))
+    return shrinkages[best], scaled[best][1]
 
 
 def _scaled_loss(logits, labels):
     """Returns the log loss of logits that a temperature has scaled, and that."""
-    minimum = fitted_temperature(logits, labels)
-    return log_losses(logits / minimum, labels).mean(), minimum
+    divisor = fitted_temperature(logits, labels)
+    return log_losses(logits / divisor, labels).mean(), divisor
 
 
 def mlp(features: np.ndarray, labels: np.ndarray, classes: int, seed: int) -> tuple:
@@ -272,7 +272,7 @@ def mlp(features: np.ndarray, labels: np.ndarray, classes: int, seed: int) -> tu
     from sklearn.neural_network import MLPClassifier
 
     standard = Standard(features)
-    # Of many photos larger batches: ten passes in as many steps as few photos get.
+    # Many photos come in larger batches: ten passes in as many steps as few get.
     batch = min(max(_MLP_BATCH, len(labels) // 100), len(labels))
     steps = -(-len(labels) // batch)
     classifier = MLPClassifier(
