@@ -30,7 +30,7 @@ from train.run.trained_parts import choose_trainable, count_parameters, layer_ra
 from train.scoring import kept_test
 from train.scoring.learning_curve import Point
 from train.scoring.metrics import classification_summary
-from train.scoring.ranked import Ranked, joined, ranked
+from train.scoring.ranked import joined, ranked
 
 # Counting the classes of more, as of all ImageNet, would take minutes of reading.
 _COUNTED_EXAMPLES = 200_000
@@ -144,7 +144,8 @@ class FineTuning(Task):
         }
         if source.validation:
             results["validation_examples"] = source.validation.num_examples
-        self.keep_test(directory, answered)
+        features = self.head_features()
+        kept_test.keep(directory.held_out, answered, source, features)
         summary = classification_summary(answered, source.class_names)
         if notes := self.notes():
             summary["notes"] = notes
@@ -176,9 +177,9 @@ class FineTuning(Task):
             "weights": str(directory.weights) if directory.weights.exists() else None,
         }
 
-    def keep_test(self, directory: RunDirectory, answered: Ranked) -> None:
-        """Keeps of the test what answers to other photos are judged by."""
-        kept_test.keep(directory.held_out, self.network, answered, self.source)
+    def head_features(self) -> kept_test.Features | None:
+        """Returns the function of a split to what the head reads, None without any."""
+        return kept_test.features_by(self.network, self.source)
 
     def more_results(self) -> dict:
         """Returns further results of the report."""

@@ -1,6 +1,7 @@
 """Keeps of a run's test what answers to other photos are judged by."""
 
 import pathlib
+from collections.abc import Callable
 
 import keras
 import numpy as np
@@ -20,33 +21,49 @@ _BATCH_SIZE = 32
 _MOST_READ = 200_000
 
 
+Features = Callable[[Split], np.ndarray]
+
+
 def keep(
-    path: pathlib.Path, network: keras.Model, answered: Ranked, source: Source
+    path: pathlib.Path, answered: Ranked, source: Source, features: Features | None
 ) -> None:
     """Writes the `HeldOut` of a network's answers to the test of its data.
 
-    A network without features of one row per photo has none of known photos, nor has
-    one of very many photos that are not in memory.
+    `features` is a function of a split to what the network's head reads, floats
+    (photos, size), see `features_by`; None where none are to be known.
     """
     is_correct = answered.predicted == answered.labels
     known, distances = np.zeros((0, 0)), np.zeros(0)
-    body, head = body_and_head(network)
-    train = source.train
-    can_choose = train.arrays is not None or train.num_examples <= _MOST_READ
-    if can_choose and head is not None and len(body.output_shape) == 2:
-        predictor = keras_vit.Predictor(body, _BATCH_SIZE, engine="keras")
-        known = unit(_features(predictor, train)).astype("float16")
-        distances = distances_to(known, _features(predictor, source.test))
+    if features is not None:
+        of_train, of_test = (
+            features(limited(split, KNOWN)) for split in (source.train, source.test)
+        )
+        known = unit(of_train).astype("float16")
+        distances = distances_to(known, of_test)
     HeldOut(answered.confidence, is_correct, known, distances).write(path)
 
 
-def _features(predictor: keras_vit.Predictor, split: Split) -> np.ndarray:
-    split = limited(split, KNOWN)
-    batches = pipeline.evaluation_batches(
-        split,
-        image_size=predictor.model.input_shape[1:3],
-        batch_size=_BATCH_SIZE,
-        preparation=preparation_of(predictor.model),
-    )
-    computed = predicting.predictions(predictor, batches, split, "features")
-    return np.concatenate([features for _, features in computed])
+def features_by(network: keras.Model, source: Source) -> Features | None:
+    """Returns the function of a split to features that a network computes.
+
+    A network without features of one row per photo has none, nor have very many photos
+    that are not in memory.
+    """
+    body, head = body_and_head(network)
+    train = source.train
+    can_choose = train.arrays is not None or train.num_examples <= _MOST_READ
+    if not can_choose or head is None or len(body.output_shape) != 2:
+        return None
+    predictor = keras_vit.Predictor(body, _BATCH_SIZE, engine="keras")
+
+    def features(split: Split) -> np.ndarray:
+        batches = pipeline.evaluation_batches(
+            split,
+            image_size=predictor.model.input_shape[1:3],
+            batch_size=_BATCH_SIZE,
+            preparation=preparation_of(predictor.model),
+        )
+        computed = predicting.predictions(predictor, batches, split, "features")
+        return np.concatenate([rows for _, rows in computed])
+
+    return features

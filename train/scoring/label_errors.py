@@ -8,7 +8,8 @@ from numpy.typing import ArrayLike
 from train.scoring import probes
 from train.scoring.folds import folds_of
 from train.scoring.ranked import Ranked, ranked
-from train.scoring.temperature import softmax, temperature
+from train.scoring.temperature import temperature
+from zoo.network.head import softmax
 
 # With fewer examples the mean probability of a class is too uncertain.
 LEAST_EXAMPLES = 5

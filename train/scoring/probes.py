@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike
 from train.scoring import probe_fits
 from train.scoring.folds import folds_of
 from train.scoring.probe_kinds import KINDS
-from train.scoring.temperature import softmax, temperature
+from train.scoring.temperature import temperature
+from zoo.network.head import softmax
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,13 +13,6 @@ _RANGE = (1e-3, 1e3)
 _LEAST_GAIN = 0.01
 
 
-def softmax(logits: ArrayLike) -> np.ndarray:
-    """Returns the probabilities of logits (photos, classes), in float64."""
-    from scipy.special import softmax
-
-    return softmax(np.asarray(logits, np.float64), axis=1)
-
-
 def log_losses(logits: ArrayLike, labels: ArrayLike) -> np.ndarray:
     """Returns -log of the probability of the label of each photo, floats (photos,)."""
     from scipy.special import logsumexp

@@ -30,7 +30,7 @@ from train.scoring.features import Extractor
 from train.scoring.learning_curve import Point, of_probe
 from train.scoring.probed_network import probed_network
 from train.scoring.ranked import ranked
-from train.scoring.temperature import log_losses, softmax, temperature
+from train.scoring.temperature import log_losses, temperature
 from train.search import heads, probing
 from train.search.budget import Budget
 from train.search.choosing import FEWEST_JUDGES, share_of
@@ -40,6 +40,7 @@ from train.search.table import Tried
 from train.search.task import Found
 from train.search.trained import logits_of
 from zoo.network import pair
+from zoo.network.head import softmax
 
 # Photos that judge a trained network; more are no better than training on them.
 _MOST_HELD_OUT = 1_000

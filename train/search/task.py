@@ -6,7 +6,6 @@ import keras
 import numpy as np
 
 from train.data.sources.splits import Source, Split
-from train.data.sources.subset import limited
 from train.engine.metric_log import MetricLog
 from train.models.run_directory import RunDirectory
 from train.recipes import Recipe
@@ -15,8 +14,7 @@ from train.run import building
 from train.run.classification import FineTuning
 from train.run.task import about_loss
 from train.run.trained_parts import count_parameters
-from train.scoring import held_out
-from train.scoring.ranked import Ranked
+from train.scoring import kept_test
 from train.search import heads, table
 from train.search.options import Options
 from train.search.table import Tried
@@ -88,20 +86,8 @@ class Found(FineTuning):
         steps, _ = MetricLog(directory.metrics).series("loss")
         return int(steps[-1]) if len(steps) else 0
 
-    def keep_test(self, directory: RunDirectory, answered: Ranked) -> None:
-        if self.features is None:
-            super().keep_test(directory, answered)
-            return
-        of_train, of_test = (
-            self.features(limited(split, held_out.KNOWN))
-            for split in (self.source.train, self.source.test)
-        )
-        known = held_out.unit(of_train).astype("float16")
-        distances = held_out.distances_to(known, of_test)
-        is_correct = answered.predicted == answered.labels
-        held_out.HeldOut(answered.confidence, is_correct, known, distances).write(
-            directory.held_out
-        )
+    def head_features(self) -> kept_test.Features | None:
+        return self.features or super().head_features()
 
     def more_results(self) -> dict:
         """Returns the budget, what was used of it, and what an answer costs."""

@@ -28,6 +28,7 @@ def test_of_very_many_records_none_are_chosen(tmp_path, monkeypatch):
     monkeypatch.setattr(kept_test, "_MOST_READ", 100)
     streamed = dataclasses.replace(source.train, arrays=None)
     source = dataclasses.replace(source, train=streamed)
-    kept_test.keep(tmp_path / "held_out.npz", shared(), answered, source)
+    features = kept_test.features_by(shared(), source)
+    kept_test.keep(tmp_path / "held_out.npz", answered, source, features)
     kept = held_out.read(tmp_path / "held_out.npz")
     assert not len(kept.distances) and len(kept.confidence) == 360

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax
 
-from train.scoring.temperature import log_losses, softmax, temperature
+from train.scoring.temperature import log_losses, temperature
+from zoo.network.head import softmax
 
 
 def drawn(photos, classes=4, seed=0):
