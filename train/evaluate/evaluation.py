@@ -76,7 +76,11 @@ def evaluate(
     evaluation_data.check_one_class(loaded)
     outputs = evaluation_data.num_logits(loaded)
     source, part = evaluation_data.load_split(
-        *(loaded, dataset, data_dir, skip_corrupt, split),
+        loaded,
+        dataset,
+        data_dir,
+        skip_corrupt=skip_corrupt,
+        split=split,
         bits=bits,
         columns=columns,
         without=without,
