@@ -301,7 +301,7 @@ def test_every_package_that_a_command_imports_is_asked_for(command):
     names = r"(?m)^(?:PACKAGES|    packages(?:, task)?) = (\(.*\)|recipe_flags\.\w+)"
     [said] = re.findall(names, text)
     asked = eval(said, {"recipe_flags": recipe_flags})
-    assert re.search(r"(?i), packages(\)|, task, )", text)
+    assert re.search(r"(?i),\s+packages(\)|,\s+task,\s)", text)
     for module in modules:
         ours, packages = uses(module)
         modules += ours.difference(modules)
