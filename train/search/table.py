@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from train.reports import figures
 from train.reports.contents import Section, Table
+from zoo.network import pair
 
 PICTURE = "search.png"
 
@@ -39,6 +40,15 @@ class Tried:
             f"{self.name}: {self.accuracy:.1%} of {self.photos:,} held-out photos, log "
             f"loss {self.log_loss:.3f}, {self.seconds:.1f} s"
         )
+
+
+def sides(size: int | Sequence[int]) -> str:
+    """Returns an image size as it is written.
+
+    >>> sides(224), sides((160, 224))
+    ('224x224', '160x224')
+    """
+    return "x".join(map(str, pair(size, "image_size")))
 
 
 def section(tried: Sequence[Tried], about: Sequence[str]) -> Section:

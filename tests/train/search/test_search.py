@@ -13,7 +13,7 @@ from train.models import loaded_model
 from train.models.averaging import members
 from train.models.run_directory import RunDirectory
 from train.reports import figures
-from train.search import searching
+from train.search import backbones, searching, training_stage
 from train.search.options import Options
 
 TINY = ViTConfig(hidden_size=16, num_layers=1, num_heads=2, mlp_dim=32, patch_size=8)
@@ -65,14 +65,14 @@ def test_too_little_time_leaves_the_probes(searched, tmp_path, capsys):
 def test_training_joins_where_held_out_photos_say_so(
     searched, tmp_path, monkeypatch, capsys
 ):
-    monkeypatch.setattr(searching, "share_of", lambda *logits: 0.5)
+    monkeypatch.setattr(training_stage, "share_of", lambda *logits: 0.5)
     stopped = RunError("as if it had been killed")
 
     def stop(*_):
         raise stopped
 
     with monkeypatch.context() as patch:
-        patch.setattr(searching._Search, "_joined", stop)
+        patch.setattr(training_stage, "_joined", stop)
         with pytest.raises(RunError, match="as if"):
             searched(3)
     printed = capsys.readouterr().out
@@ -102,8 +102,8 @@ def test_a_second_backbone_joins_or_is_left_out(
     share, told, searched, monkeypatch, capsys
 ):
     other = RECIPE.override(model=TINY, seed=2)
-    monkeypatch.setattr(searching._Search, "_recipes", lambda search: [RECIPE, other])
-    monkeypatch.setattr(searching, "share_of", lambda *logits: share)
+    monkeypatch.setattr(searching, "_recipes", lambda search: [RECIPE, other])
+    monkeypatch.setattr(backbones, "share_of", lambda *logits: share)
     results = searched(0.5)
     assert f"{told}: on held-out photos its log loss is" in capsys.readouterr().out
     assert results["networks"] == (2 if share else 1)

@@ -1,0 +1,53 @@
+"""What answers: networks with weights, whose logits are summed."""
+
+import dataclasses
+from collections.abc import Callable
+
+import keras
+import numpy as np
+
+from train.data.sources.splits import Split
+from train.scoring.temperature import temperature
+
+
+@dataclasses.dataclass
+class Member:
+    """A network of an answer: a function that makes it, its logits, and its weight.
+
+    `logits` is a function of a split to floats (photos, classes), and `features` one to
+    what the head reads, (photos, size), or None where the network would compute it.
+    """
+
+    make: Callable[[], keras.Model]
+    logits: Callable[[Split], np.ndarray]
+    features: Callable[[Split], np.ndarray] | None = None
+    weight: float = 1.0
+
+
+@dataclasses.dataclass
+class Answer:
+    """What answers: networks, and their weighted sum for held-out photos."""
+
+    members: list[Member]
+    held_out: np.ndarray
+
+    def logits(self, split: Split) -> np.ndarray:
+        """Returns the logits of photos, what the one model of these networks gives."""
+        return np.sum([one.weight * one.logits(split) for one in self.members], axis=0)
+
+    def joined_by(
+        self, member: Member, held_out: np.ndarray, share: float, labels: np.ndarray
+    ) -> "Answer":
+        """Returns the average with another network, whose part is a share.
+
+        `held_out` are its logits times its weight.
+        """
+        mixed = share * held_out + (1 - share) * self.held_out
+        cooling = temperature(mixed, labels)
+        parts = [*((one, 1 - share) for one in self.members), (member, share)]
+        members = [
+            dataclasses.replace(one, weight=one.weight * part / cooling)
+            for one, part in parts
+            if part
+        ]
+        return Answer(members, mixed / cooling)

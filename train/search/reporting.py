@@ -1,0 +1,57 @@
+"""The report of a search: its model, tested on as many photos as there is time for."""
+
+import dataclasses
+
+import numpy as np
+
+from train.data.sources.subset import limited
+from train.scoring.ranked import ranked
+from train.scoring.temperature import log_losses
+from train.search import heads
+from train.search.answers import Answer
+from train.search.backbones import Backbone
+from train.search.state import State
+from zoo.network.head import softmax
+
+
+def report(
+    search: State, answer: Answer, count: int, best: Backbone, of_probes: Answer
+) -> dict:
+    """Writes the model and its report, tested on so many photos; notes the time.
+
+    `best` is the backbone whose learning curve it shows, and `of_probes` the answer
+    without a training.
+    """
+    clock, task = search.budget.clock, search.task
+    tested = limited(search.test, count)
+    logits = answer.logits(tested)
+    after = clock()
+    with search.devices.strategy.scope():
+        networks = [one.make() for one in answer.members]
+        weights = [one.weight for one in answer.members]
+        task.answer = heads.combined(networks, weights)
+    task.build(dataclasses.replace(search.source, test=tested))
+    task.tried, task.reasons = search.tried, search.reasons
+    task.features = answer.members[0].features if len(networks) == 1 else None
+    task.curve, task.probe = best.curve, None
+    if 0 < search.trained < 1:
+        predicted = of_probes.logits(tested).argmax(axis=1)
+        task.probe = float(np.mean(predicted == tested.labels()))
+    task.save(search.directory)
+    # A finished run that is reported again took no longer.
+    task.seconds = search.budget.facts.get("seconds", search.budget.used)
+    results = task.report(
+        search.directory, {"test": _judged(logits, tested.labels())}, search.command
+    )
+    search.budget.keep(report_seconds=clock() - after)
+    return results
+
+
+def _judged(logits, labels):
+    """Returns what `train.run.task.Task.evaluate` returns, of logits."""
+    answers = ranked(labels, softmax(logits))
+    return {
+        "loss": float(log_losses(logits, labels).mean()),
+        "accuracy": float(np.mean(answers.predicted == labels)),
+        "ranked": answers,
+    }

@@ -1,0 +1,77 @@
+"""What the parts of a search share: data, time, and what was found out so far."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from train.data.sources.splits import Source, Split
+from train.data.sources.subset import limited
+from train.engine.step import Devices
+from train.models.run_directory import RunDirectory
+from train.recipes import Recipe
+from train.search.budget import Budget
+from train.search.options import Options
+from train.search.table import Tried
+from train.search.task import Found
+
+# Photos that judge a trained network; more are no better than training on them.
+_MOST_HELD_OUT = 1_000
+
+
+@dataclasses.dataclass
+class State:
+    """What the parts of a search share.
+
+    Attributes:
+        task: `Found`, which reports what answers.
+        source: the data, of which at most 1,000 photos judge.
+        directory: of the run.
+        devices: that compute.
+        budget: the time.
+        command: str, for the report.
+        tried: rows of what was tried.
+        reasons: sentences about what was chosen, and why.
+        trained: float, the share of the trained network.
+    """
+
+    task: Found
+    source: Source
+    directory: RunDirectory
+    devices: Devices
+    budget: Budget
+    command: str
+    tried: list[Tried] = dataclasses.field(default_factory=list)
+    reasons: list[str] = dataclasses.field(default_factory=list)
+    trained: float = 0.0
+
+    def __post_init__(self):
+        self.task.test_examples = self.test.num_examples
+        judges = self.source.validation
+        if judges is not None:
+            judges = limited(judges, _MOST_HELD_OUT)
+        self.source = dataclasses.replace(self.source, validation=judges)
+
+    @property
+    def options(self) -> Options:
+        return self.task.options
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.task.recipe
+
+    @property
+    def test(self) -> Split:
+        return self.source.test
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Names of the classes."""
+        return self.source.class_names
+
+    def say(self, line: str) -> None:
+        """Prints a line."""
+        print(line, flush=True)
+
+    def because(self, reason: str) -> None:
+        """Prints a sentence about what was chosen, which the report has too."""
+        self.reasons.append(reason)
+        self.say(reason)
