@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,6 +20,9 @@ _KNOWN = {
     "split": "split subset partition",
 }
 _REQUIRED = ("image", "label")
+# What may lie between the values of a row, and its name in messages. Spreadsheets write
+# semicolons where a comma is the decimal sign.
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +77,21 @@ class Columns:
 
 # Columns are found by their usual names.
 USUAL = Columns()
+
+
+def separator(header: str) -> str:
+    """Returns what separates the values of a table, by its first line.
+
+    It is the one of `SEPARATORS` that divides the line into most columns.
+
+    >>> separator('"kind, species";path')
+    ';'
+    """
+
+    def columns(separator: str) -> int:
+        return len(next(csv.reader([header], delimiter=separator), []))
+
+    return max(SEPARATORS, key=columns)
 
 
 def of_settings(settings: Mapping[str, Any]) -> Columns:

@@ -34,7 +34,7 @@ def test_a_table_leaves_photos_out_and_labels_others(folder, tmp_path):
         str(folder / "test/rose/1.png"),
     ]
     lay_out(tmp_path, {"out.csv": "path\n" + "\n".join(paths)})
-    rows = ["label,path,note", "rose,train/daisy/0.png,", "daisy,test/daisy/0.png,x"]
+    rows = ["label;path;note", "rose;train/daisy/0.png;", "daisy;test/daisy/0.png;x"]
     lay_out(tmp_path, {"new.csv": "\n".join(rows)})
     source, [line] = loaded(folder, without="out.csv", relabel=tmp_path / "new.csv")
     assert line == f"{folder}: left out 3 images, relabelled 1, as asked"

@@ -98,7 +98,7 @@ BAD_ROWS = {
 # The columns of a table, those that flags name, and what the message must name.
 HEADERS = [
     ("", {}, "the columns none, of which none is the image or the label"),
-    ("path;label;split", {}, "the columns path;label;split, of which none"),
+    ("path|label|split", {}, "the columns path|label|split, of which none"),
     ("0.png,a,train", {}, "pass --image_column and --label_column; expected"),
     ("file,a,b", {}, "none is the label by its name: pass --label_column;"),
     ("path,label,path", {}, "'path' and 'path', each of which may be the image"),
@@ -121,6 +121,7 @@ NO_NAMES = (b"two\nlines", b"latin\xff", b"\x1b[31m")
 TWICE = table("images/0.png,a,train", "images/./0.png,b,test")
 LATIN = NUMBERED | {"a.csv": b"path,label,split\ni,caf\xe9,test"}
 UNDIVIDED = table("images/0.png,a", header="path,label")
+SEMICOLONS = table("images/0.png;a;b", header="path;label")
 UNLISTED = table(header="path,label")
 ALONE = table("images/0.png,a", name="train.csv", header="path,label")
 GONE = table(*(f"images/{i}.png,a,train" for i in range(8, 25)), "images/0.png,a,test")
@@ -139,6 +140,11 @@ REFUSED = [
     (LATIN, "data/a.csv", "not in UTF-8", "save it again"),
     (UNDIVIDED, "data/a.csv", "the class 'a' has one image, data/images/0.png, which"),
     (ALONE, "data/train.csv", "the class 'a' has one image"),
+    (
+        SEMICOLONS,
+        "data/a.csv",
+        "line 2 has 3 values for 2 columns: put what has semico",
+    ),
     (UNLISTED, "data/a.csv", "has nothing for train: expected the columns path,label"),
     (GONE, "data/a.csv", "15 of the 18 images", "/19.png and 5 more", "--skip_corrupt"),
     (RECORDS, "data/none*", "no TFRecord files data/none*: expected"),

@@ -82,6 +82,15 @@ USUAL_COLUMNS = table(
     *("tulip,images/3.png,test", "tulip,images/4.png,train"),
     header="Class Name,FileName,subset",
 )
+# As spreadsheets write them where a comma is the decimal sign, and as databases do.
+SEMICOLONS = table(
+    *('images/0.png;"a;b";train', "images/1.png;c,d;train", "images/2.png;c,d;test"),
+    header='"path";label;split',
+)
+TABS = table(
+    *("images/0.png\ta\ttrain", "images/1.png\tb,c\ttrain", "images/2.png\ta\ttest"),
+    header="path\tlabel\tsplit",
+)
 ANY = table(*ROWS, "images/5.png,rose,", "images/6.png,rose,later")
 TITLED = RECORDS | {"class_names.txt": "a\nb\nc\n\n", ".hidden.tfrecord": ""}
 OLD = RECORDS | {"train-9.old": [record(9, 9)], "test-00000-of-00001": [record(7, 1)]}
@@ -120,6 +129,8 @@ READ = [
         *(USUAL_COLUMNS, CSV, 0.1),
         "daisy tulip; train 0:0 2:0 4:1 validation 1:1 test 3:1",
     ),
+    (SEMICOLONS, CSV, 0, "a;b c,d; train 0:0 1:1 test 2:1"),
+    (TABS, CSV, 0, "a b,c; train 0:0 1:1 test 2:0"),
     (ANY, CSV, None, "daisy rose tulip; all 0:2 1:0 2:2 3:0 4:0 5:1 6:1"),
     (TITLED, "data", 0, "a b c; train 0:0 1:1 2:2 3:1 4:0 test 5:2"),
     (OLD, "data/*-00000-of-*", 0, "0 1 2; train 0:0 1:1 2:2 test 7:1"),

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from train.data.checking import DataError
+from train.data.columns import separator
 from train.data.photo_names import Places, relative
 from train.data.sources.splits import Source, pick, relabelled
 from zoo.common.limits import TABLE_BYTES
@@ -153,7 +154,10 @@ def _read(file, columns):
         text = read_text(file, TABLE_BYTES, "utf-8-sig")
         if text.lstrip().startswith("{"):
             return _checked(json.loads(text))
-        reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+        lines = io.StringIO(text, newline="")
+        first = lines.readline()
+        lines.seek(0)
+        reader = csv.DictReader(lines, delimiter=separator(first), strict=True)
         if missing := set(columns) - {*(reader.fieldnames or ())}:
             raise ValueError(f"it has no column {', '.join(sorted(missing))}")
         rows = [

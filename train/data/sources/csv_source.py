@@ -8,7 +8,7 @@ import re
 from typing import NamedTuple
 
 from train.data.checking import PART_OF, DataError
-from train.data.columns import NO_COLUMN, USUAL, Columns
+from train.data.columns import NO_COLUMN, SEPARATORS, USUAL, Columns, separator
 from train.data.registry import PARTS, DataDir
 from train.data.sources.folder_source import file_split
 from train.data.sources.splits import Source, check_name
@@ -46,7 +46,8 @@ def load_csv(
 ) -> Source:
     """Loads a CSV file in UTF-8 with columns of files, labels and perhaps splits.
 
-    docs/data.md has the rules. Images may be missing with `skip_corrupt` only.
+    Its separator is a comma, a semicolon or a tab. docs/data.md has the rules. Images
+    may be missing with `skip_corrupt` only.
     """
     path = expand_home(dataset)
     tables = _tables(path, columns)
@@ -124,13 +125,20 @@ def _read(path, columns):
         with io.TextIOWrapper(
             open_regular(path, most=TABLE_BYTES), encoding="utf-8-sig", newline=""
         ) as file:
-            reader = csv.reader(file, strict=True, skipinitialspace=True)
+            first = file.readline()
+            reader = csv.reader(
+                itertools.chain([first], file),
+                delimiter=separator(first),
+                strict=True,
+                skipinitialspace=True,
+            )
             header = [name.strip() for name in next(reader, [])]
             places = columns.find(header, f"{path} line 1", LAYOUT)
             for values in reader:
                 if not any(map(str.strip, values)):
                     continue
                 place = f"{path} line {reader.line_num}"
+                _check_length(place, values, header, reader.dialect.delimiter)
                 row = _row(place, header, places, values, path.parent)
                 if row.label:
                     rows.append(row)
@@ -151,12 +159,15 @@ def _read(path, columns):
     return _Table(rows, unlabelled, "split" in places)
 
 
-def _row(place, header, places, values, folder):
+def _check_length(place, values, header, separator):
     if len(values) != len(header):
         raise DataError(
             f"{place} has {len(values)} values for {len(header)} columns: put what "
-            "has commas in quotes"
+            f"has {SEPARATORS[separator]} in quotes"
         )
+
+
+def _row(place, header, places, values, folder):
     row = {role: values[number].strip() for role, number in places.items()}
     image, label = row["image"], row["label"]
     if not image:
