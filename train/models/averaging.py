@@ -9,7 +9,11 @@ from keras_vit.layers import ClassificationHead
 from keras_vit.structure import head_of
 
 
-def averaged(networks: Sequence[keras.Model], weights: Sequence[float]) -> keras.Model:
+def averaged(
+    networks: Sequence[keras.Model],
+    weights: Sequence[float],
+    bias: np.ndarray | None = None,
+) -> keras.Model:
     """Returns a model whose logits are a weighted sum of those of networks.
 
     Its probabilities are then the normalised geometric mean of theirs. It takes images
@@ -21,6 +25,7 @@ def averaged(networks: Sequence[keras.Model], weights: Sequence[float]) -> keras
         networks: models with heads of the same classes, for images of fixed sizes.
             They are parts of the new model, which shares their weights.
         weights: float for each network; a temperature divides them.
+        bias: floats (classes,), added to the sum; by default nothing is.
 
     Example:
         >>> new = {"weights": None, "classes": 3}
@@ -46,7 +51,7 @@ def averaged(networks: Sequence[keras.Model], weights: Sequence[float]) -> keras
         class_names=own.class_names,
         preparation=own.preparation,
         bits=own.bits,
-        use_bias=False,
+        use_bias=bias is not None,
         kernel_initializer="zeros",
         dtype=own.dtype_policy,
         name="head",
@@ -54,7 +59,7 @@ def averaged(networks: Sequence[keras.Model], weights: Sequence[float]) -> keras
     joined = keras.layers.Concatenate(name="answers")(logits)
     model = keras.Model(images, head(joined), name="average")
     kernel = np.concatenate([weight * np.eye(own.units) for weight in weights])
-    head.kernel.assign(kernel)
+    head.set_weights([kernel] if bias is None else [kernel, bias])
     return model
 
 

@@ -147,9 +147,13 @@ def balanced(probe: Probe, labels: ArrayLike, classes: int) -> Probe:
     Source:
         Menon et al., Long-tail learning via logit adjustment, arXiv 2007.07314.
     """
+    return probe.shifted(balancing(np.bincount(labels, minlength=classes)))
+
+
+def balancing(counts: np.ndarray) -> np.ndarray:
+    """Returns what `balanced` adds to logits, (classes,), by the photos of classes."""
     # A class without photos is not answered now either.
-    counts = np.maximum(np.bincount(labels, minlength=classes), 1)
-    return probe.shifted(-np.log(counts / np.size(labels)))
+    return -np.log(np.maximum(counts, 1) / np.sum(counts))
 
 
 def average(probes: Sequence[Linear], weights: Sequence[float] | None = None) -> Linear:

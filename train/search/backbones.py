@@ -16,7 +16,6 @@ from train.run import building
 from train.scoring.features import Extractor
 from train.scoring.learning_curve import Point, of_probe
 from train.scoring.probed_network import probed_network
-from train.scoring.temperature import log_losses
 from train.search import probing
 from train.search.answers import Answer, Member
 from train.search.choosing import share_of
@@ -45,10 +44,7 @@ class Backbone:
     speed: float
     member: Member
     curve: Sequence[Point]
-
-    @property
-    def log_loss(self) -> float:
-        return float(log_losses(self.probed.logits, self.labels).mean())
+    log_loss: float
 
 
 def backbone_of(search: State, recipe: Recipe, number: int, count: int) -> Backbone:
@@ -92,6 +88,7 @@ def backbone_of(search: State, recipe: Recipe, number: int, count: int) -> Backb
         seconds=max(_PROBES * search.budget.seconds / count, _LEAST_PROBES),
         clock=search.budget.clock,
         groups=groups,
+        judge=search.judge,
         log=search.say,
     )
     search.budget.keep()
@@ -110,6 +107,7 @@ def backbone_of(search: State, recipe: Recipe, number: int, count: int) -> Backb
         speed=facts["speed"],
         member=member,
         curve=curve,
+        log_loss=float(search.judge.losses(probed.logits, features.labels).mean()),
     )
 
 
@@ -148,7 +146,9 @@ def of_probes(search: State, best: Backbone, backbones: Sequence[Backbone]) -> A
             continue
         share = 0.0
         if not search.options.single and len(other.labels) == len(best.labels):
-            share = share_of(other.probed.logits, answer.held_out, best.labels)
+            share = share_of(
+                other.probed.logits, answer.held_out, best.labels, search.judge
+            )
         if share:
             answer = answer.joined_by(
                 other.member, other.probed.logits, share, best.labels

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from train.scoring.temperature import log_losses
+from train.search.judging import EVEN, Judge
 
 # Up to so many photos a class no best can be told from the others.
 FEW = 20
@@ -44,7 +44,12 @@ def is_behind(losses: np.ndarray, best: np.ndarray) -> bool:
     return bool(gaps.mean() > _FAR * _standard_error(gaps))
 
 
-def share_of(logits: np.ndarray, others: np.ndarray, labels: np.ndarray) -> float:
+def share_of(
+    logits: np.ndarray,
+    others: np.ndarray,
+    labels: np.ndarray,
+    judge: Judge = EVEN,
+) -> float:
     """Returns the share that `logits` get in an average with `others`, 0 for none.
 
     It is the one of the least log loss, where that is lower than the loss of the others
@@ -53,10 +58,10 @@ def share_of(logits: np.ndarray, others: np.ndarray, labels: np.ndarray) -> floa
     best, most = 0.0, 0.0
     if len(labels) < FEWEST_JUDGES:
         return best
-    before = log_losses(others, labels)
+    before = judge.losses(others, labels)
     for share in _SHARES:
         mixed = share * logits + (1.0 - share) * others
-        gains = before - log_losses(mixed, labels)
+        gains = before - judge.losses(mixed, labels)
         gain = float(gains.mean())
         if gain > _standard_error(gains) and gain > most:
             best, most = share, gain

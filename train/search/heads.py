@@ -3,22 +3,29 @@
 from collections.abc import Sequence
 
 import keras
+import numpy as np
 
 from keras_vit.structure import head_of
 from train.models.averaging import averaged, members
 from train.reports.compute import multiply_adds
 
 
-def combined(networks: Sequence[keras.Model], weights: Sequence[float]) -> keras.Model:
+def combined(
+    networks: Sequence[keras.Model],
+    weights: Sequence[float],
+    shift: np.ndarray | None = None,
+) -> keras.Model:
     """Returns one model whose logits are the weighted sum of those of networks.
 
-    A single network stays what it is, and its head gets the weight.
+    `shift`, (classes,), is added to them. A single network stays what it is, and its
+    head gets weight and shift.
     """
     if len(networks) > 1:
-        return averaged(networks, weights)
+        return averaged(networks, weights, shift)
     [network], [weight] = networks, weights
     head = head_of(network)
-    head.set_weights([weight * values for values in head.get_weights()])
+    kernel, bias = (weight * values for values in head.get_weights())
+    head.set_weights([kernel, bias if shift is None else bias + shift])
     return network
 
 

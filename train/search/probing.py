@@ -8,8 +8,9 @@ import numpy as np
 from train.data.sources.splits import Split, pick
 from train.scoring import probes
 from train.scoring.features import Features
-from train.scoring.temperature import log_losses, temperature
+from train.scoring.temperature import temperature
 from train.search.choosing import chosen, in_turns
+from train.search.judging import EVEN, Judge
 from train.search.table import Tried
 
 # Kinds of probes, and whether they see the mean of the patches beside the class token.
@@ -103,6 +104,7 @@ def probed(
     seconds: float,
     clock: Callable[[], float],
     groups: np.ndarray | None = None,
+    judge: Judge = EVEN,
     log: Callable[[str], object] = print,
 ) -> Probed:
     """Fits probes on features, and chooses those that answer.
@@ -118,6 +120,7 @@ def probed(
         clock: function that returns seconds.
         groups: (photos,), those of photos that are copies of each other, see
             `train.scoring.folds.folds_of`.
+        judge: `Judge` of the answers.
         log: called with a line for each probe.
     """
     begun, longest = clock(), 0.0
@@ -137,26 +140,35 @@ def probed(
         held_out.append(logits / cooling)
         linear.append((probes.fit(*fitted, groups=groups).scaled(1 / cooling), patches))
         longest = max(longest, clock() - before)
-        tried.append(judged(name, held_out[-1], features.labels, clock() - before))
+        tried.append(
+            judged(name, held_out[-1], features.labels, clock() - before, judge)
+        )
         log(tried[-1].line)
-    return _together(tried, linear, held_out, features, groups)
+    return _together(tried, linear, held_out, features, groups, judge)
 
 
-def judged(name: str, logits: np.ndarray, labels: np.ndarray, seconds: float) -> Tried:
+def judged(
+    name: str,
+    logits: np.ndarray,
+    labels: np.ndarray,
+    seconds: float,
+    judge: Judge = EVEN,
+) -> Tried:
     """Returns the row of a candidate, by its logits for held-out photos."""
     return Tried(
         name,
         photos=len(labels),
-        accuracy=float(np.mean(logits.argmax(axis=1) == labels)),
-        log_loss=float(log_losses(logits, labels).mean()),
+        accuracy=judge.accuracy(logits, labels),
+        log_loss=float(judge.losses(logits, labels).mean()),
         seconds=seconds,
+        is_balanced=judge.shift is not None,
     )
 
 
-def _together(tried, linear, held_out, features, groups):
+def _together(tried, linear, held_out, features, groups, judge):
     """Returns the `Probed` of those that answer, whose shares are noted."""
     labels = features.labels
-    losses = [log_losses(logits, labels) for logits in held_out]
+    losses = [judge.losses(logits, labels) for logits in held_out]
     places = chosen(losses, float(np.median(np.bincount(labels)[np.unique(labels)])))
     for place in places:
         tried[place].share = 1 / len(places)

@@ -24,18 +24,18 @@ def report(
     """
     clock, task = search.budget.clock, search.task
     tested = limited(search.test, count)
-    logits = answer.logits(tested)
+    logits = search.judge.adjusted(answer.logits(tested))
     after = clock()
     with search.devices.strategy.scope():
         networks = [one.make() for one in answer.members]
         weights = [one.weight for one in answer.members]
-        task.answer = heads.combined(networks, weights)
+        task.answer = heads.combined(networks, weights, search.judge.shift)
     task.build(dataclasses.replace(search.source, test=tested))
     task.tried, task.reasons = search.tried, search.reasons
     task.features = answer.members[0].features if len(networks) == 1 else None
     task.curve, task.probe = best.curve, None
     if 0 < search.trained < 1:
-        predicted = of_probes.logits(tested).argmax(axis=1)
+        predicted = search.judge.adjusted(of_probes.logits(tested)).argmax(axis=1)
         task.probe = float(np.mean(predicted == tested.labels()))
     task.save(search.directory)
     # A finished run that is reported again took no longer.

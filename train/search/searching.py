@@ -68,6 +68,7 @@ def _results(search):
         "training as far as there is time",
         flush=True,
     )
+    _say_what_leads(search)
     recipes = _recipes(search)
     fitted = [
         backbones.backbone_of(search, recipe, number, len(recipes))
@@ -98,6 +99,18 @@ def _results(search):
         results = report(search, answer, search.budget.facts["tested"], best, of_probes)
     search.budget.keep(seconds=search.task.seconds)
     return results
+
+
+def _say_what_leads(search):
+    """Says that classes count alike where they are uneven."""
+    if search.judge.shift is None:
+        return
+    counts = search.source.train.class_counts(len(search.names))
+    search.because(
+        f"The classes have {counts[counts > 0].min():,} to {counts.max():,} photos: "
+        "the balanced accuracy leads. The logarithm of each class's share of the "
+        "photos is taken off its logit, and all classes count alike in what is tried."
+    )
 
 
 def _again(search, best, answer):

@@ -9,6 +9,7 @@ from train.engine.step import Devices
 from train.models.run_directory import RunDirectory
 from train.recipes import Recipe
 from train.search.budget import Budget
+from train.search.judging import EVEN, Judge, judge_of
 from train.search.options import Options
 from train.search.table import Tried
 from train.search.task import Found
@@ -31,6 +32,7 @@ class State:
         tried: rows of what was tried.
         reasons: sentences about what was chosen, and why.
         trained: float, the share of the trained network.
+        judge: `Judge` of the answers to held-out photos.
     """
 
     task: Found
@@ -42,6 +44,7 @@ class State:
     tried: list[Tried] = dataclasses.field(default_factory=list)
     reasons: list[str] = dataclasses.field(default_factory=list)
     trained: float = 0.0
+    judge: Judge = EVEN
 
     def __post_init__(self):
         self.task.test_examples = self.test.num_examples
@@ -49,6 +52,7 @@ class State:
         if judges is not None:
             judges = limited(judges, _MOST_HELD_OUT)
         self.source = dataclasses.replace(self.source, validation=judges)
+        self.judge = judge_of(self.source.train.class_counts(len(self.names)))
 
     @property
     def options(self) -> Options:

@@ -23,6 +23,7 @@ class Tried:
         seconds: float, what it took; features are shared by the probes on them.
         share: float, its weight in the answers, 0 for none.
         model: str, the backbone.
+        is_balanced: bool, whether all classes have the same part in accuracy and loss.
     """
 
     name: str
@@ -32,13 +33,15 @@ class Tried:
     seconds: float
     share: float = 0.0
     model: str = ""
+    is_balanced: bool = False
 
     @property
     def line(self) -> str:
         """What is printed as it goes."""
+        of = "balanced accuracy on" if self.is_balanced else "of"
         return (
-            f"{self.name}: {self.accuracy:.1%} of {self.photos:,} held-out photos, log "
-            f"loss {self.log_loss:.3f}, {self.seconds:.1f} s"
+            f"{self.name}: {self.accuracy:.1%} {of} {self.photos:,} held-out photos, "
+            f"log loss {self.log_loss:.3f}, {self.seconds:.1f} s"
         )
 
 
@@ -53,7 +56,7 @@ def sides(size: int | Sequence[int]) -> str:
 
 def section(tried: Sequence[Tried], about: Sequence[str]) -> Section:
     """Returns the section of a report, with the sentences `about` the choice."""
-    header = ("Tried", "Accuracy", "Log loss", "Photos", "Seconds", "Share")
+    header = ("Tried", _accuracy(tried), "Log loss", "Photos", "Seconds", "Share")
     rows = [
         (
             one.name,
@@ -89,5 +92,10 @@ def draw(path: pathlib.Path, tried: Sequence[Tried]) -> None:
     axes.barh(places, [100 * one.accuracy for one in tried], color=colours)
     axes.set_yticks(places, [one.name for one in tried], parse_math=False)
     axes.invert_yaxis()
-    axes.set_xlabel("Accuracy on held-out photos (%); blue: part of the model")
+    name = _accuracy(tried)
+    axes.set_xlabel(f"{name} on held-out photos (%); blue: part of the model")
     figures.save(figure, path)
+
+
+def _accuracy(tried):
+    return "Balanced accuracy" if tried[0].is_balanced else "Accuracy"

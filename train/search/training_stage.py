@@ -101,7 +101,7 @@ def _joined(search, answer, alone, beside, seconds):
     logits = beside.logits(search.source.validation)
     weight = 1 / temperature(logits, labels)
     of_probes = answer.held_out[-len(labels) :]
-    share = share_of(weight * logits, of_probes, labels)
+    share = share_of(weight * logits, of_probes, labels, search.judge)
     if search.options.single:
         share = float(share > 0.5)
     row = judged(
@@ -109,8 +109,9 @@ def _joined(search, answer, alone, beside, seconds):
         weight * logits,
         labels,
         seconds,
+        search.judge,
     )
-    before = judged("", of_probes, labels, 0.0)
+    before = judged("", of_probes, labels, 0.0, search.judge)
     for one in search.tried:
         one.share *= 1 - share
     row.share = search.trained = share
