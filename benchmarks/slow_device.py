@@ -70,7 +70,7 @@ def measure(folder, steps, milliseconds, validations, checkpoints):
         checkpoint_every=steps // checkpoints,
     )
     task, directory = FineTuning(recipe), RunDirectory(folder)
-    source = training.suitable_source(task, devices, None, False)
+    source = training.suitable_source(task, devices)
     run = training.built(task, source, directory, devices)
     batch = next(run.batches(0))
     run.trainer.fetch([run.trainer.step(*batch)])

@@ -118,7 +118,7 @@ def changed(family, model):
 
 def frozen(family, tmp_path):
     task = FineTuning(recipe_of(family, frozen=True))
-    task.build(training.load_source(task.recipe, None, False, lambda text: None))
+    task.build(training.load_source(task.recipe, log=lambda text: None))
     found = [weight.path for weight in task.model.trainable_weights]
     assert found == ["head/kernel", "head/bias"]
 

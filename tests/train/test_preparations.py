@@ -130,8 +130,6 @@ def in_export(file, photos, folder, patch, central_crop=None):
         calibration=None,
         central_crop=central_crop,
         dataset=str(photos),
-        data_dir=None,
-        skip_corrupt=False,
         split="all",
     )
     if central_crop is None:

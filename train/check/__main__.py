@@ -64,10 +64,10 @@ def main(argv: Sequence[str]) -> None:
 
         results = checking.check(
             model=model,
-            columns=data_flags.columns(),
+            data_options=data_flags.options(),
             command=command_line.as_typed("check"),
             **command_line.values(
-                "dataset data_dir bits json out image_size batch_size engine precision"
+                "dataset json out image_size batch_size engine precision"
             ),
         )
     print(

@@ -11,7 +11,7 @@ from train.common.errors import RunError
 from train.common.files import make_folder, write_json, write_text
 from train.data import sources
 from train.data.checking import DataError
-from train.data.columns import USUAL, Columns
+from train.data.options import DEFAULTS, DataOptions
 from train.data.registry import short_name
 from train.data.review import Review, ordered, review
 from train.data.sources.splits import Source, pick
@@ -28,9 +28,7 @@ def check(
     dataset: str,
     *,
     model: str | FoundModel | None = None,
-    data_dir: str | os.PathLike | None = None,
-    bits: int | None = None,
-    columns: Columns = USUAL,
+    data_options: DataOptions = DEFAULTS,
     json: str | os.PathLike | None = None,
     out: str | os.PathLike | None = None,
     image_size: int | tuple[int, int] | None = None,
@@ -66,7 +64,7 @@ def check(
             engine=engine,
             precision=precision,
         )
-    source, notes = _loaded(dataset, data_dir, bits, columns)
+    source, notes = _loaded(dataset, data_options)
     found = review(source)
     errors, lines = None, []
     if extractor is not None:
@@ -97,13 +95,12 @@ def _network(model, image_size):
         ) from error
 
 
-def _loaded(dataset, data_dir, bits, columns):
+def _loaded(dataset, options):
     """Returns the data in their parts, and notes; undivided where they have none."""
-    settings = {"data_dir": data_dir, "bits": bits, "columns": columns}
     try:
-        return sources.load(dataset, validation_fraction=0.0, **settings), []
+        return sources.load(dataset, options), []
     except DataError as error:
-        source = sources.load(dataset, validation_fraction=None, **settings)
+        source = sources.load(dataset, options, validation_fraction=None)
         return source, [f"not divided: {error}"]
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from train.common.errors import RunError
 from train.compare.answers import Answered, Image, images
 from train.compare.differences import Pair
+from train.data.options import DataOptions
 from train.models.loaded_model import LoadedModel
 from train.reports import gallery
 from train.scoring import evaluation_data
@@ -63,7 +64,7 @@ def _pictures(wanted, loaded, data_dir):
     """Returns a dict of images to their pixels, or to why there are none, a str."""
     bits, _ = loaded.bits()
     source, part = evaluation_data.load_split(
-        loaded, None, data_dir, skip_corrupt=False, split="test", bits=bits
+        loaded, None, "test", DataOptions(data_dir, bits=bits)
     )
     truths = [source.class_names[label] for label in part.labels()]
     # The files of runs have names that are not UTF-8 so.

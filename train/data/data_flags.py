@@ -1,10 +1,12 @@
 """Command-line flags of data sets and image preparation."""
 
+import dataclasses
 from collections.abc import Sequence
 
 from absl import app, flags
 
-from train.data.columns import NO_COLUMN, Columns, of_settings
+from train.data.columns import NO_COLUMN, of_settings
+from train.data.options import DataOptions
 from train.data.registry import SOURCES
 from zoo.common import limits
 
@@ -57,9 +59,12 @@ def define_data_dir() -> None:
     )
 
 
-def columns() -> Columns:
-    """Returns the `Columns` that the flags name."""
-    return of_settings(flags.FLAGS.flag_values_dict())
+def options() -> DataOptions:
+    """Returns the `DataOptions` that the flags of a command give, as far as it has."""
+    values = flags.FLAGS.flag_values_dict()
+    names = {field.name for field in dataclasses.fields(DataOptions)} & values.keys()
+    given = {name: values[name] for name in names}
+    return DataOptions(columns=of_settings(values), **given)
 
 
 def define_corrections() -> None:

@@ -43,7 +43,7 @@ class SourceKind:
     is_own: bool = False
     # Names what is used of the data, in a note on what is not.
     used_files: str = ""
-    # True if the data are a table, whose `Columns` its loader takes.
+    # True if the data are a table, whose `Columns` its loader reads.
     has_columns: bool = False
 
 

@@ -66,8 +66,7 @@ def main(argv: Sequence[str]) -> None:
         )
     data_flags.take_word(argv[2:])
     settings = command_line.values(
-        "dataset data_dir skip_corrupt without relabel bits split image_size "
-        "central_crop batch_size engine precision out_dir"
+        "dataset split image_size central_crop batch_size engine precision out_dir"
     )
     if argv[2:] and settings["split"] is None and kind_of(argv[2]).is_own:
         settings["split"] = "all"
@@ -76,14 +75,14 @@ def main(argv: Sequence[str]) -> None:
     with command_line.exit_on_errors("no report was written"):
         model = find(argv[1])
         if settings["dataset"] is not None:
-            check_data(settings["dataset"], settings["data_dir"])
+            check_data(settings["dataset"], flags.FLAGS.data_dir)
         from train.evaluate import evaluation
         from train.reports import terminal
 
         results = evaluation.evaluate(
             model,
             real_labels_file=flags.FLAGS.real_labels,
-            columns=data_flags.columns(),
+            data_options=data_flags.options(),
             command=command_line.as_typed("evaluate"),
             **settings,
         )

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import time
+from dataclasses import replace
 
 import numpy as np
 import tensorflow as tf
@@ -13,7 +14,7 @@ from train.common import predictors
 from train.common.errors import RunError, explaining_full_memory
 from train.common.files import read_json
 from train.data import pipeline
-from train.data.columns import USUAL, Columns
+from train.data.options import DEFAULTS, DataOptions
 from train.data.registry import kind_of, real_path, short_name
 from train.evaluate import real_labels, training_images
 from train.models import loaded_model
@@ -33,12 +34,7 @@ def evaluate(
     model: str | FoundModel,
     *,
     dataset: str | None = None,
-    data_dir: str | os.PathLike | None = None,
-    skip_corrupt: bool = False,
-    without: str | os.PathLike | None = None,
-    relabel: str | os.PathLike | None = None,
-    bits: int | None = None,
-    columns: Columns = USUAL,
+    data_options: DataOptions = DEFAULTS,
     split: str | None = None,
     image_size: int | tuple[int, int] | None = None,
     central_crop: bool | None = None,
@@ -52,10 +48,10 @@ def evaluate(
     """Evaluates a model on all images of a split, and writes a report.
 
     The arguments are the flags of `python -m train.evaluate`, `real_labels_file` being
-    `--real_labels`, and `columns` those of a CSV file; `image_size` may be (height,
-    width), `central_crop` is None for what the model says, and `command` is the command
-    line, for the report. The split "validation" is what the run held out, or the data
-    set's recipe would, "train" the rest, "all" every image, and None is "test".
+    `--real_labels`; `image_size` may be (height, width), `central_crop` is None for
+    what the model says, and `command` is the command line, for the report. The split
+    "validation" is what the run held out, or the data set's recipe would, "train" the
+    rest, "all" every image, and None is "test".
 
     Returns:
         Dict of the results as in `report.json`; `report` is the path of the report as
@@ -71,38 +67,24 @@ def evaluate(
     """
     split = split or "test"
     loaded = loaded_model.load(model, image_size=image_size)
-    bits, about_bits = loaded.bits(bits)
+    bits, about_bits = loaded.bits(data_options.bits)
     image_size = loaded_model.image_shape_of(loaded)[:2]
     evaluation_data.check_one_class(loaded)
     outputs = evaluation_data.num_logits(loaded)
     source, part = evaluation_data.load_split(
-        loaded,
-        dataset,
-        data_dir,
-        skip_corrupt=skip_corrupt,
-        split=split,
-        bits=bits,
-        columns=columns,
-        without=without,
-        relabel=relabel,
+        loaded, dataset, split, replace(data_options, bits=bits)
     )
     images = evaluation_data.described(source, part, split)
     class_names, places, are_numbers = match_classes(
         outputs, loaded.class_names, source.class_names, kind_of(source.name).is_own
     )
     in_training, warnings = training_images.in_training(
-        loaded,
-        source,
-        part,
-        split,
-        data_dir=data_dir,
-        skip_corrupt=skip_corrupt,
-        columns=columns,
+        loaded, source, part, split, data_options
     )
     correct = None
     if real_labels_file is not None:
         correct = real_labels.of_split(
-            real_labels_file, part, source.name, data_dir, classes=outputs
+            real_labels_file, part, source.name, data_options.data_dir, classes=outputs
         )
     name = f"{loaded.name}-{short_name(source.name)}-{split}"
     name += predictors.suffix(engine, precision)

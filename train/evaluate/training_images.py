@@ -1,18 +1,17 @@
 """Which of the evaluated images a model was trained on, and whether they changed."""
 
-import os
 import pathlib
 
 import numpy as np
 
 from train.common.errors import RunError
 from train.data import run_data, sources
-from train.data.columns import USUAL, Columns, of_settings
+from train.data.options import DataOptions
 from train.data.registry import kind_of
 from train.data.sources.splits import Source, Split
 from train.models.loaded_model import LoadedModel
 from train.models.run_directory import RunDirectory
-from train.scoring.evaluation_data import corrections_of, is_of_run
+from train.scoring.evaluation_data import as_its_run, is_of_run
 from train.scoring.metrics import share
 
 
@@ -21,9 +20,7 @@ def in_training(
     source: Source,
     part: Split,
     split: str,
-    data_dir: str | os.PathLike | None,
-    skip_corrupt: bool,
-    columns: Columns = USUAL,
+    data_options: DataOptions,
 ) -> tuple[np.ndarray | int | str | None, list[str]]:
     """Returns which images of a part the model's run was trained on, and warnings.
 
@@ -32,15 +29,13 @@ def in_training(
     the data of the run have changed. `part` is the `Split` of the source that is called
     `split`, as the run divided it if it is the run's data set.
     """
-    own, is_same = (
-        loaded.config.get("dataset"),
-        is_of_run(loaded, source.name, columns),
-    )
+    own = loaded.config.get("dataset")
+    is_same = is_of_run(loaded, source.name, data_options.columns)
     are_files = kind_of(source.name).is_own
     if not is_same and not (own and kind_of(own).is_own and are_files):
         return None, []
     try:
-        divided = _divided_by_run(loaded, source, data_dir, is_same)
+        divided = _divided_by_run(loaded, source, data_options.data_dir, is_same)
     except RunError as error:
         return f"Which of the images the model was trained on is not known: {error}", []
     is_trained = split in ("all", "train")
@@ -56,7 +51,7 @@ def in_training(
         mask = limited.train.num_examples
     # The training left out damaged images; they are known only if left out here too.
     if RunDirectory(loaded.source).skipped.exists() and not (
-        skip_corrupt and divided is source
+        data_options.skip_corrupt and divided is source
     ):
         return mask, []
     return mask, _changes(loaded.source, source.name, run_data.facts_of(limited))
@@ -66,13 +61,12 @@ def _divided_by_run(loaded, source, data_dir, is_same):
     """Returns the data of the model's run with its parts."""
     if is_same and source.all is None:
         return source
+    dataset = source.name if is_same else loaded.config["dataset"]
     return sources.load(
-        source.name if is_same else loaded.config["dataset"],
-        data_dir,
+        dataset,
+        as_its_run(DataOptions(data_dir), loaded, dataset),
         validation_fraction=loaded.config["validation_fraction"],
-        columns=of_settings(loaded.config),
         log=lambda line: None,
-        **corrections_of(loaded, loaded.config["dataset"]),
     )
 
 

@@ -137,12 +137,11 @@ def main(argv: list[str]) -> None:
                 values["out"],
                 compared=values["images"],
                 calibration=values["calibration_images"],
-                columns=data_flags.columns(),
+                data_options=data_flags.options(),
                 command=command_line.as_typed("export"),
                 **command_line.values(
-                    "dataset data_dir skip_corrupt bits split central_crop "
-                    "image_size features min_agreement dynamic_batch uint8 any_size "
-                    "threads"
+                    "dataset split central_crop image_size features min_agreement "
+                    "dynamic_batch uint8 any_size threads"
                 ),
             )
         except run.ExportError as error:

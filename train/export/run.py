@@ -23,7 +23,7 @@ from train.common.files import (
     write_json,
     write_text,
 )
-from train.data.columns import USUAL, Columns
+from train.data.options import DEFAULTS, DataOptions
 from train.export import parity, report, sample_images
 from train.export.formats import Format, select
 from train.models import loaded_model
@@ -61,11 +61,8 @@ def export(
     out: str | os.PathLike,
     *,
     dataset: str | None = None,
-    data_dir: str | os.PathLike | None = None,
-    skip_corrupt: bool = False,
-    bits: int | None = None,
-    columns: Columns = USUAL,
     split: str = "test",
+    data_options: DataOptions = DEFAULTS,
     central_crop: bool | None = None,
     image_size: int | tuple[int, int] | None = None,
     features: bool = False,
@@ -86,9 +83,8 @@ def export(
 
     The arguments are the flags of `python -m train.export`: `formats`, a sequence of
     str, is --format, `compared` --images, and `calibration` --calibration_images.
-    `central_crop` is None for what the model says, `columns` are those of a CSV file.
-    In addition, `command` is the
-    command line for the report.
+    `central_crop` is None for what the model says, `command` is the command line, for
+    the report.
 
     Returns:
         Dict, the content of `export.json`.
@@ -111,7 +107,7 @@ def export(
     out = expand_home(out)
     check_replaceable(out, RECORD, _files_of, "export")
     loaded = _load(model, image_size, features)
-    bits, notes = loaded.bits(bits)
+    bits, notes = loaded.bits(data_options.bits)
     set_bits(loaded.model, bits)
     # Features have no classes by which to choose matrices for float16.
     aim = (min_agreement or None) if has_head(loaded.model) else None
@@ -135,11 +131,8 @@ def export(
                 calibration=calibration if is_calibrated else None,
                 central_crop=central_crop,
                 dataset=dataset,
-                data_dir=data_dir,
-                skip_corrupt=skip_corrupt,
-                bits=bits,
-                columns=columns,
                 split=split,
+                options=dataclasses.replace(data_options, bits=bits),
             )
         reference = Reference(loaded, samples, threads)
         about = {"command": command, "threads": threads, "bits": bits, **options}

@@ -81,12 +81,12 @@ def main(argv: Sequence[str]) -> None:
         results = linear_probe.run(
             model,
             shots=sorted({int(count) for count in shots}),
-            columns=data_flags.columns(),
+            data_options=data_flags.options(),
             command=command_line.as_typed("few_shot"),
             judge=sentences,
             **command_line.values(
-                "dataset data_dir skip_corrupt without relabel bits seeds image_size "
-                "batch_size engine precision probe cache out_dir"
+                "dataset seeds image_size batch_size engine precision probe cache "
+                "out_dir"
             ),
         )
     print(linear_probe.table(results))

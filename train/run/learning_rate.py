@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from train.common import markdown
 from train.common.files import write_json, write_text
+from train.data.options import DEFAULTS, DataOptions
 from train.engine import reproducibility
 from train.engine.callbacks import NullLog, RunLog
 from train.engine.devices import start
@@ -51,10 +52,7 @@ def find(
     task: Task,
     *,
     run_dir: str | os.PathLike,
-    data_dir: str | os.PathLike | None = None,
-    skip_corrupt: bool = False,
-    without: str | os.PathLike | None = None,
-    relabel: str | os.PathLike | None = None,
+    data_options: DataOptions = DEFAULTS,
     devices: Devices | None = None,
     command: str = "",
 ) -> dict | None:
@@ -77,10 +75,7 @@ def find(
         if devices.is_chief:
             stack.enter_context(directory.locked())
         stack.enter_context(reproducibility.seeded(recipe.seed, recipe.precision))
-        corrections = {"without": without, "relabel": relabel}
-        source = training.suitable_source(
-            task, devices, data_dir, skip_corrupt, **corrections
-        )
+        source = training.suitable_source(task, devices, data_options)
         rise = ExponentialRise(low, high, steps=STEPS)
         run = training.built(task, source, directory, devices, rise)
         devices.print(

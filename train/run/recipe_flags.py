@@ -13,6 +13,7 @@ from train.common import command_line, flag_help, setting
 from train.common.errors import RunError
 from train.data import data_flags, registry
 from train.data.checking import check as check_data
+from train.data.options import DataOptions
 from train.recipes import Recipe
 from train.run import settings
 
@@ -261,7 +262,7 @@ def read(
 
     return recipe, {
         "run_dir": run_dir,
-        **{name: values[name] for name in _OF_DATA},
+        "data_options": DataOptions(**{name: values[name] for name in _OF_DATA}),
         "devices": devices.start(values["strategy"]),
         "command": command_line.as_typed(command),
     }

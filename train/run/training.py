@@ -12,6 +12,7 @@ from keras.optimizers.schedules import LearningRateSchedule
 
 from train.common.files import checkpoint_steps, write_json, write_text
 from train.data import columns, pipeline, run_data, sources
+from train.data.options import DEFAULTS, DataOptions
 from train.data.registry import kind_of
 from train.data.review import review
 from train.data.sources import corrections
@@ -33,10 +34,7 @@ def run(
     task: Task | Recipe,
     *,
     run_dir: str | os.PathLike,
-    data_dir: str | os.PathLike | None = None,
-    skip_corrupt: bool = False,
-    without: str | os.PathLike | None = None,
-    relabel: str | os.PathLike | None = None,
+    data_options: DataOptions = DEFAULTS,
     devices: Devices | None = None,
     command: str = "",
     extend: bool = False,
@@ -68,16 +66,13 @@ def run(
     if isinstance(task, Recipe):
         task = FineTuning(task)
     devices = devices or start("one")
-    files = {"without": without, "relabel": relabel}
     data = functools.cache(
-        functools.partial(
-            suitable_source, task, devices, data_dir, skip_corrupt, **files
-        )
+        functools.partial(suitable_source, task, devices, data_options)
     )
     with begun(task, run_dir, devices, data, extend) as directory:
         source = data()
         if devices.is_chief:
-            check_source(source, directory, is_decoded=skip_corrupt)
+            check_source(source, directory, is_decoded=data_options.skip_corrupt)
         this = built(task, source, directory, devices)
         if devices.is_chief:
             directory.extend(task.deciding)
@@ -189,16 +184,12 @@ class Run:
 
 
 def suitable_source(
-    task: Task,
-    devices: Devices,
-    data_dir: str | os.PathLike | None,
-    skip_corrupt: bool,
-    **files: Any,
+    task: Task, devices: Devices, data_options: DataOptions = DEFAULTS
 ) -> Source:
     """Returns the data of a task, or raises a `RunError` where they do not suit it."""
     micro_batches.check(task.recipe, devices)
     task.check_devices(devices)
-    source = load_source(task.recipe, data_dir, skip_corrupt, devices.print, **files)
+    source = load_source(task.recipe, data_options, devices.print)
     task.check_data(source)
     return source
 
@@ -246,24 +237,27 @@ def begun(
 
 def load_source(
     recipe: Recipe,
-    data_dir: str | os.PathLike | None,
-    skip_corrupt: bool,
+    data_options: DataOptions = DEFAULTS,
     log: Callable[[str], None] = print,
-    **files: Any,
 ) -> Source:
     """Returns the recipe's data, cut down to the examples that it asks for.
 
-    The files are `without` and `relabel`, as in `run`.
+    Raises a `ValueError` for options with bits or columns, which a recipe has.
     """
+    of_recipe = {"bits": recipe.bits, "columns": columns.of_settings(vars(recipe))}
+    if any(
+        getattr(data_options, name) != getattr(DEFAULTS, name) for name in of_recipe
+    ):
+        raise ValueError(
+            "The bits and columns of a run are settings of its recipe: pass "
+            "recipe.override(bits=12) instead of DataOptions(bits=12)."
+        )
     source = sources.load(
         recipe.dataset,
-        data_dir,
+        data_options,
         validation_fraction=recipe.validation_fraction,
-        skip_corrupt=skip_corrupt,
-        bits=recipe.bits,
-        columns=columns.of_settings(vars(recipe)),
         log=log,
-        **files,
+        **of_recipe,
     )
     return run_data.limit(source, recipe.train_examples, recipe.test_examples)
 

@@ -2,7 +2,7 @@
 
 import os
 import pathlib
-from typing import Any
+from dataclasses import replace
 
 from keras_vit.structure import (
     gives_features,
@@ -15,6 +15,7 @@ from train.common.errors import RunError
 from train.common.files import make_folder, read_json
 from train.data import registry, sources
 from train.data.columns import USUAL, Columns, of_settings
+from train.data.options import DEFAULTS, DataOptions
 from train.data.sources.splits import Source, Split
 from train.models.loaded_model import LoadedModel
 from train.models.run_directory import RunDirectory
@@ -25,19 +26,14 @@ from zoo.network.head import NUMBERS, ONE_CLASS
 def load_split(
     loaded: LoadedModel,
     dataset: str | None,
-    data_dir: str | os.PathLike | None,
-    skip_corrupt: bool,
     split: str,
-    bits: int | None = None,
-    columns: Columns = USUAL,
-    **files: Any,
+    options: DataOptions = DEFAULTS,
 ) -> tuple[Source, Split]:
     """Returns a data set and a split of it by name, divided as the model's run did it.
 
     If `dataset` is None, it is the run's. The split "all" is the whole data set, which
-    then need not have parts. Unless given, the columns of a table are the run's. The
-    files are `without` and `relabel` of `train.data.sources.load`; without any, the
-    data of the run are corrected as there.
+    then need not have parts. The run's data are read by its options where none are
+    given, see `as_its_run`.
     """
     own = loaded.config.get("dataset")
     if dataset is None and own is None:
@@ -47,23 +43,14 @@ def load_split(
         )
     fraction = 0.0
     dataset = dataset or own
-    if columns == USUAL and is_of_run(loaded, dataset):
-        columns = of_settings(loaded.config)
+    options = as_its_run(options, loaded, dataset)
     if split == "all":
         fraction = None
-    elif is_of_run(loaded, dataset, columns):
+    elif is_of_run(loaded, dataset, options.columns):
         fraction = loaded.config["validation_fraction"]
     elif split != "test":
         fraction = recipes.for_dataset(dataset).validation_fraction
-    source = sources.load(
-        dataset,
-        data_dir,
-        validation_fraction=fraction,
-        skip_corrupt=skip_corrupt,
-        bits=bits,
-        columns=columns,
-        **(files if any(files.values()) else corrections_of(loaded, dataset)),
-    )
+    source = sources.load(dataset, options, validation_fraction=fraction)
     part = getattr(source, split)
     if part is None:
         raise RunError(
@@ -73,14 +60,19 @@ def load_split(
     return source, part
 
 
-def corrections_of(loaded: LoadedModel, dataset: str) -> dict:
-    """Returns `without` and `relabel` as the model's run had them, if it had its data.
+def as_its_run(options: DataOptions, loaded: LoadedModel, dataset: str) -> DataOptions:
+    """Returns options with the columns and corrections of the model's run.
 
-    They are arguments of `train.data.sources.load`.
+    They stay as they are for other data, and where they have their own.
     """
+    if not is_of_run(loaded, dataset):
+        return options
+    if options.columns == USUAL:
+        options = replace(options, columns=of_settings(loaded.config))
     file = RunDirectory(loaded.source).corrections
-    is_corrected = is_of_run(loaded, dataset) and file.exists()
-    return dict.fromkeys(("without", "relabel"), file) if is_corrected else {}
+    if file.exists() and not (options.without or options.relabel):
+        options = replace(options, without=file, relabel=file)
+    return options
 
 
 def is_of_run(loaded: LoadedModel, dataset: str, columns: Columns = USUAL) -> bool:

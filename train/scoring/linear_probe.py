@@ -12,7 +12,7 @@ from keras_vit.structure import preparation_of
 from train.common import markdown, predictors
 from train.common.files import write_json, write_text
 from train.data import sources
-from train.data.columns import USUAL, Columns
+from train.data.options import DEFAULTS, DataOptions
 from train.data.registry import short_name
 from train.data.sources.splits import Split, pick
 from train.models import loaded_model
@@ -34,12 +34,7 @@ def run(
     model: str | FoundModel,
     *,
     dataset: str,
-    data_dir: str | os.PathLike | None = None,
-    skip_corrupt: bool = False,
-    without: str | os.PathLike | None = None,
-    relabel: str | os.PathLike | None = None,
-    bits: int | None = None,
-    columns: Columns = USUAL,
+    data_options: DataOptions = DEFAULTS,
     shots: Sequence[int] = (1, 5, 10, 25),
     seeds: int = 3,
     image_size: int | tuple[int, int] | None = None,
@@ -55,9 +50,9 @@ def run(
     """Fits classifiers on a model's features of few images, writes a report.
 
     The arguments are the flags of `python -m train.few_shot`; `image_size` may be
-    (height, width), `columns` are those of a CSV file, and `command` is the command
-    line, for the report. `judge` returns sentences about the first draw of the most
-    images, from its `classification_summary` and the points of a learning curve.
+    (height, width), and `command` is the command line, for the report. `judge` returns
+    sentences about the first draw of the most images, from its
+    `classification_summary` and the points of a learning curve.
 
     Returns:
         Dict as in `few_shot.json`, `report` being the path of the page.
@@ -72,19 +67,11 @@ def run(
         >>> run("vit-b16/imagenet21k", dataset="cifar100")  # doctest: +SKIP
     """
     loaded = loaded_model.load(model, image_size=image_size, features=True)
-    bits, notes = loaded.bits(bits)
+    bits, notes = loaded.bits(data_options.bits)
     for note in notes:
         print(note)
     image_size = loaded_model.image_shape_of(loaded)[:2]
-    source = sources.load(
-        dataset,
-        data_dir,
-        skip_corrupt=skip_corrupt,
-        bits=bits,
-        columns=columns,
-        without=without,
-        relabel=relabel,
-    )
+    source = sources.load(dataset, data_options, bits=bits)
     name = f"{loaded.name}-{short_name(source.name)}-few-shot"
     name += predictors.suffix(engine, precision)
     name += "" if probe == "ridge" else f"-{probe}"

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from keras_vit_start import typed
 from train.common.errors import RunError
+from train.data.options import DEFAULTS, DataOptions
 from train.engine.devices import start
 from train.engine.step import Devices
 from train.recipes import Recipe
@@ -27,10 +28,7 @@ def run(
     options: Options,
     *,
     run_dir: str | os.PathLike,
-    data_dir: str | os.PathLike | None = None,
-    skip_corrupt: bool = False,
-    without: str | os.PathLike | None = None,
-    relabel: str | os.PathLike | None = None,
+    data_options: DataOptions = DEFAULTS,
     devices: Devices | None = None,
     command: str = "",
     started: float | None = None,
@@ -50,11 +48,10 @@ def run(
             "--minutes measures one machine, and this run has several: pass --steps."
         )
     task = Found(recipe, options)
-    files = {"without": without, "relabel": relabel}
-    source = training.suitable_source(task, devices, data_dir, skip_corrupt, **files)
+    source = training.suitable_source(task, devices, data_options)
     task.options = options.settled(source.train.num_examples)
     with training.begun(task, run_dir, devices, lambda: source) as directory:
-        training.check_source(source, directory, is_decoded=skip_corrupt)
+        training.check_source(source, directory, is_decoded=data_options.skip_corrupt)
         path = directory.path / "search.json"
         budget = Budget(60 * task.options.minutes, path, started, clock)
         return _results(State(task, source, directory, devices, budget, command))

@@ -12,9 +12,9 @@ import keras
 
 from train.common.errors import RunError, Stopped
 from train.common.files import read_json
+from train.data.options import DataOptions
 from train.data.registry import short_name
 from train.data.sources import DataError
-from train.engine.devices import start
 from train.engine.metric_log import MetricLog
 from train.models.run_directory import RunDirectory
 from train.recipes import Recipe
@@ -107,11 +107,9 @@ class Runs:
         return {"run": label, **result}
 
     def _result(self, path, recipe):
-        devices = self.settings.get("devices") or start("one")
-        task, data_dir = FineTuning(recipe), self.settings.get("data_dir")
+        task, devices = FineTuning(recipe), self.settings["devices"]
         data = functools.partial(
-            *(training.suitable_source, task, devices, data_dir),
-            self.settings.get("skip_corrupt", False),
+            training.suitable_source, task, devices, self.settings["data_options"]
         )
         with training.begun(task, path, devices, data) as directory:
             pass  # Raises if the directory holds another run.
@@ -137,10 +135,10 @@ class Runs:
             linear_probe.run(
                 str(path),
                 dataset=dataset,
-                data_dir=self.settings.get("data_dir"),
+                data_options=DataOptions(self.settings["data_options"].data_dir),
                 shots=(shots,),
                 out_dir=folder,
-                command=self.settings.get("command", ""),
+                command=self.settings["command"],
             )
         remedy = "remove it and give the command again"
         return read_json(written, remedy, lambda one: float(one["rows"][0]["mean"]))

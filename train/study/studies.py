@@ -2,12 +2,14 @@
 
 import os
 import pathlib
-from typing import Any
 
 from train.common import markdown
 from train.common.errors import RunError
 from train.common.files import read_json, write_json, write_text
+from train.data.options import DEFAULTS, DataOptions
 from train.engine import reproducibility
+from train.engine.devices import start
+from train.engine.step import Devices
 from train.models.run_directory import RunDirectory
 from train.recipes import Recipe
 from train.reports import figures
@@ -23,7 +25,9 @@ def run(
     options: Options | None = None,
     *,
     run_dir: str | os.PathLike,
-    **settings: Any,
+    data_options: DataOptions = DEFAULTS,
+    devices: Devices | None = None,
+    command: str = "",
 ) -> dict:
     """Makes the runs of a study that are missing, and writes table and plot.
 
@@ -31,9 +35,8 @@ def run(
     afterwards; the rest of Keras's session, with the names it gives to layers, is new.
 
     The arguments are the flags of `python -m train.study`; `recipe` is what the runs
-    have in common, and `settings` are `data_dir`, `skip_corrupt`, `without`,
-    `relabel`, `devices` and `command` of `train.run.training.run`. A study that is
-    called again goes on.
+    have in common, and the last three are those of `train.run.training.run`. A study
+    that is called again goes on.
 
     Returns:
         Dict as in `study.json`, with `page`, the path of `study.md`.
@@ -47,7 +50,6 @@ def run(
         >>> run("positions", recipe, run_dir="runs/positions")  # doctest: +SKIP
     """
     options, kind = options or Options(), kinds.named(study)
-    devices = settings.get("devices")
     # The other hosts would find the directory locked.
     if devices is not None and devices.has_hosts:
         raise RunError(
@@ -58,12 +60,17 @@ def run(
     # The runs begin with new Keras sessions, and their models are loaded after them.
     with directory.locked(), reproducibility.preserved_state():
         _check(directory, study, recipe, options)
-        settings["run_dir"] = directory.path
+        settings = {
+            "run_dir": directory.path,
+            "data_options": data_options,
+            "devices": devices or start("one"),
+            "command": command,
+        }
         runs, results = kind.measure(recipe, options, settings)
         results = {
             "study": study,
             "dataset": recipe.dataset,
-            "command": settings.get("command", ""),
+            "command": command,
             "shots": options.shots,
             **results,
             "failed": runs.failed,

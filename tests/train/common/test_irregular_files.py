@@ -12,6 +12,7 @@ from keras_vit.runtimes import fastest
 from train.common import files
 from train.common.errors import RunError
 from train.data.checking import DataError
+from train.data.options import DEFAULTS, DataOptions
 from train.data.sources.csv_source import load_csv
 from train.models.keras_files import load_model
 from train.models.run_directory import RunDirectory
@@ -67,7 +68,7 @@ READERS = {
     "data.json": lambda folder: RunDirectory(folder).changed_data({}),
     "class_names.txt": lambda folder: RunDirectory(folder).read_class_names(),
     "model.keras": lambda folder: load_model(folder / "model.keras"),
-    "images.csv": lambda folder: load_csv(folder / "images.csv", None, 0.1, False),
+    "images.csv": lambda folder: load_csv(folder / "images.csv", 0.1, DEFAULTS),
     "run.yaml": lambda folder: config_file.read(folder / "run.yaml"),
     ".x.csv.lock": lock_table,
     "export.json": lambda folder: files.check_replaceable(
@@ -131,7 +132,7 @@ def test_a_fifo_among_the_images_of_a_csv_is_refused(empty):
     (empty / "x.csv").write_text("path,label\n1.jpg,a\n2.jpg,b\n")
     for skip_corrupt in (False, True):
         with pytest.raises(DataError, match=r"1\.jpg"):
-            load_csv(empty / "x.csv", None, None, skip_corrupt)
+            load_csv(empty / "x.csv", None, DataOptions(skip_corrupt=skip_corrupt))
 
 
 def test_hidden_files_of_others_in_a_run_stay(empty):

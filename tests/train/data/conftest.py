@@ -25,6 +25,6 @@ def loaded(tmp_path, monkeypatch):
 
     def load_files(files, dataset="data", fraction=0.0, **settings):
         lay_out(tmp_path / "data", files)
-        return load(dataset, "data", validation_fraction=fraction, **settings)
+        return load(dataset, data_dir="data", validation_fraction=fraction, **settings)
 
     return load_files

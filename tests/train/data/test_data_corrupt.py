@@ -107,10 +107,10 @@ def test_damaged_files_of_tfds_are_no_corrupt_images(tmp_path):
     content = bytearray(path.read_bytes())
     content[len(content) * 5 // 8] ^= 1
     path.write_bytes(content)
-    split = load("tiny_images", tmp_path).train
+    split = load("tiny_images", data_dir=tmp_path).train
     batches = evaluation_batches(split, image_size=(4, 4), batch_size=2)
     for read in (
-        lambda: load("tiny_images", tmp_path, skip_corrupt=True),
+        lambda: load("tiny_images", data_dir=tmp_path, skip_corrupt=True),
         lambda: list(explained(batches, split)),
     ):
         with pytest.raises(DataError, match="files of tiny_images train are damaged"):

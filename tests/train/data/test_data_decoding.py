@@ -271,7 +271,10 @@ def test_photos_of_tfds_are_decoded_as_published_and_others_upright(tmp_path):
     memory = in_memory("x", np.array([turned], object), labels, tf.identity, None)
     upright, published = (WIDTH, HEIGHT), (HEIGHT, WIDTH)
     for split, shape in (
-        (load("tiny_images", lay_out(tmp_path / "tfds", tiny)).train, published),
+        (
+            load("tiny_images", data_dir=lay_out(tmp_path / "tfds", tiny)).train,
+            published,
+        ),
         (load(str(lay_out(tmp_path / "records", files))).train, upright),
         (memory, upright),
         (pick(dataclasses.replace(memory, honour_exif=False), [0]), published),

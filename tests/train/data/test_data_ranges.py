@@ -40,7 +40,7 @@ def test_large_tfds_data_are_read_in_ranges(tmp_path, monkeypatch, is_in_order):
     labels = {"train": [0] * 100 + [1] * 100, "test": [0]}
     lay_out(tmp_path, tiny_images(labels, disableShuffling=is_in_order))
     # The rest of the file is for validation.
-    split = load("tiny_images", tmp_path, validation_fraction=0.1).train
+    split = load("tiny_images", data_dir=tmp_path, validation_fraction=0.1).train
     assert split.ranges()[0] == (12 if is_in_order else 1)
     assert examples_in_ranges(split) == dict(enumerate(examples(split)))
     monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", 40)
@@ -57,7 +57,7 @@ def test_an_index_means_one_example_in_every_order(tmp_path, monkeypatch, is_in_
     lay_out(tmp_path, tiny_images(labels, **settings))
     monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", 40)
     # Both parts have a range of one file.
-    source = load("tiny_images", tmp_path, validation_fraction=0.25)
+    source = load("tiny_images", data_dir=tmp_path, validation_fraction=0.25)
     # TFDS reads 16 of a file, then of the next one, whose first has this number.
     assert examples(source.train)[16][0] == (16 if is_in_order else 33)
     for split in (source.train, source.validation, limited(source.train, 90)):
@@ -73,7 +73,7 @@ def test_an_index_means_one_example_in_every_order(tmp_path, monkeypatch, is_in_
 def test_a_damaged_length_in_a_large_tfds_file(tmp_path, monkeypatch, place):
     files = tiny_images({"train": [0, 1] * 20, "test": [0]}, disableShuffling=True)
     monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", 20)
-    split = load("tiny_images", lay_out(tmp_path, files)).train
+    split = load("tiny_images", data_dir=lay_out(tmp_path, files)).train
     path = next(tmp_path.glob("*/*/*train*"))
     content = bytearray(path.read_bytes())
     if place is None:

@@ -229,7 +229,7 @@ def test_of_an_error_of_tfds_the_first_line_is_shown_and_the_remedy(
     ):
         monkeypatch.setattr(owner, name, refuse)
         with pytest.raises(DataError, match=f": no route to host{told}"):
-            load("oxford_iiit_pet", tmp_path)
+            load("oxford_iiit_pet", data_dir=tmp_path)
 
 
 def test_a_file_does_not_hide_the_data_set_of_its_name(tmp_path, monkeypatch):

@@ -81,7 +81,9 @@ def instead(monkeypatch, stand_in, png_only):
         classes = "7" if task["feature"] == "label" else task["classes"]
         changed = {"dataset": "stand_in:1.*.*", "classes": classes}
         monkeypatch.setitem(TASKS, name, task | changed)
-    return lambda name, fraction=0.5: load(name, stand_in, validation_fraction=fraction)
+    return lambda name, fraction=0.5: load(
+        name, data_dir=stand_in, validation_fraction=fraction
+    )
 
 
 @pytest.fixture(scope="module")
@@ -217,7 +219,7 @@ def test_cifar100_is_read_without_a_network_as_the_benchmark_has_it(
 
     monkeypatch.setattr(socket, "socket", None)
     monkeypatch.setattr(socket, "getaddrinfo", None)
-    source = load("vtab/cifar100", shared / "tfds", validation_fraction=0.2)
+    source = load("vtab/cifar100", data_dir=shared / "tfds", validation_fraction=0.2)
     for split, count, part in (
         (source.train, 800, "train[0:800]"),
         (source.validation, 200, "train[45000:45200]"),
@@ -232,7 +234,7 @@ def test_cifar100_is_read_without_a_network_as_the_benchmark_has_it(
         for (content, label), (image, expected) in pairs:
             np.testing.assert_array_equal(tf.io.decode_png(content), image)
             assert int(label) == int(expected)
-    whole = load("vtab/cifar100", shared / "tfds").train
+    whole = load("vtab/cifar100", data_dir=shared / "tfds").train
     records = {record.numpy() for record, _ in whole.records()}
     assert len(records) == whole.num_examples == 1000
     out, err = capfd.readouterr()

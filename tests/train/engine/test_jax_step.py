@@ -142,7 +142,7 @@ def test_full_memory_leaves_the_model_to_fewer_images(tmp_path, monkeypatch):
     recipe = recipes.for_dataset("digits").smoke().override(micro_batches="auto")
     task = FineTuning(recipe)
     with DEVICES.strategy.scope():
-        task.build(training.load_source(recipe, None, False))
+        task.build(training.load_source(recipe))
     before = [keras.ops.convert_to_numpy(one) for one in task.model.variables]
     monkeypatch.setattr(JaxTrainer, "step", step)
     monkeypatch.setattr(type(DEVICES), "is_cpu", False)

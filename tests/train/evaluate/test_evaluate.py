@@ -109,7 +109,7 @@ def test_folders_have_one_validation(photos, tmp_path, monkeypatch):
     loaded = loaded_model.LoadedModel("run", None, None, config)
 
     def files(dataset, split):
-        _, part = evaluation_data.load_split(loaded, dataset, None, False, split)
+        _, part = evaluation_data.load_split(loaded, dataset, split)
         return {pathlib.Path(name).resolve() for name in part.names()}
 
     learnt = files(None, "train")

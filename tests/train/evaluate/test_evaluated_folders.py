@@ -11,6 +11,7 @@ from evaluated import COLOURS, report_of, tiny
 from in_process import run_command
 
 from train.data import run_data, sources
+from train.data.options import DEFAULTS
 from train.evaluate import evaluation, training_images
 from train.models import loaded_model
 from train.scoring import evaluation_data
@@ -142,8 +143,8 @@ def test_images_of_the_training_are_named(photos, tmp_path):
 def seen(run, dataset, split="all"):
     """Which images of a data set a run has been trained on, and warnings."""
     loaded = loaded_model.load(str(run))
-    source, part = evaluation_data.load_split(loaded, dataset, None, False, split)
-    return training_images.in_training(loaded, source, part, split, None, False)
+    source, part = evaluation_data.load_split(loaded, dataset, split)
+    return training_images.in_training(loaded, source, part, split, DEFAULTS)
 
 
 def test_a_folder_that_changed_since_the_training(photos):

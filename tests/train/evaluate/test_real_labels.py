@@ -78,7 +78,7 @@ def test_reassessed_labels_of_a_tfds_data_set(tmp_path):
         split_datasets=dict.fromkeys(("train", "validation"), images),
         data_dir=tmp_path,
     )
-    part = sources.load("imagenet2012", tmp_path).test
+    part = sources.load("imagenet2012", data_dir=tmp_path).test
     names = real_labels.file_names(part, "imagenet2012", tmp_path)
     right = real_labels.of_files([{number} for number in range(1, 31)], names)
     pixels = [part.decode(image)[0, 0, 0] for image, _ in part.records()]

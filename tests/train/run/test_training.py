@@ -21,6 +21,8 @@ from keras_vit import VisionTransformer, ViTConfig
 from train import recipes
 from train.common.errors import RunError
 from train.data import sources
+from train.data.columns import Columns
+from train.data.options import DataOptions
 from train.engine import bfloat16
 from train.engine.bfloat16 import of_accelerators
 from train.engine.metric_log import MetricLog
@@ -200,7 +202,7 @@ def test_a_run_keeps_what_it_began_with(short_recipe, tmp_path, monkeypatch, cap
 
 def test_epochs_are_settled_by_the_training_images(tmp_path):
     task = FineTuning(SMOKE.override(epochs=0.05))
-    data = functools.partial(training.load_source, task.recipe, None, False)
+    data = functools.partial(training.load_source, task.recipe)
     devices, directory = mock.Mock(), RunDirectory(tmp_path)
     plan.settle(task, directory, devices, data)
     # 256 images in batches of 16.
@@ -212,6 +214,12 @@ def test_epochs_are_settled_by_the_training_images(tmp_path):
     longer = SMOKE.override(epochs=0.1)
     with pytest.raises(RunError, match=r"other settings: epochs 0.05 .*--extend"):
         training.run(longer, run_dir=tmp_path)
+
+
+@pytest.mark.parametrize("given", [{"bits": 12}, {"columns": Columns(label="breed")}])
+def test_what_a_recipe_has_is_refused_among_options_of_data(given):
+    with pytest.raises(ValueError, match="settings of its recipe: pass recipe.overr"):
+        training.load_source(SMOKE, DataOptions(**given))
 
 
 def test_the_gain_is_of_both_products(monkeypatch):

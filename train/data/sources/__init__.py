@@ -1,14 +1,15 @@
 """Loads a data set by its name, as splits of undecoded images."""
 
-import functools
 import pkgutil
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from train.data.checking import DataError, check, heic_remedy
-from train.data.columns import USUAL, Columns
-from train.data.registry import DataDir, kind_of
-from train.data.sources.corrections import File, corrected
+from train.data.columns import USUAL
+from train.data.options import DEFAULTS, DataOptions
+from train.data.registry import kind_of
+from train.data.sources.corrections import corrected
 from train.data.sources.corrupt import find_corrupt, without_corrupt
 from train.data.sources.splits import Source, Split, check_name
 from zoo.common.safe_text import counted, named
@@ -19,25 +20,20 @@ __all__ = ["DataError", "Source", "Split", "find_corrupt", "load"]
 
 def load(
     dataset: str,
-    data_dir: DataDir = None,
+    options: DataOptions = DEFAULTS,
     *,
     validation_fraction: float | None = 0.0,
-    skip_corrupt: bool = False,
-    bits: int | None = None,
-    columns: Columns = USUAL,
-    without: File = None,
-    relabel: File = None,
     log: Callable[[str], None] = print,
+    **changes: Any,
 ) -> Source:
     """Loads a data set for fine-tuning, undecoded and in a fixed order.
 
-    The arguments are the flags of `python -m train.finetune`, where docs/data.md says
-    what a `dataset` may be; `log` is called with a line that names what is not used, or
-    left out, if any is. The papers hold out 0.1 of Pets and Flowers, 0.02 of CIFAR and
-    0.01 of ImageNet. `validation` is None exactly when the fraction is 0. A fraction of
-    None does not divide the data, which then need nothing for training or for testing:
-    `Source.all` has every labelled example. `columns` are those of a CSV file. Files of
-    `without` and `relabel` are those of `train.data.sources.corrections.corrected`.
+    docs/data.md says what a `dataset` may be. Each of the options can be given by its
+    name as well, such as `skip_corrupt=True`. `log` is called with a line that names
+    what is not used, or left out, if any is. The papers hold out 0.1 of Pets and
+    Flowers, 0.02 of CIFAR and 0.01 of ImageNet. `validation` is None exactly when the
+    fraction is 0. A fraction of None does not divide the data, which then need nothing
+    for training or for testing: `Source.all` has every labelled example.
 
     Raises:
         ValueError: `bits` are not 8 to 16.
@@ -52,18 +48,17 @@ def load(
         >>> source.train.num_examples, source.validation.num_examples
         (1293, 144)
     """
-    bits = check_bits(bits)
+    options = replace(options, **changes)
+    bits = check_bits(options.bits)
     kind = kind_of(dataset)
-    check(dataset, data_dir)
-    loader = pkgutil.resolve_name(f"{__name__}.{kind.loader}")
-    if kind.has_columns:
-        loader = functools.partial(loader, columns=columns)
-    elif columns != USUAL:
+    check(dataset, options.data_dir)
+    if options.columns != USUAL and not kind.has_columns:
         raise DataError(
             f"{dataset} is no table, so it has no columns: leave out --image_column, "
             "--label_column and --split_column, or pass a CSV file"
         )
-    source = loader(dataset, data_dir, validation_fraction, skip_corrupt)
+    loader = pkgutil.resolve_name(f"{__name__}.{kind.loader}")
+    source = loader(dataset, validation_fraction, options)
     splits = source.splits().items()
     source = replace(source, **{part: replace(one, bits=bits) for part, one in splits})
     for name in source.class_names:
@@ -75,13 +70,13 @@ def load(
             f"ignored, no {kind.used_files}: {named(source.ignored)}"
             f"{heic_remedy(source.ignored)}"
         )
-    if without is not None or relabel is not None:
-        source = corrected(source, without, relabel)
+    if options.without is not None or options.relabel is not None:
+        source = corrected(source, options.without, options.relabel)
         log(
             f"{source.name}: left out {counted(len(source.left_out), 'image')}, "
             f"relabelled {len(source.relabelled):,}, as asked"
         )
-    if not skip_corrupt:
+    if not options.skip_corrupt:
         return source
     source = without_corrupt(source)
     if source.skipped:

@@ -8,8 +8,9 @@ import re
 from typing import NamedTuple
 
 from train.data.checking import PART_OF, DataError
-from train.data.columns import NO_COLUMN, SEPARATORS, USUAL, Columns, separator
-from train.data.registry import PARTS, DataDir
+from train.data.columns import NO_COLUMN, SEPARATORS, separator
+from train.data.options import DataOptions
+from train.data.registry import PARTS
 from train.data.sources.folder_source import file_split
 from train.data.sources.splits import Source, check_name
 from train.data.sources.subset import divide, with_test_part
@@ -37,20 +38,14 @@ class _Table(NamedTuple):
     has_split: bool
 
 
-def load_csv(
-    dataset: str,
-    data_dir: DataDir,
-    fraction: float | None,
-    skip_corrupt: bool,
-    columns: Columns = USUAL,
-) -> Source:
+def load_csv(dataset: str, fraction: float | None, options: DataOptions) -> Source:
     """Loads a CSV file in UTF-8 with columns of files, labels and perhaps splits.
 
     Its separator is a comma, a semicolon or a tab. docs/data.md has the rules. Images
     may be missing with `skip_corrupt` only.
     """
     path = expand_home(dataset)
-    tables = _tables(path, columns)
+    tables = _tables(path, options.columns)
     parts = _parts(tables, is_whole=fraction is None)
     rows = list(itertools.chain.from_iterable(parts.values()))
     unlabelled = [row for table in tables.values() for row in table.unlabelled]
@@ -62,7 +57,7 @@ def load_csv(
     _check_duplicates(rows)
     names = _class_names(parts, rows)
     missing = [row.path for row in rows if not os.path.isfile(row.path)]
-    if skip_corrupt:
+    if options.skip_corrupt:
         # A FIFO exists but is not a file: reading it would wait forever.
         missing = [image for image in missing if os.path.exists(image)]
     if missing:

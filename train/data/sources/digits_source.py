@@ -3,16 +3,14 @@
 import numpy as np
 import tensorflow as tf
 
-from train.data.registry import DataDir
+from train.data.options import DataOptions
 from train.data.sources.splits import Source, Split, in_memory
 from train.data.sources.subset import divide, hold_out
 
 _TEST_EXAMPLES = 360
 
 
-def load_digits(
-    dataset: str, data_dir: DataDir, fraction: float | None, skip_corrupt: bool
-) -> Source:
+def load_digits(dataset: str, fraction: float | None, options: DataOptions) -> Source:
     """Loads 1,797 digits of 8x8 pixels, 360 of them to test on; 0..16 become 0..255."""
     from sklearn import datasets
 

@@ -15,7 +15,7 @@ from train.data.checking import (
     is_image,
     no_classes,
 )
-from train.data.registry import DataDir
+from train.data.options import DataOptions
 from train.data.sources.splits import Source, Split, check_name, in_memory
 from train.data.sources.subset import divide, with_test_part
 from zoo import photos
@@ -23,9 +23,7 @@ from zoo.common.regular_files import expand_home
 from zoo.common.safe_text import printable
 
 
-def load_folder(
-    dataset: str, data_dir: DataDir, fraction: float | None, skip_corrupt: bool
-) -> Source:
+def load_folder(dataset: str, fraction: float | None, options: DataOptions) -> Source:
     """Loads `{train,test}/class/*.jpg`, or `class/*.jpg`; labels follow sorted names.
 
     docs/data.md has the rules. Files are taken in sorted order.

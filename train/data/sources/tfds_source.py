@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from train.common.errors import first_line
 from train.data.checking import DataError, open_builder
+from train.data.options import DataOptions
 from train.data.registry import PARTS, DataDir
 from train.data.sources.record_ranges import RecordFile, cut, find_offsets, interleaved
 from train.data.sources.splits import Source, Split
@@ -21,16 +22,14 @@ _UNLABELLED = -1
 _FILES_AT_ONCE, _BLOCK = 16, 16
 
 
-def load_tfds(
-    dataset: str, data_dir: DataDir, fraction: float | None, skip_corrupt: bool
-) -> Source:
+def load_tfds(dataset: str, fraction: float | None, options: DataOptions) -> Source:
     """Loads a TFDS data set by name; downloads it only when it is not prepared yet.
 
     The validation split is the end of `train`, as in the released code's `train[98%:]`
     (vision_transformer, configs/common.py). The test split is "validation" where "test"
     is missing or has no labels, as in imagenet2012.
     """
-    builder = prepared_builder(dataset, data_dir)
+    builder = prepared_builder(dataset, options.data_dir)
     image, label = _check_features(builder, dataset)
 
     def split(instruction: str) -> Any:

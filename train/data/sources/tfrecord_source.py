@@ -8,7 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from train.data.checking import DataError, entries
-from train.data.registry import DataDir, record_files
+from train.data.options import DataOptions
+from train.data.registry import record_files
 from train.data.sources.folder_source import ignored_names
 from train.data.sources.record_ranges import RecordFile, cut, offsets_of
 from train.data.sources.splits import Source, Split, check_name
@@ -34,9 +35,7 @@ class _Content(NamedTuple):
     texts: set[tuple[int, bytes]]
 
 
-def load_tfrecord(
-    dataset: str, data_dir: DataDir, fraction: float | None, skip_corrupt: bool
-) -> Source:
+def load_tfrecord(dataset: str, fraction: float | None, options: DataOptions) -> Source:
     """Loads a folder or a pattern of files `train-*`, `test-*` and `validation-*`.
 
     docs/data.md has the rules. Every file is read once here: that counts the examples,

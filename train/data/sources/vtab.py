@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from train.data.checking import DataError, vtab_rows
-from train.data.registry import DataDir
+from train.data.options import DataOptions
 from train.data.sources.splits import Source
 from train.data.sources.tfds_source import prepared_builder, tfds_split
 
@@ -78,9 +78,7 @@ COMPUTED = {
 }
 
 
-def load_vtab(
-    dataset: str, data_dir: DataDir, fraction: float | None, skip_corrupt: bool
-) -> Source:
+def load_vtab(dataset: str, fraction: float | None, options: DataOptions) -> Source:
     """Loads a task of VTAB, "vtab/TASK", or with all examples "vtab-full/TASK".
 
     A `fraction` of 0 trains on the validation examples too, as for the numbers that the
@@ -93,7 +91,7 @@ def load_vtab(
     benchmark, _, name = dataset.partition("/")
     task = TASKS[name]
     label, names = COMPUTED.get(name, (None, None))
-    builder = prepared_builder(task["dataset"], data_dir)
+    builder = prepared_builder(task["dataset"], options.data_dir)
     few = (_FEW_TRAIN, _FEW_VALIDATION) if benchmark == "vtab" else (None, None)
     train = _instruction(builder, task, "train", few[0])
     validation = _instruction(builder, task, "validation", few[1])

@@ -3,7 +3,7 @@
 A module has `TITLE`, of the page, and three functions:
 
 - `measure(recipe, options, settings)` makes the runs. It returns `runs.Runs` and a dict
-  for `study.json` with `rows`. `settings` are those of `train.study.studies.run`.
+  for `study.json` with `rows`. `settings` are those of `train.study.runs.Runs`.
 - `tables(results)` yields tables and paragraphs of `study.md`; `results` is that dict.
 - `draw(figure, results)` plots into a matplotlib figure.
 """

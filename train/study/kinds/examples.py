@@ -18,10 +18,8 @@ TITLE = "accuracy against the number of training images"
 
 def measure(recipe: Recipe, options: Options, settings: dict) -> tuple[Runs, dict]:
     """Makes one run per model and subset."""
-    data = settings.get("data_dir"), settings.get("skip_corrupt", False)
-    corrections = {name: settings.get(name) for name in ("without", "relabel")}
     # Every run prints what is logged here.
-    source = training.load_source(recipe, *data, lambda line: None, **corrections)
+    source = training.load_source(recipe, settings["data_options"], lambda line: None)
     points = points_of(recipe, options, source.train.num_examples)
     return measured_from_scratch(points, recipe, options, settings)
 

@@ -1,0 +1,31 @@
+"""How a data set is read: where it is, what is left out, corrected, or named."""
+
+import dataclasses
+import os
+
+from train.data.columns import USUAL, Columns
+
+
+@dataclasses.dataclass(frozen=True)
+class DataOptions:
+    """How a data set is read, by the flags that all commands share; docs/data.md.
+
+    Attributes:
+        data_dir: folder of TFDS data sets, None for its default.
+        skip_corrupt: decode all images first, and leave out those that cannot be read.
+        without: file of the photos to leave out.
+        relabel: file of other labels of photos; like `without` as
+            `train.data.sources.corrections.corrected` takes it.
+        bits: bits of the values in PNG and TIFF files of 16 bits, 8 to 16.
+        columns: those of a CSV file.
+    """
+
+    data_dir: str | os.PathLike | None = None
+    skip_corrupt: bool = False
+    without: str | os.PathLike | None = None
+    relabel: str | os.PathLike | None = None
+    bits: int | None = None
+    columns: Columns = USUAL
+
+
+DEFAULTS = DataOptions()
