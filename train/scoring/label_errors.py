@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from train.scoring import probes
-from train.scoring.folds import folds_of
 from train.scoring.ranked import Ranked, ranked
 from train.scoring.temperature import temperature
 from zoo.network.head import softmax
@@ -95,22 +94,12 @@ def by_cross_validation(
     every = np.ones(len(labels), bool)
     is_trusted, errors = every, None
     for part in _PARTS:
-        logits = _out_of_fold(features, labels, classes, groups, is_trusted)
+        logits = probes.out_of_fold_logits(
+            _PROBE, features, labels, classes, groups=groups, fitted_on=is_trusted
+        )
         own_groups = None if groups is None else np.asarray(groups)[is_trusted]
         scale = temperature(logits[is_trusted], labels[is_trusted], own_groups)
         answers = ranked(labels, softmax(logits / scale))
         errors = label_errors(answers, classes, every, part)
         is_trusted = ~np.isin(np.arange(len(labels)), errors.places)
     return errors
-
-
-def _out_of_fold(features, labels, classes, groups, is_trusted):
-    """Returns the logits of all images, by probes fitted on trusted others."""
-    fold = folds_of(labels, groups)
-    logits = np.empty((len(labels), classes))
-    for number in range(fold.max() + 1):
-        here = fold == number
-        known = is_trusted & ~here
-        probe = probes.fit(_PROBE, features[known], labels[known], classes)
-        logits[here] = probe.logits(features[here])
-    return logits

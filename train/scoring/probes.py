@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -175,6 +176,7 @@ def out_of_fold_logits(
     classes: int | None = None,
     *,
     groups: ArrayLike | None = None,
+    fitted_on: ArrayLike | None = None,
     folds: int = 5,
     seed: int = 0,
 ) -> np.ndarray:
@@ -187,17 +189,22 @@ def out_of_fold_logits(
         classes: int, by default as many as the labels have.
         groups: numbers or texts (photos,); photos of one group, such as copies of one
             photo, are in one fold.
+        fitted_on: bools (photos,), which photos probes are fitted on; by default all.
         folds: int, see `train.scoring.folds.folds_of`.
         seed: int, of the folds and the perceptron.
     """
     classes = np.max(labels) + 1 if classes is None else classes
     features, labels = _checked(kind, features, labels, classes)
     fold = folds_of(labels, groups, folds, seed)
+    usable = np.ones(len(labels), bool) if fitted_on is None else np.asarray(fitted_on)
     logits = np.empty((len(labels), classes))
     for number in range(fold.max() + 1):
         here = fold == number
-        of_rest = {} if groups is None else {"groups": np.asarray(groups)[~here]}
-        probe = fit(kind, features[~here], labels[~here], classes, seed=seed, **of_rest)
+        rest = usable & ~here
+        of_rest = None if groups is None else np.asarray(groups)[rest]
+        probe = fit(
+            kind, features[rest], labels[rest], classes, groups=of_rest, seed=seed
+        )
         logits[here] = probe.logits(features[here])
     return logits
 
@@ -209,8 +216,7 @@ def out_of_fold(
     classes: int | None = None,
     *,
     groups: ArrayLike | None = None,
-    folds: int = 5,
-    seed: int = 0,
+    **settings: Any,
 ) -> np.ndarray:
     """Returns probabilities (photos, classes) by probes not fitted on the photo.
 
@@ -218,6 +224,6 @@ def out_of_fold(
     of its logits where it lowers the log loss.
     """
     logits = out_of_fold_logits(
-        kind, features, labels, classes, groups=groups, folds=folds, seed=seed
+        kind, features, labels, classes, groups=groups, **settings
     )
     return softmax(logits / temperature(logits, labels, groups))

@@ -47,6 +47,14 @@ def test_copies_of_a_photo_do_not_defend_its_label():
     assert is_copy[together.places].sum() == 21 > is_copy[alone.places].sum()
 
 
+def test_groups_without_copies_change_nothing():
+    labels, features = clusters(300)
+    alone = by_cross_validation(features, labels, 6)
+    together = by_cross_validation(features, labels, 6, np.arange(300))
+    assert (alone.places == together.places).all()
+    np.testing.assert_array_equal(alone.probabilities, together.probabilities)
+
+
 def test_one_class_cannot_be_judged():
     _, features = clusters(12)
     assert by_cross_validation(features, np.zeros(12, int), 2) is None
