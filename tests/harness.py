@@ -19,7 +19,7 @@ HALF_TOLERANCE = {
     "mixed_bfloat16": 3e-2,
     "bfloat16": 3e-2,
 }
-# What every layer's configuration has besides its own arguments.
+# Every layer's configuration has these besides its own arguments.
 _BASE_CONFIG = {"name", "trainable", "dtype", "activity_regularizer", "autocast"}
 
 
@@ -153,7 +153,7 @@ def check_dtype_policies(make, inputs):
         policy = keras.DTypePolicy(name)
         layers = [make(dtype=name)]
         if name == "mixed_bfloat16":
-            # Of a global one all that is Keras's is which it is.
+            # Keras's own layers show of a global policy only which it is.
             with global_policy(name):
                 layers.append(make())
         for layer in layers:

@@ -203,7 +203,7 @@ def std_conv(
         if padding == "symmetric":
             margins.append(((length - 1 + stride - 1) // 2,) * 2)
         else:
-            # What is odd in the padding goes to the bottom and right.
+            # An odd row of padding goes to the bottom, an odd column to the right.
             total = max((-(-side // stride) - 1) * stride + length - side, 0)
             margins.append((total // 2, total - total // 2))
     x = np.pad(x, [(0, 0), *margins, (0, 0)])

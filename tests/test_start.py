@@ -29,7 +29,7 @@ ASKED_FOR_ELSEWHERE = {
     *("onnx", "onnxruntime", "ai_edge_litert", "ai_edge_quantizer", "flatbuffers"),
     *("huggingface_hub", "anyascii", "pillow_heif", "yaml"),
 }
-# What a module that a command imports needs in functions that it does not call.
+# Modules that a command imports need these in functions that it does not call.
 NOT_CALLED = {
     "masked_patches": {"sklearn"},
     "few_shot": {"sklearn"},
@@ -232,7 +232,7 @@ def test_new_processes_never_run_files_of_the_folder(folder):
     done = run(*keras_vit_start.python("zoo", "where", "--json"))
     assert (done.returncode, done.stderr) == (0, "")
     assert '"cache"' in done.stdout
-    # Nor does what compares exports.
+    # The comparison of exports runs none of these files either.
     pytest.importorskip("onnxruntime")
     program = pytest.importorskip("train.export.program")
     parity = pytest.importorskip("train.export.parity")

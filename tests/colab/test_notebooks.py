@@ -130,7 +130,7 @@ def executed(mirror, forks, tmp_path, monkeypatch):
         "FORKED_PYTHON": forks.python,
         "PATH": os.pathsep.join(map(str, search)),
         "PYTHONPATH": build.ROOT,
-        # Where TensorBoard notes its servers.
+        # TensorBoard notes its servers here.
         "TMPDIR": scratch,
         "IPYTHONDIR": tmp_path / "ipython",
         "JUPYTER_RUNTIME_DIR": tmp_path / "jupyter",

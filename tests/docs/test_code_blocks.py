@@ -36,7 +36,7 @@ EXECUTED = [
 OPTIONAL = ("jax", "torch", "timm", "transformers", "keras_hub")
 # These print what a reader's own model says to a photo, and do not show it.
 VARYING = ("README.md", "docs/quick_start.md")
-# Where a variant's real size is printed; the others' variants are small.
+# These pages print a variant's real size; on others variants are small.
 FULL_SIZE = ("docs/paper.md", "docs/troubleshooting.md")
 TESTS = pathlib.Path(__file__).parent
 SEEN = set()

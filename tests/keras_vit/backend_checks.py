@@ -9,7 +9,7 @@ import sys
 import keras
 import numpy as np
 
-# What a fresh process prints and imports for it, `test_backends` reads.
+# `test_backends` reads what a fresh process prints and imports here.
 print("IMPORTED", file=sys.stderr)
 import keras_vit  # noqa: E402
 

@@ -223,7 +223,7 @@ def test_auto_stays_with_keras_where_others_fail(model, impatient, monkeypatch):
     assert predictor.engine == "keras"
     assert predictor.trials["onnxruntime"] == "ZeroDivisionError: division by zero"
     assert "its answers differ by" in predictor.trials["openvino"]
-    # What fails here may not fail the next time.
+    # A failure here need not be one the next time.
     assert not impatient.exists()
 
 

@@ -243,7 +243,7 @@ def tflite_int8(family, tmp_path):
     check_export(family, path, 0.15)
 
 
-# What a column is called, and what runs for it.
+# The title of each column, and the function that runs for it.
 TRAINING = {
     "fine-tuned, published": all_weights,
     "`--frozen`": frozen,

@@ -2,7 +2,7 @@
 
 import csv
 
-# What is read, and what is not.
+# Columns that are read, and others.
 READ = (
     *("name", "ds", "epochs", "final_val", "final_test"),
     *("adapt_ds", "adapt_lr", "adapt_steps", "adapt_resolution"),
@@ -24,7 +24,7 @@ PRETRAINED = {
     B16_30: ("B/16", "i21k_30", 30, 0.49, 0.48),
 }
 # pre-trained file, data set, learning rate, steps, size, validation, test accuracy.
-# Those of R26 on Pets are real ones, in their order, from `vit_jax_augreg.ipynb`.
+# Rows of R26 on Pets are real ones, in their order, from `vit_jax_augreg.ipynb`.
 FINE_TUNED = (
     (R26, "oxford_iiit_pet", 0.003, 500, 224, 0.967391, 0.931589),
     (R26, "oxford_iiit_pet", 0.001, 500, 224, 0.959239, 0.923412),

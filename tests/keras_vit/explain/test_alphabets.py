@@ -91,7 +91,7 @@ def test_labels_of_ticks_stay_spelled(monkeypatch):
     check_glyphs(figure)
     labels = axes.get_xticklabels()
     assert [label.get_text() for label in labels] == ["cat", spelled["\U00010480"]]
-    # What is longer than before is smaller, for the room.
+    # Longer text is smaller, to fit its room.
     assert labels[0].get_fontsize() == 9 and 5 < labels[1].get_fontsize() < 9
     assert figure.get_supxlabel() == alphabets.NOTE
 

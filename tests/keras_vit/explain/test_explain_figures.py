@@ -100,7 +100,7 @@ def test_every_figure_is_a_sheet_with_its_title(name, monkeypatch):
         assert file.getvalue().startswith(start)
     box, (width, height) = figure.get_tightbbox(), figure.get_size_inches()
     assert min(box.x0, box.y0, width - box.x1, height - box.y1) > 0
-    # What users write is not read as mathematics.
+    # Text of users is not read as mathematics.
     written = [text for text in figure.findobj(Text) if "$" in text.get_text()]
     assert TITLE in [text.get_text() for text in written]
     assert not any(text.get_parse_math() for text in written)
@@ -349,7 +349,7 @@ def test_images_are_uint8_or_as_models_take_them():
     np.testing.assert_allclose(overlays.as_photo(scaled), expected, atol=1e-6)
     grey = overlays.as_photo(whole[..., :1])
     np.testing.assert_allclose(grey, np.repeat(whole[..., :1] / 255, 3, 2), atol=1e-6)
-    # What bicubic resizing overshoots is cut off.
+    # Values that bicubic resizing overshoots are cut off.
     assert overlays.as_photo(np.full((1, 1, 3), 1.2)).max() == 1
 
 

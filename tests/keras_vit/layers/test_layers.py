@@ -405,8 +405,8 @@ def test_dropout_is_after_attention_and_in_the_perceptron(silent):
         variable.assign(np.zeros(variable.shape))
     branch = numpy(block(tokens, training=True)) - tokens
     other = numpy(block(tokens)) - tokens
-    # Of the branch that is left half is dropped and the rest is doubled (the
-    # perceptron's hidden layer has its own dropout, and so is not just doubled).
+    # Half of the other branch is dropped and the rest is doubled (the perceptron's
+    # hidden layer has its own dropout, and so is not just doubled).
     dropped = np.abs(branch) < 1e-6
     assert 0.35 < dropped.mean() < 0.65
     if part == "mlp":

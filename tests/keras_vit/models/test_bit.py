@@ -57,7 +57,7 @@ def test_the_root_pools_zeros_around_the_image():
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(1, 2))
     expected = windows[:, ::2, ::2].max(axis=(-1, -2))
     assert expected.shape == (2, 2, 2, 64)
-    # Where all that a window has of the image is below zero, the padding wins.
+    # The padding wins in a window where the whole image is below zero.
     assert expected[:, 0, 0].min() == 0
     np.testing.assert_allclose(numpy(root(images)), expected, atol=1e-6)
 
@@ -97,7 +97,7 @@ def test_a_model_and_its_file(whole, arrays, tmp_path):
     other = small(seed=1)
     assert keras_vit.load_released_weights(other, path) is other
     np.testing.assert_array_equal(numpy(other(images)), expected)
-    # What a file was loaded from is written as it was.
+    # A file that was loaded is written as it was.
     with np.load(keras_vit.save_released_weights(other, tmp_path / "b.npz")) as file:
         assert file.files and set(file.files) == arrays.keys()
         for key in file.files:

@@ -12,7 +12,7 @@ from keras_vit import at_image_size, explain, layers
 from keras_vit.structure.image_sizes import own_image_size
 
 ANY = (None, None)
-# Of each kind of layers: others are copied, saved and read as these are.
+# One of each kind of layers: others are copied, saved and read as these are.
 FEW = ("plain", "registers", "rotary, attention pooling", "relative biases")
 KINDS = (
     *FEW,

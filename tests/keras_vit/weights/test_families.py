@@ -24,7 +24,7 @@ import zoo
 from zoo.containers import safetensors
 from zoo.network.released_names import BLOCK, RELATIVE_BIAS
 
-# What is left out of a file: masks, decoders and the towers of texts.
+# Files are read without masks, decoders and the towers of texts.
 LEFT_OUT = ("mask_token", "decoder.", "text_", "logit_", "temperature")
 # Classifiers read the mean of the tokens, and a pooling or a norm lies beside it.
 UNUSED = {

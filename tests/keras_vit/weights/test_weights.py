@@ -118,7 +118,7 @@ def test_other_inputs_are_folded_into_the_patch_embedding(load, goldens, expecte
         goldens / "token.npz", semantics=ViTConfig(input_mean=mean, input_std=std)
     )
     folded = keras_vit.load_model(checkpoint)
-    # What the arrays take is what the released model takes.
+    # The arrays take what the released model takes.
     taken = expected("token")["images"]
     images = 2 * (taken * np.array(std) + np.array(mean)) - 1
     found = folded(images.astype("float32"))

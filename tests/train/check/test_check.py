@@ -103,7 +103,7 @@ def test_each_kind_is_found(planted):
     assert page.count("img") == 2 * (1 + 3 + 1 + 1)
     for title in ("Contradictions 1", "Leaks 1", "Near-identical 3", "Not read 1"):
         assert title in page.text
-    # What was found can be left out.
+    # The photos found can be left out.
     source = load(str(planted), without=planted.parent / "found.json", log=str)
     assert source.test.num_examples == 4
     assert len(source.left_out) == 6 and source.train.num_examples == 24

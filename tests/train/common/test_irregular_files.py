@@ -61,7 +61,7 @@ def note(folder):
     zoo.fetch(URL)
 
 
-# What reads the file of a name in a folder.
+# Each function reads the file of this name in a folder.
 READERS = {
     ".run.lock": lock,
     "config.json": lambda folder: RunDirectory(folder).read_config(),
@@ -148,7 +148,7 @@ def test_hidden_files_of_others_in_a_run_stay(empty):
     lock(empty)
     assert sorted(os.listdir(run.checkpoints)) == others
     assert sorted(os.listdir(empty)) == [*texts, "checkpoints"]
-    # Nor what lies behind a link.
+    # Files behind a link stay too.
     run.checkpoints.rename(empty / "elsewhere")
     (empty / "elsewhere" / ours[0]).touch()
     run.checkpoints.symlink_to("elsewhere")

@@ -39,7 +39,7 @@ INFO: Created TensorFlow Lite XNNPACK delegate for CPU.
 WARNING: Attempting to use a delegate that only supports static-sized tensors
 I1123 09:07:13.123456 140123456 dataset_info.py:12] Load dataset info from /x
 """.splitlines()[1:]
-# What must be seen.
+# Messages that must be seen.
 ERRORS = """
 E0000 00:00:1795424868.711139   17339 cuda.cc:52] failed call to cuInit: UNKNOWN: error
 E0000 00:00:1795458782.521803   30620 util.cc:131] oneDNN: the product failed

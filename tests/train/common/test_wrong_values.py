@@ -240,7 +240,7 @@ def test_a_wrong_line_is_an_error_that_names_what_to_do(line, outcomes):
         assert part in said
 
 
-# What cannot be counted or computed with.
+# Values that cannot be counted or computed with.
 NUMBERS = {"nan", "inf", "-inf", ".nan", ".inf", "-.inf", "1e39", "1e400", "-1e400"}
 NUMBERS |= {"1" + 400 * "0", "1" + 5000 * "0", "[.nan, 1]", "[1, .inf]"}
 TEXTS = {"few_shot_dataset", "real_labels", "subsets", "step_counts", "class"}

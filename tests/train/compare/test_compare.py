@@ -97,7 +97,7 @@ def test_a_page_and_its_numbers(runs, tmp_path, monkeypatch, capsys):
     assert first["test_accuracy"] == 56 / 60 and second["test_accuracy"] == 45 / 60
     low, high = interval(45, 60)
     assert (second["test_accuracy_low"], second["test_accuracy_high"]) == (low, high)
-    # Of 10 cats 6 found, none too many; of 34 called emu 30 are.
+    # 6 of 10 cats are found, none too many; 30 of 34 called emu are.
     assert first["per_class_f1"] == [
         pytest.approx(value) if value else value
         for value in (2 * 6 / 16, 1.0, 2 * 30 / 64, None)

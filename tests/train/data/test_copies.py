@@ -121,7 +121,7 @@ def test_photos_that_are_known_are_not_read_again(tmp_path, monkeypatch, cache):
     (tmp_path / "2.jpg").write_bytes(encoded(photo(9)))
     assert fingerprint_cache.known(split)[2].digest != first[2].digest
     assert len(read) == 5
-    # What is damaged, or cannot be written, costs time alone.
+    # A cache that is damaged, or cannot be written, costs time alone.
     (cache / "fingerprints.sqlite").write_bytes(b"damaged")
     assert copies.groups(split).tolist() == [0, 1, 2, 3] and len(read) == 9
     monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "0.jpg"))

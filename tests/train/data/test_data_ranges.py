@@ -134,9 +134,9 @@ def test_data_sorted_by_class_are_mixed_as_a_whole(monkeypatch, tmp_path, kind, 
         batches = training_batches(split, start_step=step, batch_size=512, **SMALL)
         [labels] = labels_of(batches, 1)
         counts = np.bincount(labels * 100 // count, minlength=100)
-        # Of a uniform draw 0.6 are missing, and hardly ever 5.
+        # A uniform draw misses 0.6, and hardly ever 5.
         assert (counts == 0).sum() < 5, step
-        # Of a uniform draw 1, and hardly ever 1 + 4 * sqrt(2 / 99) = 1.57.
+        # A uniform draw has 1, and hardly ever 1 + 4 * sqrt(2 / 99) = 1.57.
         assert ((counts - 5.12) ** 2 / 5.12).sum() / 99 < 1.57, step
 
 
@@ -158,7 +158,7 @@ def test_large_data_are_taken_once_and_resume_exactly(monkeypatch, tmp_path, kin
         split = sorted_files(tmp_path, 100, files=3)
     if kind == "some of files":
         numbers = np.delete(numbers, [0, 17, 18, 40, 99])
-        # Of a part a part.
+        # Take a part of a part.
         split = pick(pick(split, np.arange(99)), numbers)
     options = {**SMALL, "batch_size": 5}
     steps = len(numbers) // 5

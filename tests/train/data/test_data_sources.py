@@ -305,7 +305,7 @@ def test_records_of_other_names_are_ignored_and_named(loaded, capsys):
         f"data: 4 entries are ignored, no TFRecord files of train, validation or "
         f"test by their names: {', '.join(source.ignored)}\n"
     )
-    # Of a pattern, what it means.
+    # A pattern ignores only files that it means.
     assert load("data/t*").ignored == ("train_2.tfrecord",)
 
 

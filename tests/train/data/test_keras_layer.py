@@ -71,7 +71,7 @@ def test_a_layer_gets_and_gives_images_of_0_to_255(monkeypatch):
 
     plain = images(None)
     np.testing.assert_allclose(images(Inverted()), -plain, atol=1e-6)
-    # What a layer draws does not change the crops.
+    # Random numbers of a layer do not change the crops.
     turned = {"crop": "inception", "flip": True}
     same = images(keras.layers.RandomRotation(0.0), **turned)
     np.testing.assert_allclose(same, images(None, **turned), atol=1e-4)

@@ -122,7 +122,7 @@ def test_another_models_file_is_refused_whole(checkpoints):
         assert_equal(values([scale]), [[0] * 3])
 
 
-# What is not finite
+# Values that are not finite
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -130,7 +130,7 @@ def test_weights_that_are_not_finite_are_not_saved(checkpoints, dtype):
     save(checkpoints, 5, filled(5))
     variables = [keras.Variable([1.0, np.inf], dtype=dtype, name="kernel")]
     refused = "kernel is not finite.*--learning_rate.*before it are kept"
-    # Whatever comes next raises the error of a save.
+    # Every later call raises the error of a save.
     for following in (
         checkpoints.steps,
         checkpoints.require_best,

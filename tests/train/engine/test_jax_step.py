@@ -133,7 +133,7 @@ def test_full_memory_leaves_the_model_to_fewer_images(tmp_path, monkeypatch):
 
     def step(self, inputs, labels):
         if self.micro_batches < 4:
-            # What it held of the model is given up before it fails.
+            # It gives up its arrays of the model before it fails.
             state = [[one.value for one in group] for group in self._groups]
             self._compiled_step(state, inputs, labels)
             raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory.")
@@ -158,7 +158,7 @@ def test_the_command_goes_on_to_the_bit(tmp_path, capsys):
     told = capsys.readouterr().out
     assert "on 4 devices" in told and "on 128 test images" in told
     assert (whole / "weights.npz").is_file()
-    # As if it had been killed after 4 steps.
+    # Leave what a kill after 4 steps leaves.
     shutil.copytree(whole, resumed)
     for path in ("checkpoints/step-00000008.npz", "report.json", "model.keras"):
         (resumed / path).unlink()

@@ -84,7 +84,7 @@ def test_a_run_that_stopped_early_stays_finished(tmp_path, capsys, every):
 def test_a_lost_best_is_told_before_the_steps_that_are_left(tmp_path):
     Run(tmp_path, early_stopping=20).train()
     (tmp_path / "checkpoints" / "best.npz").unlink()
-    # As if it was killed after step 10.
+    # Leave what a kill after step 10 leaves.
     (tmp_path / "checkpoints" / "step-00000012.npz").unlink()
     again = Run(tmp_path, early_stopping=20)
     with pytest.raises(RunError, match=r"best\.npz is missing.*give the command"):
@@ -126,7 +126,7 @@ def test_numbers_that_are_not_finite_end_the_run():
     images, labels = BATCHES[1]
     batches = [BATCHES[0], (images * np.nan, labels), BATCHES[2]]
     logged, told = take(trainer_of(two_matrices), batches)
-    # What would save or log does not see the step.
+    # Neither checkpoints nor logs see the step.
     assert logged == [1] and "loss of step 2 is nan: lower --learning_rate" in told
     trainer = trainer_of(two_matrices)
     trainer.step = lambda *_: {"learning_rate": np.inf}

@@ -116,7 +116,7 @@ def metrics_of(step):
 
 
 def test_the_log_of_a_run_writes_means_over_its_window(log, tmp_path, capsys):
-    # That of other hosts does nothing.
+    # The log of other hosts does nothing.
     null_log = NullLog()
     null_log(1, metrics_of(1))
     null_log.validation(1, val_loss=0.1, val_accuracy=0.5)

@@ -28,9 +28,9 @@ MESHES = {
     "tensorflow": ["one:whole,adam", "mirrored:whole,parts"],
     "jax": ["one:whole,dropout,adam", "mirrored:parts,dropout"],
 }
-# Of each array's largest value, after ten steps in float32: sums in another order, and
-# on another backend other kernels for softmax, norms and GELU. TensorFlow in other
-# micro-batches is 1.3e-6 off itself.
+# Parts of each array's largest value, after ten steps in float32: sums are in another
+# order, and another backend has other kernels for softmax, norms and GELU. TensorFlow
+# in other micro-batches is 1.3e-6 off itself.
 SAME, OTHER = 5e-6, 1e-5
 DIGITS = ["--dataset=digits", "--steps=3000", "--batch_size=16", "--checkpoint_every=5"]
 
@@ -59,7 +59,7 @@ def ended(process, code=0):
 def run(*command, backend):
     if importlib.util.find_spec(backend) is None:
         pytest.skip(f"{backend} is not installed")
-    # What is run a few times is compiled quickly.
+    # Compile quickly, as it runs a few times only.
     flags = quick_xla.flags("--xla_force_host_platform_device_count=4")
     return ended(started(*command, backend=backend, XLA_FLAGS=flags))[0]
 
@@ -144,11 +144,11 @@ def test_the_same_weights_on_any_devices(
 def test_between_steps_only_the_next_batch_is_fetched(steps, mesh, fewest, most):
     [path] = (steps("tensorflow") / mesh / "trace").rglob("*.xplane.pb")
     trace = path.read_bytes()
-    # What Python asked for, one by one: no collective, no copy, nothing of metrics.
+    # Python asked for these one by one: no collective, no copy, nothing of metrics.
     asked = set(re.findall(rb"EagerLocalExecute: (\w+)", trace))
     names = {re.sub(rb"_\d+$", b"", name) for name in asked}
     assert names == {b"IteratorGetNext", b"__inference_step"}
-    # Those in the graph of the step: all gradients are in a few pieces.
+    # The graph of the step reduces all gradients in a few pieces.
     pieces = set(re.findall(rb"\bCollectiveReduceV2(?:_\d+)?\b", trace))
     assert fewest <= len(pieces) <= most, pieces
 
@@ -215,7 +215,7 @@ def test_a_lost_worker_ends_the_run_which_goes_on(tmp_path):
 
     [(_, stderr)] = ended_after_a_step(signal.SIGKILL)
     before, told, _ = stderr.partition("error: Another worker of this run ended")
-    # What TensorFlow's pool of threads may say at the exit comes after it.
+    # TensorFlow's pool of threads may say more at the exit.
     assert told and "Traceback" not in before
     done = newest()
     # A signal to one of them stops both after the same step.

@@ -68,7 +68,7 @@ class Unused(keras.layers.Layer):
         return inputs
 
 
-# Of all devices together.
+# The number of parts is that of all devices together.
 @pytest.mark.parametrize("parts", [1, 8])
 def test_steps_equal_those_by_hand(parts):
     def make():
@@ -105,7 +105,7 @@ def test_steps_equal_those_by_hand(parts):
         for name, value in metrics.items():
             assert keras.backend.standardize_dtype(value.dtype) == "float32"
             assert float(value) == pytest.approx(expected[name], abs=2e-6), name
-        # What the loss does not use stays.
+        # Weights that the loss does not use stay.
         ones = np.ones(2)
         with trainer.averaged():
             assert_equal(values(trainer.model.weights), [*averages, ones], 2e-6)

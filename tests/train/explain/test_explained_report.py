@@ -129,7 +129,7 @@ def test_page_needs_nothing_else(report):
     assert not any(map(page.count, ("link", "iframe", "object", "base")))
     assert page.count("img") == len(page.values("alt")) == 2 + 2 * 5 + 2 + 4
     assert all(page.values("alt"))
-    # What people name is text, not markup.
+    # Names that people give are text, not markup.
     assert not page.count("i") and not page.count("b")
     assert "<i>&tall.jpg" in page.text and "<b>owl</b> & co" in html.unescape(text)
     assert "keras-vit explain " in page.text

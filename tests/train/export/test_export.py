@@ -34,7 +34,7 @@ def test_images_of_any_size(model_file, tmp_path):
     names, out = ["saved_model", "tflite", "onnx"], tmp_path / "out"
     results = run.export(of_any_size, names, out, any_size=True, compared=8)
     rows = {row["name"]: row for row in results["exports"]}
-    # Of generated images no class stands out.
+    # No class stands out in generated images.
     assert results["head"] and results["agreement_of"] == "cosine"
     assert [name for name in names if "other_size" in rows[name]] == names[::2]
     for name in names[::2]:
@@ -93,7 +93,7 @@ def test_all_formats_beside_the_model(
     )
     assert results["largest_answer"] == pytest.approx(np.abs(logits).max(), rel=1e-4)
 
-    # What the page says is how they are loaded.
+    # They load as the page says.
     monkeypatch.chdir(shutil.copytree(out, tmp_path / "moved"))
     text = (out / "export.md").read_text()
     found = re.findall(r"```python\n(.*?)```", text, re.DOTALL)

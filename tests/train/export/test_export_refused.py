@@ -69,7 +69,7 @@ def test_each_format_stands_for_itself(model_file, tmp_path, monkeypatch, capsys
     ) as refused:
         run.export(model_file, names, out, **few)
     assert "saved_model is refused: MemoryError" in capsys.readouterr().out
-    # What agrees is whole, and nothing is left of what does not.
+    # Exports that agree are whole, and nothing is left of the others.
     assert os.listdir(tmp_path) == ["out"]
     written = ["class_names.txt", "export.json", "export.md", "model-float16.onnx"]
     assert sorted(os.listdir(out)) == written

@@ -23,7 +23,7 @@ from train.run import building
 SMOKE = recipes.for_dataset("digits").smoke()
 
 
-# What is asked.
+# The classes that are asked for.
 
 
 def classes_by_hand(image, rows, columns):
@@ -320,7 +320,7 @@ def runs(tmp_path_factory, forks):
         return forks.output(folder, *words)
 
     output = finished("--run_dir=whole", "--explained_images=1")
-    # What a kill after step 6 leaves: the checkpoint of step 4, and a longer log.
+    # A kill after step 6 leaves the checkpoint of step 4, and a longer log.
     shutil.copytree(whole, killed)
     for name in ("checkpoints/step-00000008.npz", "weights.npz", "report.json"):
         (killed / name).unlink()

@@ -22,7 +22,7 @@ CONTENTS = {
     ".npz": b"PK\5\6" + bytes(18),
 }
 GOLDENS = pathlib.Path(__file__).parents[2] / "goldens"
-# What makes a folder's own model, the first of which messages name.
+# Each list makes a folder's own model; messages name its first file.
 FOLDERS = [
     ["model.keras", "report.json", "class_names.txt", "config.json"],
     ["checkpoints", "config.json"],
@@ -122,7 +122,7 @@ def test_a_file_in_such_a_folder_is_meant_alone(made):
          "saved_model/saved_model.pb"],
         ["model.json", "model.safetensors", "model.onnx"],
         ["open_clip_model.safetensors", "1/saved_model.pb"],
-        # What a Mac adds when it copies.
+        # A Mac adds such files when it copies.
         ["model.safetensors", "._model.onnx"],
     ],
 )  # fmt: skip

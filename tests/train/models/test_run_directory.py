@@ -142,7 +142,7 @@ def test_a_second_run_is_told(tmp_path):
         told = f"process {os.getpid()} on .*{path}.*--run_dir"
         with pytest.raises(RunError, match=told), RunDirectory(path).locked():
             pass
-        # What stands in a foreign lock is not shown.
+        # The text of a foreign lock is not shown.
         (path / ".run.lock").write_text("\x1b[2J" * 10_000)
         told = f"^Another run is using {path}: "
         with pytest.raises(RunError, match=told), RunDirectory(path).locked():
@@ -172,7 +172,7 @@ def test_what_a_killed_export_left_goes_with_the_next(tmp_path):
     killed = [tmp_path / f".exported [1]-{name}" for name in ("abcd_123", "efgh4567")]
     with whole_folder(out) as folder:
         (folder / "model.onnx").write_text("old")
-        # What another process is writing stays, even where it is the same.
+        # Files that another process is writing stay, even where they are the same.
         with pytest.raises(RuntimeError), whole_folder(out):
             raise RuntimeError
         assert folder.is_dir() and not out.exists()

@@ -53,5 +53,5 @@ def test_memory_is_bounded_and_the_uncertain_are_kept(monkeypatch, pool):
     chances = np.stack([certainty, 1 - certainty], axis=1)
     places = asked(chances, rng.normal(size=(200, 4)), 4)
     if pool == 8:
-        # Of the first half of the certainties, as one batch may be added to the pool.
+        # They are in the first half of the certainties: one batch may join the pool.
         assert max(certainty[places]) < 0.75

@@ -122,7 +122,7 @@ def test_an_interruption_is_gone_on_with(after, folder, stub):
         for name in ("features", "files"):
             np.testing.assert_array_equal(some[name], whole[name])
     assert len([*pathlib.Path("sorted").glob("*/*")]) == 10
-    # Those of the first start, too.
+    # The page has the photos of the first start, too.
     assert "10 photos, answered by stub" in text_of("page.html")
     again = predict("stub", ["photos"], resume=True, **given)
     assert (again.answered, again.unreadable) == (0, 1)
@@ -173,12 +173,12 @@ def test_many_unreadable_photos(folder, stub):
         open(f"photos/{number}.jpg", "w").close()
     found = predict("stub", ["photos"])
     assert (found.answered, found.unreadable, len(found.reasons)) == (10, 31, 10)
-    # None of them can be read: there is nothing to say of the classes.
+    # No photo can be read, so nothing is said of the classes.
     found = predict("stub", ["photos/*.jpg"], out="out.csv")
     assert (found.answered, found.unreadable) == (0, 31)
 
 
-# What is refused.
+# Refusals.
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def test_the_pages_show_the_same_photos_in_order(tmp_path, photos):
         assert f"Files are in {tmp_path}/photos." in both.replace("\\", "")
         assert "30 of 36 answers are mistakes." in both
     assert page.count('<li class="mistake"') == len(shown) - 6
-    # Those that are files can be corrected.
+    # Photos that are files can be corrected.
     paths = [html.unescape(path) for path in re.findall('data-path="(.*?)"', page)]
     assert paths[:30] == list(map(os.path.abspath, expected))
     suspected = (out / "label_errors.csv").read_text().splitlines()

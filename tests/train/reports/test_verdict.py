@@ -36,7 +36,7 @@ def facts(counts=(20, 20, 20), hits=(18, 17, 16), **known):
     return Facts(summary=summary, **known)
 
 
-# Of 30, 12 and 5 images: always the largest class.
+# The classes have 30, 12 and 5 images, and the largest is always answered.
 ALWAYS_DAY = {"counts": (30, 12, 5)}
 
 

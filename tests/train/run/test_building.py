@@ -63,7 +63,7 @@ def losses_of(recipe):
 
 
 def test_classes_are_balanced_or_have_the_weights_that_are_given():
-    # Of six examples four are of class a, none of class b.
+    # Four of six examples are of class a, none of class b.
     weights = np.array([6 / (2 * 4), 0.0, 6 / (2 * 2)])
     found = losses_of(BASE.override(class_weights="balanced"))
     np.testing.assert_allclose(found, weights * np.log(3), rtol=1e-6)
@@ -116,7 +116,7 @@ def test_lora_trains_products_of_low_rank_and_saves_a_plain_model(tmp_path):
 
     model.save(tmp_path / "model.keras")
     again = keras.saving.load_model(tmp_path / "model.keras")
-    # What is saved stays frozen.
+    # Frozen weights stay frozen when they are saved.
     nested = keras.Input((8, 8, 3))
     for one in (again, keras.Model(nested, again(nested))):
         trained = [variable.path for variable in one.trainable_variables]

@@ -67,7 +67,7 @@ def test_a_run_leaves_all_that_it_promises(whole_run, finished):
     report = same_runs.report(run_dir)
     assert report["test_examples"] == 128
     assert (report["train_examples"], report["validation_examples"]) == (256, 128)
-    # Of width 32, 2 blocks, 64 in the perceptron, 2x2 patches of 4x4.
+    # The model has width 32, 2 blocks, 64 in the perceptron, 2x2 patches of 4x4.
     block = 4 * (32 * 32 + 32) + 2 * 2 * 32 + (32 * 64 + 64) + (64 * 32 + 32)
     ends = (4 * 4 * 3 * 32 + 32) + 32 + 5 * 32 + 2 * 32 + (32 * 10 + 10)
     assert (report["steps"], report["parameters"]) == (60, 2 * block + ends)
@@ -101,7 +101,7 @@ def test_a_run_leaves_all_that_it_promises(whole_run, finished):
 @pytest.mark.slow
 def test_the_model_needs_keras_vit_alone_and_has_the_last_weights(whole_run):
     run_dir, _ = whole_run
-    # What loading imports and looks up.
+    # Loading imports and looks up these.
     with zipfile.ZipFile(run_dir / "model.keras") as file:
         config = file.read("config.json").decode()
     modules = set(re.findall(r'"module": "(\w+)', config))

@@ -63,7 +63,7 @@ def test_an_accelerator_is_tried_and_the_run_is_as_if_the_number_was_given(
     file.write_text("{}")
     with pytest.raises(RunError, match="micro_batches.json is damaged .*as a number"):
         micro_batches.number_of(task, None, directory)
-    # Where it no longer fits, another number is allowed.
+    # Another number is allowed if the first no longer fits.
     given = FineTuning(short_recipe.override(micro_batches=16))
     with training.begun(given, tmp_path, devices.start("one"), data=None):
         pass
@@ -123,7 +123,7 @@ def test_a_processor_without_memory(memory):
     memory(200)
     trials, large = Simulated(), Simulated(trained_bytes=100 * MB)
     assert micro_batches._measured(trials, [2, 1])[0] is None
-    # What is sure to be too much is not tried.
+    # A number that is sure to be too large is not tried.
     assert micro_batches._measured(large, [2, 1])[0] is None
     assert (trials.tried, large.tried) == ([1], [])
     memory(0)

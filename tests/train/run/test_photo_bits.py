@@ -274,7 +274,7 @@ def test_the_file_of_a_runs_model_says_its_bits(run, forks):
     part = loaded_model.load(str(run / "model.keras"), features=True).model
     for one in (model, again, body, load_model(run.parent / "features.keras"), part):
         assert structure.bits_of(one) == 12
-    # Of a model that says none, a dark photo is a warning that names the flag.
+    # A dark photo is a warning that names the flag, if the model says no bits.
     model.layers[-1].bits = None
     model.save(run.parent / "other.keras")
     words = ["other.keras", "photos/light/0.png", "--out=warned.csv"]

@@ -33,7 +33,7 @@ def run(short_run, tmp_path):
 def test_an_extended_run_goes_on_from_the_finished_one(
     run, short_recipe, longer, tmp_path
 ):
-    # What a run of four steps does that was killed after these two.
+    # Leave what a run of four steps leaves that is killed after these two.
     killed = shutil.copytree(run, tmp_path / "killed")
     (killed / "model.keras").unlink()
     (killed / "config.json").write_text(json.dumps(longer.deciding))

@@ -158,7 +158,7 @@ def test_a_layer_augments_a_run_that_resumes_to_the_bit(tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     results = training.run(task(seed=1), run_dir=whole)
     assert results["training_only"].startswith("shift crop, layer RandomRotation")
-    # What a run has left that was killed after four steps.
+    # Leave what a kill after four steps leaves.
     shutil.copytree(whole, killed)
     (killed / "model.keras").unlink()
     (killed / "checkpoints" / "step-00000008.npz").unlink()
@@ -168,7 +168,7 @@ def test_a_layer_augments_a_run_that_resumes_to_the_bit(tmp_path):
     # Numbers follow the run's seed, not the layer's.
     training.run(task(seed=2), run_dir=killed)
     same_runs.assert_same_bits(whole, killed)
-    # What only Python has no file or flag brings.
+    # No file or flag brings what only Python has.
     with pytest.raises(RunError, match="augmentation_layer.* in Python"):
         config_file.values(config_file.read(whole / "config.json"), Recipe, "c.json")
 

@@ -129,7 +129,7 @@ def test_features_are_computed_once(network, split, computed, tmp_path):
     plain = extractor(split)
     first = extractor(split, cache=tmp_path / "cache")
     again = extractor(pick(split, [1, 4, 5]), cache=tmp_path / "cache")
-    # Of the photo that is there twice once.
+    # The photo that is there twice is computed once.
     assert computed == [6, 5]
     np.testing.assert_allclose(first.joined, plain.joined, atol=1e-6)
     np.testing.assert_array_equal(again.joined, first.joined[[1, 4, 5]])

@@ -27,7 +27,7 @@ def test_what_is_used_outlives_a_kill(tmp_path, clock):
     clock.now = 115.0
     budget.keep(training={"steps": 3})
     clock.now = 130.0
-    # What came after the last note is lost, and so is the time until the next start.
+    # The seconds after the last note are lost, and so is the time until the next start.
     clock.now = 1000.0
     again = Budget(60.0, path, clock=lambda: clock.now)
     assert (again.used, again.facts) == (25.0, {"training": {"steps": 3}})

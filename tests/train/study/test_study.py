@@ -102,7 +102,7 @@ def test_of_equal_rates_the_smallest_is_chosen():
 
 
 def test_learning_rates_are_chosen_on_held_out_images(trainings, study, tmp_path):
-    # What does best in validation does worst in the test, and does not do so
+    # The best rate in validation is the worst in the test, and is not yet the best
     # at the first validation.
     validation = {0.01: (0.6, 1.0), 0.03: (0.8, 0.9), 0.1: (0.8, 0.7), 0.3: (0.7, 0.1)}
 
@@ -309,7 +309,7 @@ def test_arithmetic_of_training():
 @pytest.mark.soak
 def test_studies_as_a_user(forks, tmp_path):
     """Runs with others before them are to the bit as those alone."""
-    # What would differ if anything of one run came into the next.
+    # These would differ if anything of one run came into the next.
     random = ("--dropout_rate=0.1", "--mixup=0.2")
 
     def run(*words):

@@ -262,7 +262,7 @@ def test_published_figures():
     assert zoo.get("deit3-b16/imagenet2012-224").top1 == 83.786
     figure = ("imagenet2012", "zero-shot top1", 68.34, 224)
     assert zoo.get("clip-b16/openai").accuracies[0][:4] == figure
-    # Of texts, not of the model as it is.
+    # That accuracy is with texts, not of the model as it is.
     assert zoo.get("clip-b16/openai").top1 is None
     handles = {handle for (handle,) in families._ACCURACIES}
     assert handles <= families.MODELS.keys()
@@ -297,7 +297,7 @@ def test_rows_are_what_timm_says(timm):
 
 
 def test_one_repository_of_two_networks(goldens, monkeypatch):
-    # What timm writes beside the arrays of both.
+    # timm writes such files beside the arrays of both.
     folder = goldens / "peers" / "clip_timm"
     monkeypatch.setattr(hub, "fetch", lambda handle: folder)
     for handle, is_quick in (("clip-b16/openai", True), ("clip-b16/laion2b", False)):

@@ -26,7 +26,7 @@ def test_the_processor(tmp_path, monkeypatch):
 
 MEMINFO = "MemTotal:       24684084 kB\nMemAvailable:    1000000 kB\n"
 MACHINE = 1_000_000 * 1024
-# Of both versions: the groups of a process, then the files of its group.
+# Both versions have the groups of a process, then the files of its group.
 GROUPS = {
     1: "9:name=systemd:/\n4:cpu,memory:/box/inner\n0::/\n",
     2: "0::/box/inner\n",

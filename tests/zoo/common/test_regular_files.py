@@ -46,7 +46,7 @@ def test_what_is_no_file_is_refused_and_never_waited_for(others, reader, monkeyp
         assert "move it away" in str(caught.value)
     with pytest.raises(FileNotFoundError):
         READERS[reader](others["a FIFO"].with_name("none"))
-    # Nor is one that replaces a file once it was looked at.
+    # A FIFO that replaces a file once it was looked at is not read either.
     monkeypatch.setattr(regular_files, "check", lambda path, **_: None)
     with pytest.raises(regular_files.NotRegularError, match="a FIFO"):
         regular_files.open_regular(others["a FIFO"])

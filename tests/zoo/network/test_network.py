@@ -160,7 +160,7 @@ def test_a_size_that_no_array_has_is_named(size):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_softmax_is_that_of_scipy_also_of_large_logits(dtype):
     logits = np.random.default_rng(0).normal(size=(3, 4, 7)).astype(dtype)
-    # Of large ones alone each row would have a single class.
+    # Large logits alone would give each row a single class.
     logits[1:] *= 1000
     before = logits.copy()
     found = softmax(logits)

@@ -118,7 +118,7 @@ def test_only_what_is_read_comes_and_only_once(server, serve):
 
 def test_a_revision_is_a_branch_or_a_commit_and_branches_move(serve):
     serve()
-    # What we publish is an npz and its card.
+    # We publish an npz and its card.
     published = {"model.npz": b"arrays", "model.json": b"{}"}
     commit = serve(published | {"model.keras": b"never read"}, "v2.0")
     assert_whole(hub.fetch(HANDLE))
@@ -150,7 +150,7 @@ def test_offline_the_last_download_is_taken(
     assert hub.cached(HANDLE) is None
     folder = hub.fetch(HANDLE)
     assert hub.cached(HANDLE) == folder
-    # Of a home called otherwise, the library remembers nothing but what is on the disk.
+    # In a home of another name the library knows only what is on the disk.
     moved = (tmp_path / "home").rename(tmp_path / "moved")
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(moved))
     server.requests.clear()

@@ -124,7 +124,7 @@ def test_no_network_says_what_to_do_by_hand(cache):
     by_hand = str(error.value).partition("by hand and save it as ")[2].rstrip(".")
     assert f"Download {url} by hand" in str(error.value)
     assert left(cache) == []
-    # Which is then true.
+    # Make that true.
     pathlib.Path(by_hand).write_bytes(CONTENT)
     found = zoo.fetch(url, file_size=len(CONTENT), sha256=SHA256)
     assert found == pathlib.Path(by_hand)
@@ -252,7 +252,7 @@ def test_the_bytes_of_an_earlier_transfer_count(server, broken, offer, cache):
         zoo.fetch(url, file_size=300_000)
     assert ranges(server)[-1] == CONTINUED
     assert left(cache) == []
-    # Nor do notes count that a power cut damaged.
+    # Notes that a power cut damaged do not count either.
     url = broken()
     [note] = cache.glob(".transfers/*.part.json")
     note.write_bytes(b"\0" * 100)
