@@ -130,31 +130,15 @@ def predict(
     _check(out, features, gallery, resume, ask)
     doubts = None
     if unsure is not None:
-        for name, value in (("image_size", image_size), ("central_crop", central_crop)):
-            if value is not None:
-                raise RunError(
-                    f"--{name} changes the answers, and --unsure judges them by the "
-                    "test of the run: leave one of them out."
-                )
+        _refuse_changes(image_size=image_size, central_crop=central_crop)
         doubts = Doubts(find(model, exports=True), unsure)
+    asking = None if ask is None else Asking(ask)
     selection = Photos(photos, [] if sort_into is None else [sort_into])
     with contextlib.ExitStack() as stack:
-        for path, flag in ((out, "--out"), (features, "--features")):
-            if path is not None:
-                stack.enter_context(locked(path, flag))
-        file = None if out is None else AnswerFile(out, resume)
+        file = _opened(stack, out, features, resume)
         total = selection.count(file.has if file else None)
         if total == 0 and not (file and file.count):
-            # The words may be swapped: then the first is no model.
-            if os.path.exists(model):
-                find(model, exports=True)
-            others = ""
-            if selection.others:
-                others = f" {selection.note()}; read are {', '.join(endings())}"
-            raise RunError(
-                f"There is no photo in {', '.join(map(str, photos)) or 'the list'}: "
-                f"give files, folders or {STDIN}.{others}"
-            )
+            raise _no_photo(model, selection)
         stack.enter_context(
             explaining_full_memory("lower --batch_size or --image_size.")
         )
@@ -163,15 +147,12 @@ def predict(
             image_size=image_size,
             central_crop=central_crop,
             batch_size=batch_size,
-            features=features is not None
-            or ask is not None
-            or (doubts is not None and doubts.needs_features),
+            features=any((features, asking, doubts and doubts.needs_features)),
             engine=engine,
             precision=precision,
             trust=trust,
         )
         bits, notes = bits_of(model, classifier.bits, bits)
-        asking = None if ask is None else Asking(ask)
         job = _Job(
             classifier, selection, file, answer, bits, doubts=doubts, asking=asking
         )
@@ -423,6 +404,38 @@ def _check(out, features, gallery, resume, ask):
         packages.need("--gallery", ("jinja2",))
     if resume and out is None:
         raise RunError("--resume goes on with the answers in --out: pass it.")
+
+
+def _refuse_changes(**settings):
+    """Refuses settings under which the answers are not those of the run's test."""
+    for name, value in settings.items():
+        if value is not None:
+            raise RunError(
+                f"--{name} changes the answers, and --unsure judges them by the test "
+                "of the run: leave one of them out."
+            )
+
+
+def _opened(stack, out, features, resume):
+    """Returns the file of answers, or None; an `ExitStack` keeps the locks of files."""
+    for path, flag in ((out, "--out"), (features, "--features")):
+        if path is not None:
+            stack.enter_context(locked(path, flag))
+    return None if out is None else AnswerFile(out, resume)
+
+
+def _no_photo(model, selection):
+    """Returns the error where no photo is selected."""
+    # The words may be swapped: then the first is no model.
+    if os.path.exists(model):
+        find(model, exports=True)
+    others = ""
+    if selection.others:
+        others = f" {selection.note()}; read are {', '.join(endings())}"
+    return RunError(
+        f"There is no photo in {', '.join(map(str, selection.places)) or 'the list'}: "
+        f"give files, folders or {STDIN}.{others}"
+    )
 
 
 def _digest(names):
