@@ -7,8 +7,8 @@ from train.reports.training_course import TOO_LONG, Course
 from train.scoring import paired
 from train.scoring.learning_curve import Gain, Point, last_gain
 
-# Balanced accuracy leads where the largest class has so many times the images of the
-# smallest.
+# Classes are uneven where the largest has so many times the images of the smallest:
+# balanced accuracy then leads.
 UNEVEN = 3
 # Twice the photos bring little if they bring less than this.
 LITTLE = 0.01

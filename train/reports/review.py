@@ -6,11 +6,10 @@ import numpy as np
 
 from train.data.photo_names import relative
 from train.data.review import Review
+from train.reports.facts import UNEVEN
 from train.scoring.label_errors import LabelErrors
 from zoo.common.safe_text import class_text, counted, printable
 
-# From this ratio of the largest class to the smallest on, advice is given.
-_UNEVEN = 3
 # With fewer photos to train on, a class is hard to learn.
 _FEW = 10
 # Groups of copies that a line names.
@@ -136,7 +135,7 @@ def _classes(review):
             f"few: {len(few):,} class{'' if len(few) == 1 else 'es'} of fewer than "
             f"{_FEW} photos{to_train}, which are hard to learn: {_first(few)}; add some"
         )
-    if counts.max() >= _UNEVEN * max(counts.min(), 1):
+    if counts.max() >= UNEVEN * max(counts.min(), 1):
         yield (
             f"uneven: the largest class has {counts.max() / max(counts.min(), 1):.1f} "
             "times the photos of the smallest: judge by balanced accuracy or F1, and "
