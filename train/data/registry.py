@@ -177,6 +177,7 @@ CROPS = {
     "inception": Crop(
         "inception_crop", "5 to 100% of its area, stretched by up to a third"
     ),
+    "gentle": Crop("gentle_crop", "60 to 100% of its area, stretched by up to a third"),
     "resize": Crop("whole_image", "the whole image, as in testing"),
     "shift": Crop("random_shift", "the whole image, moved by up to an eighth"),
 }

@@ -25,6 +25,9 @@ from train.search.table import sides
 
 # Shares of the budget: for features and for probes.
 _FEATURES, _PROBES = 0.4, 0.15
+# Of the photos of a large set only some give features: training learns more from all.
+# On all of CIFAR-100 probes of 21,000 photos reach 75% and one epoch at 128 82%.
+_FEATURES_OF_SOME = 0.15
 # From so many photos on the backbone is converted for another runtime.
 _CONVERTED = 1_000
 # So many photos compile the network, where none are held out.
@@ -63,9 +66,13 @@ def backbone_of(search: State, recipe: Recipe, number: int, count: int) -> Backb
     first = search.source.validation or limited(search.source.train, _FEWEST)
     of_first = extract(first)
     if facts is None:
-        seconds = _FEATURES * search.budget.left / count
+        left = search.budget.left / count
         of_train, speed = probing.features_in(
-            seconds, extract, search.source.train, search.budget.clock
+            _FEATURES * left,
+            extract,
+            search.source.train,
+            search.budget.clock,
+            otherwise=_FEATURES_OF_SOME * left,
         )
         facts = {"photos": len(of_train.labels), "speed": speed}
         search.budget.keep(**{key: facts})

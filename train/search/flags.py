@@ -85,7 +85,8 @@ def options_of(recipe: Recipe) -> Options | None:
                 f"--{names[0]} is of a search, and there is none here: pass --minutes."
             )
         return None
-    return Options(minutes, models, flags.FLAGS.single)
+    crop = recipe.crop if "crop" in given else None
+    return Options(minutes, models, flags.FLAGS.single, crop)
 
 
 def _of_training():

@@ -15,11 +15,14 @@ class Options:
         minutes: float, all that it may take; None for what suits the number of photos.
         models: names of further backbones that are tried on features.
         single: bool, whether one network is to answer, not an average of several.
+        crop: str, the crop of its training; None for the recipe's, and instead of
+            "inception" for what suits the number of epochs.
     """
 
     minutes: float | None = None
     models: tuple[str, ...] = ()
     single: bool = False
+    crop: str | None = None
 
     def settled(self, photos: int) -> "Options":
         """Returns the options with a budget for so many photos to train on."""

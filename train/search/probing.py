@@ -56,11 +56,13 @@ def features_in(
     extract: Callable[[Split], Features],
     split: Split,
     clock: Callable[[], float],
+    otherwise: float,
 ) -> tuple[Features, float]:
-    """Returns features of as many photos of a split as come in some seconds.
+    """Returns the features of a split, if all come in some seconds.
 
-    Each class has its share of the photos, of which there are at least 64. The second
-    value is how many came in a second, at last.
+    If not, it is those of as many as come in `otherwise`, fewer seconds. Each class has
+    its share of the photos, of which there are at least 64. The second value is how
+    many came in a second, at last.
     """
     begun, turns = clock(), in_turns(split.labels())
     parts, taken, done, speed = [], [], 0, 0.0
@@ -71,8 +73,9 @@ def features_in(
         parts.append(extract(pick(split, taken[-1])))
         now, done = clock(), done + count
         speed = count / max(now - before, 1e-6)
-        coming = speed * (seconds - (now - begun))
         rest = len(turns) - done
+        allowed = seconds if now - begun + rest / speed <= seconds else otherwise
+        coming = speed * (allowed - (now - begun))
         count = min(int(coming), rest) if coming >= _FEWEST else 0
         # Each photo of a small set counts more than the seconds that it takes.
         count = rest if len(turns) <= _SMALL_SET else count

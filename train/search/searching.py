@@ -123,6 +123,7 @@ def _again(search, best, answer):
         size = ",".join(map(str, pair(stage.image_size, "image_size")))
         words += [f"--image_size={size}", f"--batch_size={stage.batch_size}"]
         words.append(f"--steps={search.task.steps(search.directory)}")
+        words.append(f"--crop={stage.crop}")
     elif search.trained or networks > 1:
         words.append(f"--minutes={search.options.minutes:g}")
         others = [other for other in search.options.models if networks > 2]

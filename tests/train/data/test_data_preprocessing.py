@@ -49,16 +49,17 @@ def test_squash_is_plain_bilinear_as_tensorflow_has_it(size):
 
 
 @pytest.mark.parametrize("shape", [(40, 60), (256, 256), (31, 9)])
-def test_a_crop_is_the_box_of_the_released_code_resized(shape):
-    image, boxes = noise(*shape), set()
+@pytest.mark.parametrize(("name", "least"), [("inception", 0.05), ("gentle", 0.6)])
+def test_a_crop_is_the_box_of_the_released_code_resized(shape, name, least):
+    image, boxes, cut = noise(*shape), set(), preprocessing.train_crop(name)
     for seed in range(20):
-        crop = preprocessing.inception_crop(decoder(image), (16, 16), [3, seed])
+        crop = cut(decoder(image), (16, 16), [3, seed])
         # As in vit_jax/input_pipeline.py, but with a seed.
         begin, extent, _ = tf.image.stateless_sample_distorted_bounding_box(
             image.shape,
             tf.zeros((1, 0, 4)),
             seed=[3, seed],
-            area_range=(0.05, 1),
+            area_range=(least, 1),
             min_object_covered=0,
             use_image_if_no_bounding_boxes=True,
         )
@@ -66,7 +67,10 @@ def test_a_crop_is_the_box_of_the_released_code_resized(shape):
         box = image[top : top + height, left : left + width]
         np.testing.assert_allclose(crop, numpy_bilinear(box, (16, 16)), atol=2e-3)
         boxes.add((top, left, height, width))
-    assert len(boxes) >= 15
+    # No window of that aspect has 60% of a long image, which stays whole.
+    assert (
+        boxes == {(0, 0, 31, 9)} if (shape, least) == ((31, 9), 0.6) else len(boxes) > 7
+    )
 
 
 def test_shift_moves_by_up_to_an_eighth():
