@@ -22,15 +22,19 @@ import os
 import time
 from collections.abc import Sequence
 
+from absl import flags
+
 from train.common import command_line
 from train.recipes import Recipe
 from train.run import recipe_flags
 from train.search import flags as search_flags
+from train.series import flags as series_flags
 
 # With --minutes another recipe is taken than without.
 RECIPES = "train.search.flags"
 recipe_flags.define("the files in train/recipes", "that of the data set")
 search_flags.define()
+series_flags.define()
 
 
 def main(argv: Sequence[str]) -> None:
@@ -45,13 +49,23 @@ def main(argv: Sequence[str]) -> None:
         packages,
         task,
         next_steps,
-        instead=instead,
-        check_recipe=search_flags.options_of,
+        instead=several if flags.FLAGS.seeds else instead,
+        check_recipe=check,
+        kind="seeds" if flags.FLAGS.seeds else "",
     )
 
 
-def search(recipe: Recipe, keywords: dict, started: float) -> dict | None:
-    """Returns the results of a search, None where the flags ask for one training.
+def check(recipe: Recipe) -> None:
+    """Raises a `RunError` for flags that do not go together."""
+    options = search_flags.options_of(recipe)
+    if flags.FLAGS.seeds:
+        series_flags.check()
+        if options is not None:
+            options.shared_by(flags.FLAGS.seeds)
+
+
+def search(recipe: Recipe, keywords: dict, started: float) -> tuple[dict, str] | None:
+    """Returns the results of a search and their summary, None for one training.
 
     `started` is what the clock said when the command began.
     """
@@ -59,8 +73,25 @@ def search(recipe: Recipe, keywords: dict, started: float) -> dict | None:
     if options is None:
         return None
     from train.search import searching
+    from train.search.task import Found
 
-    return searching.run(recipe, options, started=started, **keywords)
+    results = searching.run(recipe, options, started=started, **keywords)
+    return results, Found.summary(results)
+
+
+def several(recipe: Recipe, keywords: dict) -> tuple[dict, str]:
+    """Returns the results of runs with several seeds, and their summary."""
+    options, seeds = search_flags.options_of(recipe), flags.FLAGS.seeds
+    from train.series import page
+    from train.series import seeds as of_seeds
+
+    if options is None:
+        results = of_seeds.run(recipe, seeds, **keywords)
+    else:
+        from train.search import seeds as searches
+
+        results = searches.run(recipe, seeds, options, **keywords)
+    return results, page.summary(results)
 
 
 def next_steps(recipe: Recipe, results: dict) -> list[tuple]:

@@ -111,6 +111,8 @@ def run_short(reader, command):
     more = {flag: value for flag, value in SHORT.items() if flag in given}
     if given.get("batch_size") == "auto":
         del more["batch_size"]
+    if name == "finetune" and "seeds" in given:
+        more["seeds"] = "2"
     if name in TRAINING:
         more |= short_training(name, given)
         words = without_model(words, given)

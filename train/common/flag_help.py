@@ -22,7 +22,7 @@ GROUPS = {
     "Augmentation": "*",
     "Search": "*",
     "Study": "study seeds learning_rates * shots",
-    "Run": "recipe config print_config smoke extend resume * measure shown trust",
+    "Run": "recipe config print_config smoke seeds extend resume * measure shown trust",
     "Devices": "strategy * precision engine threads",
     "Export": "format min_agreement calibration_images dynamic_batch any_size uint8",
     "Output": "run_dir out_dir out json cache output to name license replace push_to "

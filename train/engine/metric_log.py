@@ -71,6 +71,21 @@ class MetricLog:
         place = int(np.argmax(accuracies))
         return int(steps[place]), len(steps) - 1 - place
 
+    def validation(self, *, best: bool = False) -> dict[str, float]:
+        """Returns accuracy and loss of the last validation, or the best; {} of none.
+
+        They are called as in `report.json`.
+        """
+        _, accuracies = self.series("val_accuracy")
+        _, losses = self.series("val_loss")
+        if not len(accuracies):
+            return {}
+        place = int(np.argmax(accuracies)) if best else -1
+        return {
+            "validation_accuracy": float(accuracies[place]),
+            "validation_loss": float(losses[place]),
+        }
+
     def _lines(self):
         *whole, _torn = read_bytes(self.path, TABLE_BYTES).split(b"\n")
         for number, line in enumerate(whole, start=1):

@@ -79,6 +79,8 @@ def _found(source, exports):
             f"{export} is an exported file, which keras-vit predict alone takes: pass "
             "the model that it was exported from."
         )
+    if card is None and not any(held):
+        run.refuse_folder()
     check(source)
     return FoundModel(source)
 

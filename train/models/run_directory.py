@@ -200,11 +200,21 @@ class RunDirectory:
             )
         for file in files:
             if not file.is_file():
+                self.refuse_folder()
                 raise RunError(
                     f"{self.path} has no {file.name}, so it holds no finished run: "
                     "run the command again that started it, or "
                     f"{missing_remedy(self.path)}"
                 )
+
+    def refuse_folder(self) -> None:
+        """Refuses a folder of several runs, as `--seeds` and studies leave them."""
+        inside = sorted(self.path.glob(f"*/{RUN_MODEL}"))
+        if inside and not self.model.exists():
+            raise RunError(
+                f"{self.path} holds {len(inside)} runs and no model itself: pass one "
+                f"of them, such as {inside[0].parent}."
+            )
 
     def read_results(self, *more: str) -> dict:
         """Returns the `report.json` of a finished run.

@@ -13,6 +13,8 @@ from train.reports.training_course import DIVERGED, TOO_LONG, TOO_SHORT
 from train.reports.wording import listed, points, time_text
 
 _MOST = 3
+# The flag that makes several runs by one command.
+_SEEDS = "--seeds="
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,7 @@ def _search(facts: Facts) -> Suggestion | None:
 
 def _other_seed(facts: Facts) -> Suggestion | None:
     seed, seconds = facts.config.get("seed", 0), facts.results.get("seconds")
-    if seconds is None:
+    if seconds is None or _SEEDS in facts.results.get("command", ""):
         return None
     return _again(
         facts,
@@ -187,6 +189,7 @@ def _again(facts, flag, expected, name=None):
         return None
     name = name or flag.strip("-").replace("=", "-")
     added = [flag, f"--run_dir={facts.model}-{name}"]
-    given = {f"{word.partition('=')[0]}=" for word in added if word}
+    # The suggestion is about this run, one of several with --seeds.
+    given = {f"{word.partition('=')[0]}=" for word in added if word} | {_SEEDS}
     words = [word for word in shlex.split(command) if not word.startswith(tuple(given))]
     return Suggestion(shlex.join([*words, *filter(None, added)]), expected)

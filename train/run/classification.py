@@ -144,6 +144,7 @@ class FineTuning(Task):
         }
         if source.validation:
             results["validation_examples"] = source.validation.num_examples
+            results |= self.validation_results(log)
         features = self.head_features()
         kept_test.keep(directory.held_out, answered, source, features)
         summary = classification_summary(answered, source.class_names)
@@ -176,6 +177,10 @@ class FineTuning(Task):
             "model": str(directory.model),
             "weights": str(directory.weights) if directory.weights.exists() else None,
         }
+
+    def validation_results(self, log: MetricLog) -> dict[str, float]:
+        """Returns `validation_accuracy` and `validation_loss` of the weights kept."""
+        return log.validation(best=bool(self.recipe.early_stopping))
 
     def head_features(self) -> kept_test.Features | None:
         """Returns the function of a split to what the head reads, None without any."""

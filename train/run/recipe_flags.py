@@ -151,8 +151,11 @@ def perform(
     packages: Sequence[str],
     task: str,
     next_steps: Callable[[Recipe, dict], list],
-    instead: Callable[[Recipe, dict], dict | None] = lambda recipe, keywords: None,
+    instead: Callable[[Recipe, dict], tuple[dict, str] | None] = (
+        lambda recipe, keywords: None
+    ),
     check_recipe: Callable[[Recipe], object] = lambda recipe: None,
+    kind: str = "",
 ) -> None:
     """Runs a task as the command line says, and prints what came out of it.
 
@@ -161,14 +164,15 @@ def perform(
     `task` is module and name of a subclass of `train.run.task.Task`, imported once the
     packages are known to be installed. `next_steps` takes recipe and results, and
     returns what `train.common.command_line.say_next` prints. `instead` may do something
-    else with the recipe and the keywords of `training.run`: it returns the results, or
-    None where it is to be trained. `check_recipe` is the `check` of `read`.
+    else with the recipe and the keywords of `training.run`: it returns the results and
+    what is printed of them, or None where it is to be trained. `check_recipe` and
+    `kind` are the `check` and the `kind` of `read`.
     """
     check(argv, command, packages)
     with command_line.exit_on_errors(INTERRUPTED):
         find_recipe = pkgutil.resolve_name(f"{recipes}:for_dataset")
-        recipe, keywords = read(command, find_recipe, check=check_recipe)
-        results = instead(recipe, keywords)
+        recipe, keywords = read(command, find_recipe, kind, check=check_recipe)
+        done = instead(recipe, keywords)
         task = pkgutil.resolve_name(task)
         from train.run import learning_rate, training
 
@@ -177,12 +181,14 @@ def perform(
             if tested := learning_rate.find(task(recipe), **keywords):
                 print(learning_rate.summary(tested))
             return
-        if results is None:
+        if done is None:
             extend = flags.FLAGS.extend
             results = training.run(task(recipe), extend=extend, **keywords)
+            done = results and (results, task.summary(results))
         # The first worker prints for all.
-        if results is not None:
-            print(task.summary(results))
+        if done:
+            results, summary = done
+            print(summary)
             command_line.say_next(*next_steps(recipe, results))
 
 

@@ -18,6 +18,7 @@ from train.scoring.learning_curve import Point, of_probe
 from train.scoring.probed_network import probed_network
 from train.search import probing
 from train.search.answers import Answer, Member
+from train.search.budget import FEATURES
 from train.search.choosing import share_of
 from train.search.probing import Probed
 from train.search.state import State
@@ -54,12 +55,11 @@ def backbone_of(search: State, recipe: Recipe, number: int, count: int) -> Backb
     """Returns the backbone of one of `count` recipes, which share the time."""
     with search.devices.strategy.scope():
         network = building.model(recipe, len(search.names))
-    name, key = _name_of(recipe, network), f"features {number}"
-    cache = search.directory.path / "features"
+    name, key = _name_of(recipe, network), f"{FEATURES}{number}"
     # A conversion takes as long as it saves on some thousand photos.
     is_large = search.source.train.num_examples >= _CONVERTED
     extractor = Extractor(network, engine="auto" if is_large else "keras")
-    extract = functools.partial(extractor, cache=cache)
+    extract = functools.partial(extractor, cache=search.features)
     facts: dict[str, Any] | None = search.budget.facts.get(key)
     begun = search.budget.clock()
     # The first photos compile, and do not show how fast others come.
@@ -74,7 +74,11 @@ def backbone_of(search: State, recipe: Recipe, number: int, count: int) -> Backb
             search.budget.clock,
             otherwise=_FEATURES_OF_SOME * left,
         )
-        facts = {"photos": len(of_train.labels), "speed": speed}
+        facts = {
+            "photos": len(of_train.labels),
+            "speed": speed,
+            "seconds": search.budget.clock() - begun,
+        }
         search.budget.keep(**{key: facts})
     else:
         of_train = extract(probing.first_of(search.source.train, facts["photos"]))

@@ -7,6 +7,9 @@ from typing import Any
 
 from train.common.files import read_json, write_json
 
+# Facts about the features of a backbone are called so, with its number.
+FEATURES = "features "
+
 
 class Budget:
     """A number of seconds, of which a run that goes on has used some before.
@@ -45,6 +48,21 @@ class Budget:
     def left(self) -> float:
         """Seconds that are left; negative once the run has taken too long."""
         return self.seconds - self.used
+
+    def take_over(self, path: pathlib.Path, name: str) -> None:
+        """Takes over the facts whose names begin so from the file of another run.
+
+        The seconds that they took there count here, too, so that both runs have as
+        many left for all else. Nothing changes in a run that goes on.
+        """
+        if self.path.exists() or not path.exists():
+            return
+        kept = read_json(path, "remove it, and its facts are measured again", _checked)
+        found = {
+            key: kept["facts"][key] for key in kept["facts"] if key.startswith(name)
+        }
+        self._earlier = sum(float(one["seconds"]) for one in found.values())
+        self.keep(**found)
 
     def keep(self, **facts: Any) -> None:
         """Writes what is used, and facts that a run which goes on must not change."""

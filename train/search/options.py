@@ -2,9 +2,13 @@
 
 import dataclasses
 
+from train.common.errors import RunError
+
 # A default budget has two minutes, and one more for so many photos, up to ten.
 _PHOTOS_PER_MINUTE = 500
 _LEAST_MINUTES, _MOST_MINUTES = 2.0, 10.0
+# A search that shares its minutes with those of other seeds has at least so many.
+_LEAST_SHARE = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,3 +34,18 @@ class Options:
             return self
         minutes = _LEAST_MINUTES + photos / _PHOTOS_PER_MINUTE
         return dataclasses.replace(self, minutes=round(min(minutes, _MOST_MINUTES), 1))
+
+    def shared_by(self, seeds: int) -> "Options":
+        """Returns the options of each of several searches that share the minutes.
+
+        Raises a `RunError` where that is too little for each.
+        """
+        if self.minutes is None:
+            return self
+        if self.minutes < seeds * _LEAST_SHARE:
+            raise RunError(
+                f"--minutes={self.minutes:g} is too short for {seeds} searches of a "
+                f"minute each: pass --minutes={seeds * _LEAST_SHARE:g} or more, or "
+                "fewer --seeds."
+            )
+        return dataclasses.replace(self, minutes=round(self.minutes / seeds, 3))

@@ -32,6 +32,7 @@ def report(
         task.answer = heads.combined(networks, weights, search.judge.shift)
     task.build(dataclasses.replace(search.source, test=tested))
     task.tried, task.reasons = search.tried, search.reasons
+    task.held_out = search.judge.adjusted(answer.held_out)
     task.features = answer.members[0].features if len(networks) == 1 else None
     task.curve, task.probe = best.curve, None
     if 0 < search.trained < 1:

@@ -11,10 +11,11 @@ from train.common.errors import RunError
 from train.data.options import DEFAULTS, DataOptions
 from train.engine.devices import start
 from train.engine.step import Devices
+from train.models.run_directory import RunDirectory
 from train.recipes import Recipe
 from train.run import training
 from train.search import backbones, time_plan
-from train.search.budget import Budget
+from train.search.budget import FEATURES, Budget
 from train.search.options import Options
 from train.search.reporting import report
 from train.search.state import State
@@ -32,16 +33,19 @@ def run(
     devices: Devices | None = None,
     command: str = "",
     started: float | None = None,
+    features_of: str | os.PathLike | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> dict:
     """Finds the best classifier in so many minutes, or goes on where it was killed.
 
     The settings of the recipe are those of its training, but for steps, which fit the
-    time. `started` is what the `clock` said when the command began. The other arguments
-    and the results are those of `train.run.training.run`.
+    time. `started` is what the `clock` said when the command began; `features_of` is
+    the run directory of a search of the same data and networks, whose features are
+    read. The other arguments and the results are those of `train.run.training.run`.
 
     Raises a `RunError` as that does, and for several hosts.
     """
+    started = clock() if started is None else started
     devices = devices or start("one")
     if devices.has_hosts:
         raise RunError(
@@ -54,7 +58,14 @@ def run(
         training.check_source(source, directory, is_decoded=data_options.skip_corrupt)
         path = directory.path / "search.json"
         budget = Budget(60 * task.options.minutes, path, started, clock)
-        return _results(State(task, source, directory, devices, budget, command))
+        owner = directory.path
+        if features_of is not None:
+            owner = RunDirectory(features_of).path
+            budget.take_over(owner / path.name, FEATURES)
+        features = owner / "features"
+        return _results(
+            State(task, source, directory, devices, budget, features, command)
+        )
 
 
 def _results(search):
@@ -118,6 +129,8 @@ def _again(search, best, answer):
     words = [f"--dataset={recipe.dataset}", f"--model={recipe.model}"]
     if recipe.weights != recipe.model:
         words.append(f"--weights={recipe.weights or 'none'}")
+    if recipe.seed:
+        words.append(f"--seed={recipe.seed}")
     networks = len(answer.members)
     if search.trained == 1.0 and stage is not None:
         size = ",".join(map(str, pair(stage.image_size, "image_size")))

@@ -1,6 +1,7 @@
 """What the parts of a search share: data, time, and what was found out so far."""
 
 import dataclasses
+import pathlib
 from collections.abc import Sequence
 
 from train.data.sources.splits import Source, Split
@@ -28,6 +29,7 @@ class State:
         directory: of the run.
         devices: that compute.
         budget: the time.
+        features: the folder of features.
         command: str, for the report.
         tried: rows of what was tried.
         reasons: sentences about what was chosen, and why.
@@ -40,6 +42,7 @@ class State:
     directory: RunDirectory
     devices: Devices
     budget: Budget
+    features: pathlib.Path
     command: str
     tried: list[Tried] = dataclasses.field(default_factory=list)
     reasons: list[str] = dataclasses.field(default_factory=list)

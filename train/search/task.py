@@ -15,6 +15,7 @@ from train.run.classification import FineTuning
 from train.run.task import about_loss
 from train.run.trained_parts import count_parameters
 from train.scoring import kept_test
+from train.scoring.temperature import log_losses
 from train.search import heads, table
 from train.search.options import Options
 from train.search.table import Tried
@@ -32,6 +33,7 @@ class Found(FineTuning):
         stage: `Recipe` of the training in it, or None.
         features: function of a split to what the head reads, (photos, size), or None
             where the network computes it.
+        held_out: logits of the answer for photos of which the validation part is last.
         test_examples: int, of the whole test part, of which a part may be tested.
     """
 
@@ -41,6 +43,7 @@ class Found(FineTuning):
     seconds: float = 0.0
     stage: Recipe | None = None
     features: Callable[[Split], np.ndarray] | None = None
+    held_out: np.ndarray
     test_examples: int = 0
 
     def __init__(self, recipe: Recipe, options: Options):
@@ -78,6 +81,14 @@ class Found(FineTuning):
             **trained,
             "train_examples": examples,
             "parameters": count_parameters(self.network.weights),
+        }
+
+    def validation_results(self, log: MetricLog) -> dict[str, float]:
+        labels = self.source.validation.labels()
+        logits = self.held_out[-len(labels) :]
+        return {
+            "validation_accuracy": float(np.mean(logits.argmax(axis=1) == labels)),
+            "validation_loss": float(log_losses(logits, labels).mean()),
         }
 
     @staticmethod

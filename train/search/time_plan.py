@@ -1,6 +1,7 @@
 """How the minutes of a search are divided: what its end takes, what is left."""
 
 from train.scoring import held_out
+from train.search.budget import FEATURES
 from train.search.choosing import FEWEST_JUDGES
 from train.search.state import State
 
@@ -57,7 +58,7 @@ def reserve(search: State) -> float:
 def measured(search: State) -> tuple[float, float]:
     """Returns the seconds of a report without testing, and of testing a photo."""
     facts = search.budget.facts
-    speeds = [facts[name]["speed"] for name in facts if name.startswith("features ")]
+    speeds = [facts[name]["speed"] for name in facts if name.startswith(FEATURES)]
     # A trained network beside the backbones takes about as long as one of them.
     of_photo = sum(1 / speed for speed in speeds) + 1 / min(speeds)
     return facts.get("report_seconds", _REPORT_SECONDS), of_photo

@@ -1,6 +1,7 @@
 """Tables and plots of accuracies, which the studies have in common.
 
-An accuracy is a dict of `train.study.runs.spread`, a row one of `rows` in `study.json`.
+An accuracy is a dict of `train.series.spread.spread`, a row one of `rows` in
+`study.json`.
 """
 
 from collections.abc import Callable, Iterator, Sequence

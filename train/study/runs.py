@@ -1,26 +1,19 @@
-"""The runs of a study: one after another, each in a directory of its own."""
+"""The runs of a study, and the rows that they make."""
 
 import dataclasses
-import functools
-import os
-import statistics
-import sys
+import pathlib
 import typing
 from collections.abc import Sequence
 
-import keras
-
-from train.common.errors import RunError, Stopped
 from train.common.files import read_json
 from train.data.options import DataOptions
 from train.data.registry import short_name
-from train.data.sources import DataError
 from train.engine.metric_log import MetricLog
 from train.models.run_directory import RunDirectory
 from train.recipes import Recipe
-from train.run import training
-from train.run.classification import FineTuning
 from train.scoring import linear_probe
+from train.series.runs import RunSeries, is_finished
+from train.series.spread import spread
 from train.study.options import Options
 
 
@@ -53,76 +46,25 @@ def model_name(recipe: Recipe) -> str:
     return model if isinstance(model, str) else f"width-{model.hidden_size}"
 
 
-class Runs:
-    """Makes the runs of a study, and reads those that are finished already.
+class Runs(RunSeries):
+    """Runs whose results also have the images learned from, and a probe's accuracy.
 
-    A run of a study is the same to the bit as that run alone: each begins with a fresh
-    Keras session and the random numbers of its own seed. After a run that fails the
-    others are made, unless it is the first (of those that have data, with
-    `skips_missing_data`). A run is in the folder of its label in `run_dir`, a path;
-    `few_shot` is data set and images per class of a probe, or None; `settings` are
-    those of `train.run.training.run`.
+    These are `images`, each counted every time it was seen, and `few_shot_accuracy`;
+    `few_shot` is data set and images per class of the probe, or None.
     """
 
-    def __init__(
-        self, run_dir, *, total, few_shot=None, skips_missing_data=False, **settings
-    ):
-        self.path = run_dir
-        self.total = total
+    def __init__(self, run_dir, *, few_shot=None, **others):
+        super().__init__(run_dir, **others)
         self.few_shot = few_shot
-        self.skips_missing_data = skips_missing_data
-        self.settings = settings
-        self.failed = {}
-        self._missing = {}
-        self._begun = 0
-        self._finished = 0
 
-    def result(self, label: str, recipe: Recipe) -> dict | None:
-        """Returns the result of a run, which is made unless it is finished.
-
-        The result is that in `report.json`, with the label as `run`, the number of
-        training images, counted each time they were seen, as `images`, and
-        `few_shot_accuracy` if there is a probe. None where the run failed.
-        """
-        self._begun += 1
-        print(f"run {self._begun} of {self.total}: {label}", flush=True)
-        try:
-            # TFDS tries for minutes to download, once is enough.
-            if recipe.dataset in self._missing:
-                raise self._missing[recipe.dataset]
-            result = self._result(self.path / label, recipe)
-        except Stopped:
-            # A user who stops a run does not want another to begin.
-            raise
-        except RunError as error:
-            lacks_data = isinstance(error, DataError)
-            if not (self._finished or (self.skips_missing_data and lacks_data)):
-                raise
-            if lacks_data:
-                self._missing[recipe.dataset] = error
-            self.failed[label] = str(error)
-            print(f"{label} failed: {error}", file=sys.stderr, flush=True)
-            return None
-        self._finished += 1
-        return {"run": label, **result}
-
-    def _result(self, path, recipe):
-        task, devices = FineTuning(recipe), self.settings["devices"]
-        data = functools.partial(
-            training.suitable_source, task, devices, self.settings["data_options"]
-        )
-        with training.begun(task, path, devices, data) as directory:
-            pass  # Raises if the directory holds another run.
-        is_new = not (directory.results.is_file() and directory.model.is_file())
-        if is_new:
-            keras.utils.clear_session()
-            training.run(recipe, run_dir=path, **self.settings)
-        else:
-            print(f"{path} is finished already")
+    def finished(self, path: pathlib.Path, recipe: Recipe) -> dict:
+        directory = RunDirectory(path)
+        is_new = not is_finished(directory)
+        result = super().finished(path, recipe)
         # A run that stopped early has fewer steps than the recipe.
         steps, _ = MetricLog(directory.metrics).series("loss")
         images = int(steps[-1]) * recipe.batch_size if len(steps) else 0
-        result = {**directory.read_results(), "images": images}
+        result = {**result, "images": images}
         if self.few_shot is not None:
             result["few_shot_accuracy"] = self._few_shot_accuracy(path, is_new)
         return result
@@ -180,29 +122,3 @@ def measured(runs: Runs, points: Sequence[Point], seeds: int) -> list[dict]:
         for point in points
         if (finished := results[point.label])
     ]
-
-
-def spread(values: Sequence[float]) -> dict:
-    """Returns mean and sample standard deviation, which is None of one value."""
-    return {
-        "values": list(values),
-        "mean": statistics.fmean(values),
-        "deviation": statistics.stdev(values) if len(values) > 1 else None,
-    }
-
-
-def last_validation(path: str | os.PathLike, *, best: bool = False) -> dict[str, float]:
-    """Returns accuracy and loss of a run's last validation, or of its best one."""
-    log = MetricLog(RunDirectory(path).metrics)
-    _, accuracies = log.series("val_accuracy")
-    _, losses = log.series("val_loss")
-    if not len(accuracies):
-        raise RunError(
-            f"{log.path} has no validations, by which the study chooses: pass a "
-            "--validation_fraction above 0 and another --run_dir."
-        )
-    place = int(accuracies.argmax()) if best else -1
-    return {
-        "validation_accuracy": float(accuracies[place]),
-        "validation_loss": float(losses[place]),
-    }

@@ -102,6 +102,15 @@ def test_the_best_validation_is_the_first_of_equals(log):
     assert found == [(1, 0), (2, 0), (2, 1), (4, 0), (4, 1)]
 
 
+def test_a_validation_is_the_last_or_the_best(log):
+    assert log.validation() == log.validation(best=True) == {}
+    for step, accuracy in enumerate([0.2, 0.6, 0.4], start=1):
+        log.append(step, val_accuracy=accuracy, val_loss=step / 2)
+    names = ("validation_accuracy", "validation_loss")
+    assert log.validation() == dict(zip(names, (0.4, 1.5), strict=True))
+    assert log.validation(best=True) == dict(zip(names, (0.6, 1.0), strict=True))
+
+
 # The log of a run
 
 

@@ -196,3 +196,14 @@ def test_errors_of_libraries_and_the_system_name_the_model(error, told, monkeypa
     with pytest.raises(RunError) as caught:
         finding.find("a.npz")
     assert str(caught.value).startswith(f"The model a.npz cannot be used {told}")
+
+
+def test_a_folder_of_several_runs_is_refused_with_one_of_them(made):
+    folder = made("seed-0/model.keras", "seed-1/model.keras", "report.json")
+    told = (
+        "own holds 2 runs and no model itself: pass one of them, such as .*own/seed-0"
+    )
+    with pytest.raises(RunError, match=told):
+        finding.find(str(folder))
+    with pytest.raises(RunError, match=told):
+        RunDirectory(folder).read_results()

@@ -107,6 +107,8 @@ def test_settings_together(name, tmp_path):
     assert (len(accuracies) > 0) == (recipe.validation_fraction > 0)
     best = tmp_path / "checkpoints" / "best.npz"
     assert best.exists() == bool(recipe.early_stopping)
+    kept = max(accuracies) if recipe.early_stopping else [None, *accuracies][-1]
+    assert report.get("validation_accuracy") == kept
     if recipe.early_stopping:
         first_best = accuracies.index(max(accuracies)) + 1
         assert results["steps"] == first_best

@@ -73,3 +73,25 @@ def test_flags_that_do_not_go_together_are_refused_by_name(asked):
             asked("--dataset=photos/", "--minutes=5", f"--{flag}")
     with pytest.raises(RunError, match="--single is of a search.*pass --minutes"):
         asked("--dataset=cifar100", "--single")
+
+
+def test_what_does_not_go_with_seeds_is_refused_by_name(monkeypatch):
+    refused = []
+
+    def perform(argv, command, package, *_, check_recipe, kind, **__):
+        recipe = sys.modules[package].for_dataset(flags.FLAGS.dataset)
+        refused.append(kind)
+        check_recipe(recipe)
+
+    monkeypatch.setattr("train.run.recipe_flags.perform", perform)
+    for words, told in (
+        (["--extend", "--steps=9"], "--extend is of one run, and --seeds=3"),
+        (["--find_learning_rate"], "--find_learning_rate is of one run, .* without"),
+        (["--minutes=2"], "--minutes=2 is too short for 3 .* pass --minutes=3 or"),
+    ):
+        with pytest.raises(RunError, match=told):
+            in_process.run_command("finetune", "--dataset=photos/", "--seeds=3", *words)
+    for words in (["--minutes=3"], ["--steps=9"], ["--epochs=2"], []):
+        in_process.run_command("finetune", "--dataset=photos/", "--seeds=3", *words)
+    in_process.run_command("finetune", "--dataset=photos/")
+    assert refused == ["seeds"] * 7 + [""]

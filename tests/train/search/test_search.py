@@ -13,7 +13,14 @@ from train.models import loaded_model
 from train.models.averaging import members
 from train.models.run_directory import RunDirectory
 from train.reports import figures
-from train.search import backbones, searching, training_stage
+from train.search import (
+    backbones,
+    probing,
+    searching,
+    seeds,
+    time_plan,
+    training_stage,
+)
 from train.search.options import Options
 
 TINY = ViTConfig(hidden_size=16, num_layers=1, num_heads=2, mlp_dim=32, patch_size=8)
@@ -59,6 +66,36 @@ def test_too_little_time_leaves_the_probes(searched, tmp_path, capsys):
     assert again["test_accuracy"] == results["test_accuracy"]
     with pytest.raises(RunError, match="other settings: minutes 0.5 .now 1"):
         searched(1)
+
+
+def test_searches_of_several_seeds_share_minutes_and_features(tmp_path, monkeypatch):
+    monkeypatch.setattr(figures, "save", lambda figure, path: path.touch())
+    monkeypatch.setattr(time_plan, "LEAST_SECONDS", 1e9)
+    computed = []
+    features_in = probing.features_in
+    monkeypatch.setattr(
+        probing, "features_in", lambda *args: computed.append(1) or features_in(*args)
+    )
+    clock = itertools.count().__next__
+    with pytest.raises(RunError, match="--minutes=1 is too short for 2 .*--minutes=2"):
+        seeds.run(RECIPE, 2, Options(1.0), run_dir=tmp_path, clock=clock)
+    found = seeds.run(RECIPE, 2, Options(3.0), run_dir=tmp_path, clock=clock)
+    first, second = (tmp_path / f"seed-{seed}" for seed in (1, 2))
+    assert len(computed) == 1
+    assert (first / "features").exists() and not (second / "features").exists()
+    of_first, of_second = (
+        json.loads((run / "search.json").read_text()) for run in (first, second)
+    )
+    measured = of_first["facts"]["features 0"]
+    assert of_second["facts"]["features 0"] == measured
+    # Their seconds count in both, so that a training has as many.
+    assert of_second["used_seconds"] > measured["seconds"] > 0
+    assert found["config"]["minutes"] == 1.5
+    # The networks have random weights, and so other features.
+    assert len([*(first / "features").iterdir()]) == 2
+    report = json.loads((first / "report.json").read_text())
+    assert found["is_chosen"]
+    assert 0 <= report["validation_accuracy"] <= 1 and report["validation_loss"] > 0
 
 
 @pytest.mark.slow

@@ -1,15 +1,16 @@
 """Choice of the learning rate by validation accuracy, then tests with several seeds."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from train.common import markdown
 from train.common.errors import RunError
 from train.recipes import Recipe
 from train.reports.figures import BLUE, ORANGE
+from train.series.validation import best_validated, validation_of
 from train.study import accuracies
 from train.study.options import Options
-from train.study.runs import Point, Runs, last_validation, measured
+from train.study.runs import Point, Runs, measured
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,28 +32,16 @@ def measure(recipe: Recipe, options: Options, settings: dict) -> tuple[Runs, dic
     rows = []
     for rate in recipe.learning_rates:
         label = f"rate-{rate}"
-        if runs.result(label, recipe.override(learning_rate=rate)):
+        if result := runs.result(label, recipe.override(learning_rate=rate)):
             facts = {"label": label, "learning_rate": rate, "runs": [label]}
-            best = bool(recipe.early_stopping)
-            rows.append(facts | last_validation(runs.path / label, best=best))
-    rate = best_rate(rows)
+            rows.append(facts | validation_of(result))
+    rate = best_validated(rows)["learning_rate"]
     print(f"chosen: learning rate {rate:g}")
     final = recipe.override(learning_rate=rate)
     if not recipe.early_stopping:
         final = final.override(validation_fraction=0.0)
     chosen = measured(runs, [Point(f"chosen-{rate}", final, {})], seeds)
     return runs, {"rows": rows, "learning_rate": rate, "chosen": chosen}
-
-
-def best_rate(rows: Sequence[dict]) -> float:
-    """Returns the learning rate of the highest validation accuracy.
-
-    If accuracies are equal the lower loss decides, and then the order of the rows.
-    """
-    best = max(
-        rows, key=lambda row: (row["validation_accuracy"], -row["validation_loss"])
-    )
-    return best["learning_rate"]
 
 
 def tables(results: dict) -> Iterator[str]:

@@ -1,0 +1,1 @@
+"""Several runs, one after another, and what their results have in common."""
