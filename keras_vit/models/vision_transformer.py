@@ -140,30 +140,29 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
             head_bias_init=head_bias_init or None,
         )
     classes = arguments.number_of_classes(classes, class_names)
-    if representation_size is not None:
-        representation_size = positive_int(representation_size, "representation_size")
+    representation_size = _unless_none(
+        positive_int, representation_size, "representation_size"
+    )
     channels = positive_int(channels, "channels")
     dropout_rate = rate(dropout_rate, "dropout_rate")
     stochastic_depth_rate = rate(stochastic_depth_rate, "stochastic_depth_rate")
-    if not name:
-        name = re.sub("[+-]", "_", (variant or "vision_transformer").lower())
+    name = name or _name_of(variant)
 
-    if image_size is not None:
-        image_size = arguments.size_of(image_size)
-    config, checkpoint = _read(config, weights, variant)
-    stated = checkpoint.head if checkpoint else Head()
+    image_size = _unless_none(arguments.size_of, image_size)
+    config, checkpoint, stated = _read(config, weights, variant)
+    head = None
     if include_top:
         classes, new_head = arguments.classes_of_head(classes, new_head, checkpoint)
-    if checkpoint and include_top and not new_head:
-        representation_size = representation_size or checkpoint.representation_size
+        head = _head(stated, new_head, classes, class_names) | {
+            "activation": classifier_activation,
+            "bias_initializer": keras.initializers.Constant(head_bias_init),
+        }
+    keeps_head = checkpoint is not None and include_top and not new_head
+    if keeps_head:
         _check_new_bias(head_bias_init, checkpoint)
-    head = _head(Head() if new_head else stated, classes, class_names) | {
-        "activation": classifier_activation,
-        "bias_initializer": keras.initializers.Constant(head_bias_init),
-    }
+        representation_size = representation_size or checkpoint.representation_size
     _check_distilled(pooling, config, name)
-    # A norm behind the pooling belongs to a whole model: tokens are of a part of one.
-    pooled = pooling or ("gap" if config.norm_after_pooling else None)
+    pooled = _pooling(pooling, config)
 
     with arguments.dtype_policy(dtype), initial_values.left_out(checkpoint is not None):
         model = build(
@@ -172,11 +171,9 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
             channels=channels,
             class_token=_has_class_token(checkpoint, pooling),
             pooling=pooled,
-            pooling_options=_pooling_options(
-                checkpoint, pooled, include_top and not new_head
-            ),
+            pooling_options=_pooling_options(checkpoint, pooled, keeps_head),
             representation_size=representation_size,
-            head=head if include_top else None,
+            head=head,
             preparation=preparation or stated.preparation or "squash",
             bits=stated.bits,
             dropout_rate=dropout_rate,
@@ -257,10 +254,21 @@ def _check_distilled(pooling, config, name):
         )
 
 
+def _unless_none(check, value, *about):
+    return None if value is None else check(value, *about)
+
+
+def _name_of(variant):
+    return re.sub("[+-]", "_", variant or "vision_transformer").lower()
+
+
 def _read(config, weights, variant):
-    """Returns the config with nothing left to a file, and its `Checkpoint` or None."""
+    """Returns the config with nothing left to a file, the `Checkpoint` and its `Head`.
+
+    Without weights there is no checkpoint, and nothing is stated of the head.
+    """
     if weights is None:
-        return config.completed(), None
+        return config.completed(), None, Head()
     if not config.has_released_positions:
         raise ValueError(
             "The weights of files go with learned position embeddings added at the "
@@ -269,16 +277,25 @@ def _read(config, weights, variant):
             f"{config.position_embedding_at!r}: leave these out, or pass weights=None."
         )
     checkpoint = read_located(weights, variant, config.num_heads)
-    return config.completed(checkpoint.config, checkpoint.path), checkpoint
+    config = config.completed(checkpoint.config, checkpoint.path)
+    return config, checkpoint, checkpoint.head
 
 
-def _head(stated, classes, class_names):
+def _head(stated, new_head, classes, class_names):
     """Returns what arguments and a file say of the head's answers, a dict."""
+    stated = Head() if new_head else stated
     return {
         "units": classes,
         "class_names": class_names or stated.class_names,
         "problem_type": stated.problem_type or ONE_CLASS,
     }
+
+
+def _pooling(pooling, config):
+    """Returns the pooling of the whole model, of which a model of tokens is a part."""
+    if pooling is None and config.norm_after_pooling:
+        return "gap"
+    return pooling
 
 
 def _without_pooling(model):

@@ -144,16 +144,8 @@ def export(
         exports = _Exports(loaded, reference, arguments, min_agreement, about)
         if any_size:
             exports.allow_any_size(scratch)
-        with whole_folder(out) as folder:
-            for row in rows:
-                print(f"writing {row.name}", flush=True)
-                exports.add(row, folder)
-            exports.write_report(out, folder)
-    results = exports.results
-    if results["refused"]:
-        names = ", ".join(row["name"] for row in results["exports"][1:])
-        raise ExportError(f"Written to {out}: {names}", results)
-    return results
+        exports.write(rows, out)
+    return exports.results
 
 
 def _load(model, image_size, features):
@@ -250,6 +242,17 @@ class _Exports:
         path = str(scratch / "others")
         samples = sample_images.generate(other, path, _AT_ANOTHER_SIZE)
         self.other_size = size, Reference(other, samples, self.reference.threads)
+
+    def write(self, rows: Sequence[Format], out: pathlib.Path) -> None:
+        """Writes the formats and the report; an `ExportError` where one is refused."""
+        with whole_folder(out) as folder:
+            for row in rows:
+                print(f"writing {row.name}", flush=True)
+                self.add(row, folder)
+            self.write_report(out, folder)
+        if self.results["refused"]:
+            names = ", ".join(row["name"] for row in self.results["exports"][1:])
+            raise ExportError(f"Written to {out}: {names}", self.results)
 
     def add(self, row: Format, folder: pathlib.Path) -> None:
         """Writes and runs one format; a failure leaves the others as they are."""

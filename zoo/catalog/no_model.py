@@ -73,6 +73,14 @@ def _of_folder(folder):
         return "is a run that has not finished: give the command again that began it."
     if held.exports:
         return f"is an export, {held.exports[0]}: pass what it was made from."
+    return _of_contents(folder, held.weights)
+
+
+def _of_contents(folder, weights):
+    """Returns what a folder holds by the names of its files, "" if they may be read.
+
+    `weights` are those that `models_in` finds in the folder itself, if any.
+    """
     searched = [*itertools.islice(os.walk(folder), _MOST_SEARCHED)]
     for place, _, names in searched[1:]:
         if {RUN_MODEL, CARD, *WEIGHTS} & {*names}:
@@ -83,7 +91,7 @@ def _of_folder(folder):
     unread = [name for name in files if name.endswith(UNREAD)]
     shown = [name for name in files if name.lower().endswith(_photo_endings())]
     # A pickle among photos, such as labels.pkl, need not hold weights.
-    if unread and (held.weights or len(unread) >= len(shown)):
+    if unread and (weights or len(unread) >= len(shown)):
         return (
             f"holds weights of a kind that is not read, {unread[0]}: save their arrays "
             "as .safetensors or .npz, and pass that file."

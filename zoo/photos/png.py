@@ -110,20 +110,13 @@ def _parts(encoded):
     """
     header = palette = significant = turn = stop = None
     stream = []
-    for kind, start, end in _chunks(encoded):
+    for kind, start, end in _sound_chunks(encoded):
         content = encoded[start + 8 : end - 4]
-        if kind[:1].isupper():
-            _check_critical(kind, content, encoded[end - 4 : end])
-        if (header is None) != (kind == b"IHDR"):
-            raise DamageError("IHDR is not the only first chunk")
         if kind == b"IHDR":
             header = _header(content)
         elif kind == b"PLTE":
-            if palette is not None:
-                raise DamageError("two palettes")
+            _check_palette(header, palette, content)
             palette = encoded[start:end]
-            if header.colour == _PALETTE and len(content) not in range(3, 769, 3):
-                raise DamageError("a palette of another length")
         elif kind == b"IDAT":
             if header.colour == _PALETTE and palette is None:
                 raise DamageError("no palette")
@@ -135,9 +128,26 @@ def _parts(encoded):
             significant = _significant(header, content)
         elif kind == b"eXIf" and turn is None:
             turn = exif.orientation(content)
-    palette = palette if header.colour == _PALETTE else b""
     file = _unpacked(header, palette, stream)
     return Parts(header, file, significant, turn or 1)
+
+
+def _sound_chunks(encoded):
+    """Yields what `_chunks` does, and refuses damage to what no decoder may skip."""
+    for number, (kind, start, end) in enumerate(_chunks(encoded)):
+        if kind[:1].isupper():
+            content, checksum = encoded[start + 8 : end - 4], encoded[end - 4 : end]
+            _check_critical(kind, content, checksum)
+        if (number == 0) != (kind == b"IHDR"):
+            raise DamageError("IHDR is not the only first chunk")
+        yield kind, start, end
+
+
+def _check_palette(header, earlier, content):
+    if earlier is not None:
+        raise DamageError("two palettes")
+    if header.colour == _PALETTE and len(content) not in range(3, 769, 3):
+        raise DamageError("a palette of another length")
 
 
 def _check_critical(kind, content, checksum):
@@ -198,7 +208,9 @@ def _unpacked(header, palette, stream):
             at the last row, libpng does not.
     """
     file = io.BytesIO()
-    file.write(START + _header_chunk(header) + palette)
+    file.write(START + _header_chunk(header))
+    if header.colour == _PALETTE:
+        file.write(palette)
     place = file.tell()
     file.write(b"\0\0\0\0IDAT\x78\x01")
     for block in _blocks(header, stream):
