@@ -13,7 +13,7 @@ from zoo.common.safe_text import printable
 _TEMPLATE = pathlib.Path(reports.__file__).parent / "templates" / "run.md.jinja"
 _COLUMNS = {
     "validation_accuracy": "Held-out accuracy",
-    "validation_loss": "Held-out log loss",
+    "validation_loss": "Held-out loss",
     "steps": "Steps",
     "seconds": "Seconds",
 }

@@ -3,6 +3,7 @@
 import json
 import random
 
+import chromium
 import keras
 import pytest
 
@@ -162,3 +163,9 @@ def test_a_run_does_not_become_the_folder_of_others(made, series, tmp_path):
     RunDirectory(tmp_path).model.touch()
     with pytest.raises(RunError, match="is a run itself, and --seeds=2 .* --run_dir"):
         series(2)
+
+
+@pytest.mark.slow
+def test_the_page_fits_a_phone(made, series, tmp_path):
+    series(2, command="keras-vit finetune --dataset=digits --seeds=2")
+    assert chromium.cut_off(tmp_path / "report.html", tmp_path) == []
