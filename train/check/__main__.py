@@ -76,9 +76,9 @@ def main(argv: Sequence[str]) -> None:
         f"json {results['json']}",
         sep="\n",
     )
-    command_line.say_next(
-        ("finetune", flags.FLAGS.dataset, f"--without={results['json']}")
-    )
+    if results["train"] is not None:
+        words = (flags.FLAGS.dataset, *data_flags.given(), *results["train"])
+        command_line.say_next(("finetune", *words))
 
 
 if __name__ == "__main__":

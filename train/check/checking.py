@@ -44,7 +44,8 @@ def check(
 
     Returns:
         Dict as in the JSON file; `lines` are what the command prints, `page` and `json`
-        the paths of the files.
+        the paths of the files, `train` the flags of finetune with which to begin, None
+        for data that it would refuse.
 
     Raises:
         RunError: model, data or folder cannot be used; the message says what to do.
@@ -80,10 +81,13 @@ def check(
         *texts.findings(found, dataset),
         *lines,
     ]
+    left_out = texts.left_out_line(results, str(file))
+    lines += [left_out] if left_out else []
     text = page.render(source, found, errors, results, lines)
     write_text(folder / "check.html", text, "--out")
     paths = {"page": str(folder / "check.html"), "json": str(file)}
-    return {**results, "lines": lines, **paths}
+    without = [f"--without={file}"] if left_out else []
+    return {**results, "lines": lines, **paths, "train": None if notes else without}
 
 
 def _network(model, image_size):

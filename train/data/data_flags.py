@@ -67,6 +67,13 @@ def options() -> DataOptions:
     return DataOptions(columns=of_settings(values), **given)
 
 
+def given() -> list[str]:
+    """Returns the flags of the data that were given, for another command on them."""
+    names = ["data_dir", "bits", *(f"{role}_column" for role in _COLUMNS)]
+    own = (flags.FLAGS[name] for name in names)
+    return [f"--{flag.name}={flag.value}" for flag in own if flag.present]
+
+
 def define_corrections() -> None:
     """Defines `--without` and `--relabel`, files that correct the data."""
     flags.DEFINE_string(

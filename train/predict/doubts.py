@@ -31,12 +31,19 @@ class Doubts:
                 "with more photos."
             )
         self._threshold = threshold
-        sure = np.count_nonzero(self._held_out.confidence >= threshold)
+        is_sure = self._held_out.confidence >= threshold
+        right = np.count_nonzero(is_sure & self._held_out.is_correct)
         self.note = (
             f"answers below {threshold:.1%} are {UNSURE}: of the run's {count:,} test "
-            f"photos, {sure:,} had at least that, and {100 * accuracy:g}% of these or "
-            "more were right"
+            f"photos, {np.count_nonzero(is_sure):,} had at least that, of which "
+            f"{right:,} were right"
         )
+        if self.needs_features:
+            self.note += (
+                f"; {UNLIKE} are photos that resemble those of the training less than "
+                f"{1 - held_out.FALSE_ALARMS:.0%} of the test photos do: their class "
+                "may be none of the model's"
+            )
 
     @property
     def needs_features(self) -> bool:

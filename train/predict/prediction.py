@@ -230,6 +230,10 @@ class _Job:
         """Chooses photos to be labelled, which alone the gallery then shows."""
         path_of = self.file.path_of if self.file else of_spelled
         self.predictions.asked = self.asking.chosen()
+        self.predictions.notes.append(
+            "labels of these photos would help most, the first ones more; leave out "
+            "what is none of the classes"
+        )
         if self.gallery is not None:
             for answer in self.predictions.asked:
                 self.gallery.add(path_of(answer.file), answer)

@@ -10,6 +10,11 @@ from train.scoring.learning_curve import Gain, Point, last_gain
 # Classes are uneven where the largest has so many times the images of the smallest:
 # balanced accuracy then leads.
 UNEVEN = 3
+# A difference that chance makes less often than this is taken for real.
+SIGNIFICANT = 0.05
+# A training that answers fewer of its own images has not learned them.
+_LEARNED = 0.9
+_HARDER = ("mixup", "cutmix", "rand_augment", "random_erasing")
 # Twice the photos bring little if they bring less than this.
 LITTLE = 0.01
 
@@ -72,6 +77,23 @@ class Facts:
         missed = largest["examples"] - _hits(largest)
         hits = sum(map(_hits, others))
         return paired.from_counts(missed, hits, self.summary["examples"])
+
+    @property
+    def is_surely_better(self) -> bool:
+        """Whether the model is better than that, and not by chance."""
+        gain = self.beside_largest
+        return gain is not None and gain.gain > 0 and gain.p < SIGNIFICANT
+
+    @property
+    def has_not_learned(self) -> bool:
+        """Whether the training answers its own images no better than those of the test.
+
+        Accuracies on images that are mixed, or hard to recognise, say nothing.
+        """
+        known = None if self.course is None else self.course.of_training
+        if known is None or any(map(self.config.get, _HARDER)):
+            return False
+        return known < min(_LEARNED, self.summary["accuracy"])
 
     @property
     def probe_is_better(self) -> bool:

@@ -6,6 +6,7 @@ import numpy as np
 
 from train.data.photo_names import relative
 from train.data.review import Review
+from train.data.sources.corrections import left_out_by
 from train.reports.facts import UNEVEN
 from train.scoring.label_errors import LabelErrors
 from zoo.common.safe_text import class_text, counted, printable
@@ -14,12 +15,14 @@ from zoo.common.safe_text import class_text, counted, printable
 _FEW = 10
 # Groups of copies that a line names.
 _SHOWN = 3
+# Of 256 levels of gray those of 12 bits in 16 end below: such a photo is black.
+_DARK = 16
 
 
 def findings(review: Review, dataset: str) -> list[str]:
     """Returns a line for each thing about a data set that somebody should know."""
     names = relative(review.names, dataset)
-    lines = [*_classes(review), *_unread(review, dataset)]
+    lines = [*_classes(review), *_unread(review, dataset), *_dark(review)]
     kinds = {
         "identical": ("", review.identical),
         "near-identical": ("", review.near),
@@ -65,8 +68,25 @@ def label_error_lines(
         f"{row['path']} ({class_text(row['given'])}, rather {class_text(row['label'])})"
         for row in rows
     ]
-    count = counted(len(rows), "label")
-    return [printable(f"label errors: {count} in doubt: {_first(shown)}")]
+    return [
+        printable(
+            f"label errors: {counted(len(rows), 'label')} in doubt, some of which are "
+            f"right (look at the page before --relabel takes them): {_first(shown)}"
+        )
+    ]
+
+
+def left_out_line(results: dict, file: str) -> str | None:
+    """Returns what --without leaves out by the JSON of a check, None if nothing."""
+    count = len({*left_out_by(results)})
+    kinds = {
+        "of copies all but one": results["identical"] or results["near"],
+        "all of contradictions": results["contradictions"],
+        "those unread": results["unread"],
+    }
+    what = ", ".join(kind for kind, found in kinds.items() if found)
+    text = f"--without={file} leaves out {counted(count, 'photo')}: {what}"
+    return printable(text) if count else None
 
 
 def record(review: Review, errors: LabelErrors | None, dataset: str) -> dict:
@@ -136,10 +156,12 @@ def _classes(review):
             f"{_FEW} photos{to_train}, which are hard to learn: {_first(few)}; add some"
         )
     if counts.max() >= UNEVEN * max(counts.min(), 1):
+        training = "training photos" if part else "photos"
         yield (
             f"uneven: the largest class has {counts.max() / max(counts.min(), 1):.1f} "
-            "times the photos of the smallest: judge by balanced accuracy or F1, and "
-            "try --class_weights=balanced"
+            f"times the {training} of the smallest: judge by the balanced accuracy. "
+            "finetune in --minutes does so itself, one training with "
+            "--class_weights=balanced"
         )
 
 
@@ -159,7 +181,7 @@ def _files(review):
         if bits > 8
     )
     if deep:
-        text += f"; {deep:,} of 16 bits (of fewer in use? see --bits)"
+        text += f"; {deep:,} of 16 bits"
     channels = review.counted(lambda header: header.channels)
     if len(channels) > 1:
         text += f"; {channels[1]:,} gray, {channels[3]:,} in colour"
@@ -173,6 +195,18 @@ def _unread(review, dataset):
         yield (
             f"unread: {counted(len(unread), 'photo')} cannot be decoded: "
             f"{_first(shown, len(unread))}; --skip_corrupt leaves them out"
+        )
+
+
+def _dark(review):
+    """Yields a line about photos of 16 bits that use the lower ones alone."""
+    known = (one for one in review.fingerprints if one.header is not None)
+    deep = [one.small.max() for one in known if one.header.bits > 8]
+    if dark := sum(top < _DARK for top in deep):
+        yield (
+            f"dark: {dark:,} of {counted(len(deep), 'photo')} of 16 bits are nearly "
+            "black, as if only 12 or fewer bits were in use: pass --bits=12, or as "
+            "many as the camera has; without it copies of them are not found"
         )
 
 

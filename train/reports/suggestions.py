@@ -15,6 +15,8 @@ from train.reports.wording import listed, points, time_text
 _MOST = 3
 # The flag that makes several runs by one command.
 _SEEDS = "--seeds="
+# The doubts of a model that is right less often are mostly its own mistakes.
+_GOOD = 0.8
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,9 @@ def _lower_rate(facts: Facts) -> Suggestion | None:
         or not facts.config.get("learning_rate")
     ):
         return None
-    rate = facts.config["learning_rate"] / 3
+    # A loss that is many times higher needs more than a small step down.
+    is_far = facts.course.now > 3 * facts.course.then
+    rate = facts.config["learning_rate"] / (10 if is_far else 3)
     return _again(
         facts,
         f"--learning_rate={rate:.2g}",
@@ -93,6 +97,9 @@ def _balanced_weights(facts: Facts) -> Suggestion | None:
     never = facts.never_answered
     if facts.minutes or not never or facts.config.get("class_weights"):
         return None
+    # Weights of even classes are all alike.
+    if not facts.is_uneven:
+        return None
     share = len(never) / len(facts.tested)
     return _again(
         facts,
@@ -105,6 +112,9 @@ def _balanced_weights(facts: Facts) -> Suggestion | None:
 def _check_labels(facts: Facts) -> Suggestion | None:
     dataset = facts.config.get("dataset")
     if not facts.suspected or "check" not in COMMANDS or not dataset:
+        return None
+    is_good = facts.summary["accuracy"] >= _GOOD
+    if not is_good or not facts.is_surely_better:
         return None
     share = facts.suspected / facts.summary["examples"]
     return Suggestion(

@@ -17,6 +17,9 @@ _ERRORS = 3
 _CHANGE = 0.05
 # A training is too short if it still improves after this share of its steps.
 _LATE = 3 / 4
+# A loss that ends so many times above that of the first step has diverged, however few
+# steps there are.
+_EXPLODED = 3
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,8 @@ class Course:
         last_step: the last step.
         then, now: the losses after both.
         accuracy_then, accuracy_now: the accuracies after both.
+        of_training: the accuracy on the training's own images in the last tenth of its
+            steps, None where it had too few.
     """
 
     fault: str | None = None
@@ -41,16 +46,18 @@ class Course:
     now: float = 0.0
     accuracy_then: float = 0.0
     accuracy_now: float = 0.0
+    of_training: float | None = None
 
 
 def course_of(log: MetricLog) -> Course:
     """Judges the training that a log is of.
 
     It diverged if the training loss ends above its lowest by more than half of what it
-    had fallen. It was too long if the validation loss ends 5% or more above its lowest;
-    too short if it ends at its lowest, and fell by 5% or more, with a better accuracy,
-    in the last quarter of the steps. Without validation the training loss stands for
-    it, and nothing shows that a training was too long.
+    had fallen, or if a loss ends at three times that of the first step. It was too long
+    if the validation loss ends 5% or more above its lowest; too short if it ends at its
+    lowest, and fell by 5% or more, with a better accuracy, in the last quarter of the
+    steps. Without validation the training loss stands for it, and nothing shows that a
+    training was too long.
 
     Example:
         >>> import tempfile, pathlib
@@ -63,16 +70,19 @@ def course_of(log: MetricLog) -> Course:
     training = _Training(log)
     if training.has_diverged():
         return training.course(DIVERGED, training.lowest)
+    if exploded := _exploded(log):
+        return exploded
     steps, losses = log.series("val_loss")
     if not len(steps):
         if training.still_improves():
             return training.course(TOO_SHORT, training.late)
-        return Course()
+        return Course(of_training=training.at_end)
     _, accuracies = log.series("val_accuracy")
 
     def course(fault: str, place: int) -> Course:
         return Course(
             fault=fault,
+            of_training=training.at_end,
             is_validation=True,
             step=int(steps[place]),
             last_step=int(steps[-1]),
@@ -89,7 +99,27 @@ def course_of(log: MetricLog) -> Course:
     is_better = late >= 0 and accuracies[-1] > accuracies[late]
     if is_better and losses[-1] < (1 - _CHANGE) * losses[late]:
         return course(TOO_SHORT, late)
-    return Course()
+    return Course(of_training=training.at_end)
+
+
+def _exploded(log):
+    """Returns the `Course` of a training whose last loss is far above its first."""
+    steps, losses = log.series("loss")
+    last_steps, last = log.series("val_loss")
+    is_validation = bool(len(last))
+    if not is_validation:
+        last_steps, last = steps, losses
+    # A head that fits already starts with hardly any loss.
+    if not len(losses) or last[-1] <= _EXPLODED * max(losses[0], 1.0):
+        return None
+    return Course(
+        fault=DIVERGED,
+        is_validation=is_validation,
+        step=int(steps[0]),
+        last_step=int(last_steps[-1]),
+        then=float(losses[0]),
+        now=float(last[-1]),
+    )
 
 
 class _Training:
@@ -98,6 +128,7 @@ class _Training:
     def __init__(self, log):
         self.steps, losses = log.series("loss")
         self.is_known = len(losses) >= _LEAST_STEPS
+        self.at_end = None
         if not self.is_known:
             return
         parts = np.array_split(losses, _PARTS)
@@ -109,6 +140,7 @@ class _Training:
         _, accuracies = log.series("accuracy")
         parts = np.array_split(accuracies, _PARTS)
         self.accuracies = [part.mean() if len(part) else 0.0 for part in parts]
+        self.at_end = float(self.accuracies[-1]) if len(accuracies) else None
 
     def _changed(self, place):
         """Returns how much more the loss is at the end than in a part, if it is sure.
@@ -140,4 +172,5 @@ class _Training:
             now=float(self.means[-1]),
             accuracy_then=float(self.accuracies[place]),
             accuracy_now=float(self.accuracies[-1]),
+            of_training=self.at_end,
         )

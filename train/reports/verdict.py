@@ -2,13 +2,10 @@
 
 from dataclasses import dataclass
 
-from train.reports.facts import LITTLE, Facts
+from train.reports.facts import LITTLE, SIGNIFICANT, Facts
 from train.reports.suggestions import Suggestion, suggest
 from train.reports.training_course import DIVERGED, TOO_LONG, TOO_SHORT
 from train.reports.wording import listed, points
-
-# A difference that chance makes less often than this is taken for real.
-_SIGNIFICANT = 0.05
 
 
 @dataclass(frozen=True)
@@ -93,7 +90,7 @@ def _no_better(facts: Facts) -> str | None:
 
 def _perhaps_better(facts: Facts) -> str | None:
     gain = facts.beside_largest
-    if gain is None or gain.gain <= 0 or gain.p < _SIGNIFICANT:
+    if gain is None or gain.gain <= 0 or gain.p < SIGNIFICANT:
         return None
     return (
         "That the model is better than that may be chance (McNemar's test: p = "
@@ -155,8 +152,10 @@ def _too_long(facts: Facts) -> str | None:
     if not facts.has(TOO_LONG):
         return None
     course = facts.course
+    by_loss = course.accuracy_now >= course.accuracy_then
+    what = "The training" if not by_loss else "By its loss alone the training"
     return (
-        "The training was too long (overfitting): the validation loss was lowest "
+        f"{what} was too long (overfitting): the validation loss was lowest "
         f"after step {course.step:,}, {course.then:.3g}, and is {course.now:.3g} at "
         f"the end; the validation accuracy was {course.accuracy_then:.2%} then and is "
         f"{course.accuracy_now:.2%} now."
@@ -173,6 +172,16 @@ def _too_short(facts: Facts) -> str | None:
         f"{course.last_step:,} the {kind} loss still fell from {course.then:.3g} to "
         f"{course.now:.3g}, and the {kind} accuracy rose from "
         f"{course.accuracy_then:.2%} to {course.accuracy_now:.2%}."
+    )
+
+
+def _has_not_learned(facts: Facts) -> str | None:
+    if not facts.has_not_learned or facts.has(DIVERGED):
+        return None
+    return (
+        "The training has not learned its own photos: at the end it answered "
+        f"{facts.course.of_training:.2%} of them correctly, no more than of the test: "
+        "too few steps, or too low a learning rate."
     )
 
 
@@ -216,6 +225,7 @@ SENTENCES = {
     "diverged": _diverged,
     "too_long": _too_long,
     "too_short": _too_short,
+    "has_not_learned": _has_not_learned,
     "more_photos_help": _more_photos_help,
     "more_photos_bring_little": _more_photos_bring_little,
     "more_photos_may_help": _more_photos_may_help,

@@ -51,6 +51,7 @@ def test_clean_data_have_no_findings(tmp_path):
         f"{tmp_path / 'photos'}: 28 photos (4 test, 24 train) of 2 classes, 14 each",
         "files: 28 JPEG; 160 x 120 pixels",
     ]
+    assert found["train"] == []
     assert found["class_counts"] == {"test": [2, 2], "train": [12, 12]}
 
 
@@ -104,6 +105,12 @@ def test_each_kind_is_found(planted):
     for title in ("Contradictions 1", "Leaks 1", "Near-identical 3", "Not read 1"):
         assert title in page.text
     # The photos found can be left out.
+    file = planted.parent / "found.json"
+    assert found["train"] == [f"--without={file}"]
+    assert found["lines"][-1] == (
+        f"--without={file} leaves out 6 photos: of copies all but one, all of "
+        "contradictions, those unread"
+    )
     source = load(str(planted), without=planted.parent / "found.json", log=str)
     assert source.test.num_examples == 4
     assert len(source.left_out) == 6 and source.train.num_examples == 24
@@ -115,10 +122,10 @@ def test_uneven_and_undivided_data_have_advice(tmp_path):
     lay_out(tmp_path / "photos", files)
     lines = checked(tmp_path / "photos")["lines"]
     assert "few: 1 class of fewer than 10 photos to train on" in lines[2]
-    assert "the largest class has 9.7 times the photos" in lines[3]
+    assert "the largest class has 9.7 times the training photos" in lines[3]
     lay_out(tmp_path / "photos", {"tulip/1.jpg": encoded(photo(90))})
     found = checked(tmp_path / "photos")
-    assert found["lines"][2].startswith("not divided: ")
+    assert found["lines"][2].startswith("not divided: ") and found["train"] is None
     assert "'tulip' has one image" in found["lines"][2] and found["photos"] == 41
 
 
@@ -138,7 +145,8 @@ def test_labels_in_doubt_are_found(tmp_path, goldens):
     errors = {row["path"]: row["label"] for row in found["label_errors"]}
     planted = {"dark/10.png": "light", "light/11.png": "dark", "dark/30.png": "light"}
     assert planted.items() <= errors.items() and len(errors) < 9
-    assert "label errors:" in found["lines"][-1]
+    count = len(errors)
+    assert f"label errors: {count} labels in doubt, some of whi" in found["lines"][-1]
     page = Page(tmp_path / "out" / "check.html")
     assert "Labels in doubt" in page.text and page.count("img") == len(errors)
     relabelled = load(
@@ -155,6 +163,9 @@ def test_the_command(planted, tmp_path, capsys, monkeypatch):
     assert "page runs/checks/photos/check.html\njson found.json\n" in output
     assert "finetune photos/ --without=found.json" in printed
     assert json.loads((tmp_path / "found.json").read_text())["photos"] == 34
+    run_command("check", "photos/", "--model=none", "--bits=16", "--data_dir=tfds")
+    printed = capsys.readouterr().err
+    assert "finetune photos/ --data_dir=tfds --bits=16 --without=runs/" in printed
 
 
 def test_a_model_that_is_not_available_is_named_with_the_way_out(tmp_path):

@@ -55,7 +55,8 @@ def test_marks_are_in_every_output(judged):
         )
     assert [answer.mark for answer in answers[:10]] == judged
     assert found.marks == {"unsure": judged.count("unsure"), "unlike": 1}
-    assert "answers below" in found.notes[-1]
+    note = found.notes[-1]
+    assert note.startswith("answers below ") and " were right; unlike are " in note
     with open("out.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["mark"] for row in rows] == judged
@@ -106,6 +107,7 @@ def test_photos_to_label_are_chosen_among_those_that_are_answered(folder, stub):
     found = predict("stub", ["photos"], ask=3, gallery="page.html")
     files = [answer.file for answer in found.asked]
     assert len({*files}) == 3 and {*files} <= {*paths()}
+    assert "leave out what is none of the classes" in found.notes[-1]
     shown = Page(RunDirectory(".").path / "page.html").values("data-path")
     assert sorted(shown) == sorted(map(os.path.abspath, files))
     probabilities, features = by_mean(prepared(8, 8))

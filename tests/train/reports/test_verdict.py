@@ -136,6 +136,13 @@ CASES = {
         "to 92.00%.",
         facts(course=Course()),
     ),
+    "has_not_learned": (
+        facts(course=Course(of_training=0.6)),
+        "The training has not learned its own photos: at the end it answered 60.00% of "
+        "them correctly, no more than of the test: too few steps, or too low a "
+        "learning rate.",
+        facts(course=Course(of_training=0.6), config={"mixup": 0.2}),
+    ),
     "more_photos_help": (
         facts(curve=curve(0.8, 0.9)),
         "More photos would help: 100 training photos instead of 50 brought a "
@@ -157,6 +164,12 @@ CASES = {
 }
 
 
+def test_a_training_that_knows_its_photos_has_learned():
+    for known in (facts(course=Course(of_training=0.95)), facts(course=Course())):
+        assert not known.has_not_learned
+    assert verdict.SENTENCES["has_not_learned"](facts()) is None
+
+
 def test_the_table_has_all_sentences():
     assert CASES.keys() == verdict.SENTENCES.keys()
 
@@ -168,6 +181,12 @@ def test_a_sentence_where_it_is_true_and_where_it_is_not(name):
     assert told in verdict.judge(known).sentences
     assert verdict.SENTENCES[name](others) is None
     assert None not in verdict.judge(others).sentences
+
+
+def test_a_training_whose_accuracy_did_not_fall_was_too_long_by_its_loss_alone():
+    known = facts(course=course(TOO_LONG, accuracy_now=0.92))
+    told = verdict.SENTENCES["too_long"](known)
+    assert told.startswith("By its loss alone the training was too long (overfitting)")
 
 
 def test_accuracy_comes_first():
@@ -287,6 +306,28 @@ def test_a_suggestion_where_it_fits_and_where_it_does_not(name, checks):
     assert suggestions.SUGGESTIONS[name](others) is None
 
 
+def test_weights_of_even_classes_are_not_advised(checks):
+    known = facts(hits=(20, 0, 0), **RUN)
+    known.summary["per_class"][1]["predictions"] = 0
+    assert known.never_answered and not known.is_uneven
+    assert suggestions.SUGGESTIONS["balanced_weights"](known) is None
+
+
+def test_a_poor_model_makes_no_label_doubtful(checks):
+    poor = (
+        always_day(**RUN, suspected=9),
+        facts(**RUN, hits=(12, 12, 12), suspected=9),
+    )
+    for known in poor:
+        assert suggestions.SUGGESTIONS["check_labels"](known) is None
+
+
+def test_a_loss_that_exploded_takes_a_much_lower_rate():
+    known = facts(**RUN | {"course": course(DIVERGED, then=1.6, now=700.0)})
+    found = suggestions.SUGGESTIONS["lower_rate"](known)
+    assert "--learning_rate=0.003 " in found.command
+
+
 def test_at_most_three_suggestions_and_no_command_that_is_not_there(monkeypatch):
     monkeypatch.setattr(suggestions, "COMMANDS", {})
     diverged = always_day(**RUN | {"course": course(DIVERGED)}, suspected=3)
@@ -348,6 +389,12 @@ COURSES = {
     "falls": ({"losses": FALLING[:160]}, None),
     "flat": ({"losses": 2.3 + NOISE}, None),
     "few steps": ({"losses": [1, 2, 3]}, None),
+    "explodes at once": (
+        {"losses": [1.6], "validations": [(1, 700.0, 0.2)]},
+        DIVERGED,
+    ),
+    "explodes without validation": ({"losses": [1.6, 2.0, 9.0]}, DIVERGED),
+    "begins with a head that fits": ({"losses": [0.01, 0.3, 0.2]}, None),
     "rises": (
         {"losses": np.r_[FALLING, FALLING[::-1]] + np.r_[NOISE, NOISE]},
         DIVERGED,

@@ -5,7 +5,7 @@ import difflib
 import io
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -112,11 +112,23 @@ def _class(name, class_names, file):
 
 
 def _left_out(file: File) -> Iterable[str]:
-    """Yields the names of the photos that a file leaves out."""
+    """Returns the names of the photos that a file leaves out."""
     content = _read(file, ("path",))
     if isinstance(content, list):
-        yield from (row["path"] for row in content)
-        return
+        return [row["path"] for row in content]
+    return left_out_by(content)
+
+
+def left_out_by(content: dict) -> Iterator[str]:
+    """Yields the names of the photos that the JSON of a check leaves out.
+
+    A photo may come more than once.
+
+    Example:
+        >>> found = {"near": [["a.jpg", "b.jpg"]], "unread": {"c.jpg": "it is cut"}}
+        >>> [*left_out_by(found)]
+        ['c.jpg', 'b.jpg']
+    """
     yield from content.get(_LEFT_OUT, [])
     yield from content.get(_UNREAD, {})
     for group in content.get(_CONTRADICTIONS, []):
