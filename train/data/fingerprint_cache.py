@@ -52,10 +52,14 @@ def has_keys(split: Split) -> bool:
 
 
 def _keys(split):
-    """Returns what the cache knows each example by; nothing is decoded."""
+    """Returns what the cache knows each example by; nothing is decoded.
+
+    With other --bits a photo looks otherwise.
+    """
+    bits = b"" if split.bits is None else f" {split.bits} bits".encode()
     if is_of_files(split):
-        return [_key_of_file(path) for path in split.arrays[0]]
-    return [b"record" + hash.tobytes() for hash in split.hashes]
+        return [_key_of_file(path) + bits for path in split.arrays[0]]
+    return [b"record" + hash.tobytes() + bits for hash in split.hashes]
 
 
 def _key_of_file(path):

@@ -1,5 +1,6 @@
 """Copies among photos: found whatever was done to them, and none among others."""
 
+import dataclasses
 import itertools
 import os
 import shutil
@@ -121,11 +122,14 @@ def test_photos_that_are_known_are_not_read_again(tmp_path, monkeypatch, cache):
     (tmp_path / "2.jpg").write_bytes(encoded(photo(9)))
     assert fingerprint_cache.known(split)[2].digest != first[2].digest
     assert len(read) == 5
+    # With other bits a photo looks otherwise.
+    fingerprint_cache.known(dataclasses.replace(split, bits=12))
+    assert len(read) == 9
     # A cache that is damaged, or cannot be written, costs time alone.
     (cache / "fingerprints.sqlite").write_bytes(b"damaged")
-    assert copies.groups(split).tolist() == [0, 1, 2, 3] and len(read) == 9
-    monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "0.jpg"))
     assert copies.groups(split).tolist() == [0, 1, 2, 3] and len(read) == 13
+    monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "0.jpg"))
+    assert copies.groups(split).tolist() == [0, 1, 2, 3] and len(read) == 17
 
 
 def test_pixels_of_published_data_are_read_where_somebody_asks():
@@ -181,6 +185,22 @@ def test_copies_of_a_folder_stay_on_one_side(tmp_path):
             key = name[1:] if name[0] == "x" else label + name.replace(" copy", "")
             assert side_of.setdefault(key, part) == part, path
     assert {*parts} == {"train", "validation", "test"} and len(side_of) == 24
+
+
+def test_copies_of_few_bits_stay_on_one_side(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        for seed in range(6):
+            image = photo(seed + 9 * (name == "b"), (64, 64)).convert("L")
+            for copy in ("1", "2"):
+                values = np.asarray(image).astype("uint16") * 16 + 8 * (copy == "2")
+                Image.fromarray(values).save(tmp_path / name / f"{seed}-{copy}.png")
+    source = load(str(tmp_path), bits=12)
+    sides = [
+        {path.rpartition("-")[0] for path in part.names()}
+        for part in (source.train, source.test)
+    ]
+    assert not sides[0] & sides[1] and len(sides[1]) == 2
 
 
 def test_a_class_of_copies_of_one_photo_is_refused(tmp_path):

@@ -75,7 +75,7 @@ def load_csv(dataset: str, fraction: float | None, options: DataOptions) -> Sour
     for part, own in parts.items():
         paths, labels = [row.path for row in own], [numbers[row.label] for row in own]
         title = str(path) if part == "all" else f"{path} {part}"
-        splits[part] = file_split(title, paths, labels)
+        splits[part] = file_split(title, paths, labels, options.bits)
     if not is_divided:
         splits = with_test_part(splits["all"], names)
     return divide(str(path), names, splits, fraction, LAYOUT, tuple(unlabelled))

@@ -2,6 +2,7 @@
 
 import unicodedata
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -53,7 +54,7 @@ def load_folder(dataset: str, fraction: float | None, options: DataOptions) -> S
         counts = [len(of_class[name]) for name in classes]
         labels = np.repeat(np.arange(len(classes)), counts)
         paths = [path for name in classes for path in of_class[name]]
-        splits[part] = file_split(names[part], paths, labels)
+        splits[part] = file_split(names[part], paths, labels, options.bits)
     if not (parts or is_whole):
         splits = with_test_part(splits["all"], classes)
     ignored = ignored_names(folder, ignored)
@@ -145,8 +146,12 @@ def _list_images(folder, ignored):
 
 
 def file_split(
-    name: str, paths: Sequence[str], labels: Sequence[int] | np.ndarray
+    name: str,
+    paths: Sequence[str],
+    labels: Sequence[int] | np.ndarray,
+    bits: int | None = None,
 ) -> Split:
     """Makes a `Split` of image files, whose records are their paths."""
     paths, labels = np.array(paths, object), np.asarray(labels, np.int32)
-    return in_memory(name, paths, labels, tf.io.read_file, lambda index: paths[index])
+    split = in_memory(name, paths, labels, tf.io.read_file, lambda index: paths[index])
+    return replace(split, bits=bits)

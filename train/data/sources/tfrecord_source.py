@@ -1,6 +1,7 @@
 """TFRecord files of `tf.train.Example`, as ImageNet is often kept."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,7 +53,8 @@ def load_tfrecord(dataset: str, fraction: float | None, options: DataOptions) ->
         files = {"all": paths}
     splits = {}
     for part, own in files.items():
-        splits[part] = _split(f"{dataset} {part}", [contents[path] for path in own])
+        split = _split(f"{dataset} {part}", [contents[path] for path in own])
+        splits[part] = replace(split, bits=options.bits)
         if not splits[part].num_examples:
             raise DataError(f"the files of {dataset} for {part} are empty: {LAYOUT}")
     names = _class_names(folder / _CLASS_NAMES, contents)
