@@ -16,7 +16,7 @@ from train.engine.step import Devices, Trainer
 from train.models.run_directory import RunDirectory
 from train.recipes import Recipe
 from train.run.trained_parts import count_parameters
-from zoo.common.safe_text import printable
+from zoo.common.safe_text import counted, printable
 
 
 class Task:
@@ -132,8 +132,8 @@ class Task:
             f"{network.name}: {count_parameters(network.weights):,} parameters, "
             f"weights {recipe.weights or 'random'}, images "
             f"{network.input_shape[1]}x{network.input_shape[2]}\n"
-            f"{recipe.steps:,} steps of {recipe.batch_size} images, {epochs:,.3g} "
-            f"epochs, in {directory.path}",
+            f"{counted(recipe.steps, 'step')} of {recipe.batch_size} images, "
+            f"{epochs:,.3g} epochs, in {directory.path}",
             lines=True,
         )
 

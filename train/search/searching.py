@@ -71,7 +71,7 @@ def run(
 def _results(search):
     """Returns the results of all of it, as in `report.json`, and the files."""
     print(
-        f"{search.options.minutes:g} minutes for {search.source.name}, of which "
+        f"{search.options.minutes:g} min for {search.source.name}, of which "
         f"{search.budget.used:.0f} s are used: probes on features first, then "
         "training as far as there is time",
         flush=True,
