@@ -10,6 +10,14 @@ if os.environ.get("KERAS_BACKEND", "tensorflow") != "tensorflow":
     collect_ignore += ["run/test_photo_bits.py", "common/test_home.py"]
 
 
+@pytest.fixture
+def empty_figures(monkeypatch):
+    """Figures are files without content: to render those of a run takes seconds."""
+    from train.reports import figures
+
+    monkeypatch.setattr(figures, "save", lambda figure, path: path.touch())
+
+
 @pytest.fixture(scope="session")
 def short_recipe():
     """Two steps of a tiny network, with all that has a state or draws numbers."""

@@ -22,7 +22,6 @@ from train.export.tflite import write_tflite
 from train.models.exports import exported_model
 from train.models.exports.saved_model import write_saved_model
 from train.publish import publishing
-from train.reports import figures
 from train.run import classification, training
 from train.run.classification import FineTuning
 from train.scoring import linear_probe
@@ -288,10 +287,10 @@ def run(tools, family, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("empty_figures")
 @pytest.mark.parametrize("family", SOME)
 def test_training(family, tmp_path, monkeypatch):
     # Pictures of a run, and the SavedModel of a published model, which another tool is.
-    monkeypatch.setattr(figures, "save", lambda figure, path: path.touch())
     for name in ("draw_batch", "write_predictions_picture"):
         monkeypatch.setattr(classification, name, lambda path, *args, **options: None)
     for name in ("write_saved_model", "_check_saved_model"):

@@ -152,6 +152,7 @@ def test_full_memory_leaves_the_model_to_fewer_images(tmp_path, monkeypatch):
         np.testing.assert_array_equal(value, variable, err_msg=variable.path)
 
 
+@pytest.mark.usefixtures("empty_figures")
 def test_the_command_goes_on_to_the_bit(tmp_path, capsys):
     whole, resumed = tmp_path / "whole", tmp_path / "resumed"
     run_command("pretrain", *PRETRAIN, f"--run_dir={whole}")

@@ -17,6 +17,8 @@ from train.run import micro_batches, training
 from train.run.classification import FineTuning
 from zoo.common import machine
 
+pytestmark = pytest.mark.usefixtures("empty_figures")
+
 MB = 2**20
 
 

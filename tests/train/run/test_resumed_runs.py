@@ -18,6 +18,8 @@ import same_runs
 from train.common.errors import RunError
 from train.run import training
 
+pytestmark = pytest.mark.usefixtures("empty_figures")
+
 
 @pytest.fixture(scope="module")
 def longer(short_recipe):

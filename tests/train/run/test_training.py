@@ -33,6 +33,8 @@ from train.run.classification import FineTuning, PreTraining
 from train.run.task import speed
 from zoo.common import machine
 
+pytestmark = pytest.mark.usefixtures("empty_figures")
+
 ROOT = pathlib.Path(__file__).parents[3]
 SMOKE = recipes.for_dataset("digits").smoke()
 WITH_PICTURES = SMOKE.override(explained_images=2)

@@ -30,9 +30,8 @@ RECIPE = (
 
 
 @pytest.fixture
-def searched(tmp_path, monkeypatch):
+def searched(tmp_path, empty_figures):
     """Searches in so many minutes; between two looks at the clock a second passes."""
-    monkeypatch.setattr(figures, "save", lambda figure, path: path.touch())
 
     def search(minutes, **options):
         clock = itertools.count().__next__

@@ -15,7 +15,6 @@ from train.data.sources import DataError, vtab
 from train.engine.metric_log import MetricLog
 from train.models.run_directory import RunDirectory
 from train.recipes import Recipe
-from train.reports import figures
 from train.run import settings, training
 from train.series.validation import best_validated
 from train.study import kinds, studies
@@ -26,10 +25,7 @@ DIGITS = kinds.recipe_for("learning_rates", "digits")
 VTAB = kinds.recipe_for("vtab", "vtab")
 
 
-@pytest.fixture(autouse=True)
-def unrendered(monkeypatch):
-    """Leaves study.png empty."""
-    monkeypatch.setattr(figures, "save", lambda figure, path: path.touch())
+pytestmark = pytest.mark.usefixtures("empty_figures")
 
 
 def read(folder):
