@@ -20,7 +20,7 @@ _KNOWN = {
     "split": "split subset partition",
 }
 _REQUIRED = ("image", "label")
-# What may lie between the values of a row, and its name in messages. Spreadsheets write
+# The separators of values in a row, and their names in messages. Spreadsheets write
 # semicolons where a comma is the decimal sign.
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 

@@ -15,7 +15,7 @@ from zoo.common.safe_text import class_text, counted, printable
 _FEW = 10
 # Groups of copies that a line names.
 _SHOWN = 3
-# Of 256 levels of gray those of 12 bits in 16 end below: such a photo is black.
+# Values of 12 bits in 16 end below this one of 256 levels: such a photo is black.
 _DARK = 16
 
 

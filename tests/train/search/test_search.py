@@ -12,7 +12,6 @@ from train.engine.metric_log import MetricLog
 from train.models import loaded_model
 from train.models.averaging import members
 from train.models.run_directory import RunDirectory
-from train.reports import figures
 from train.search import (
     backbones,
     probing,
@@ -67,8 +66,8 @@ def test_too_little_time_leaves_the_probes(searched, tmp_path, capsys):
         searched(1)
 
 
+@pytest.mark.usefixtures("empty_figures")
 def test_searches_of_several_seeds_share_minutes_and_features(tmp_path, monkeypatch):
-    monkeypatch.setattr(figures, "save", lambda figure, path: path.touch())
     monkeypatch.setattr(time_plan, "LEAST_SECONDS", 1e9)
     computed = []
     features_in = probing.features_in

@@ -87,7 +87,7 @@ def test_held_out_photos_choose_and_not_the_test(made, series, tmp_path):
     found = series(3, command="keras-vit finetune --seeds=3")
     assert made.seeds == [4, 5, 6]
     assert found["test_accuracy"]["mean"] == pytest.approx(0.7)
-    # Of equally good ones that of the lower loss.
+    # Among equally good runs, the one of the lower loss is used.
     assert found["use"] == "seed-6"
     assert found["model"] == str(tmp_path / "seed-6" / "model.keras")
     assert "seed" not in found["config"]
