@@ -24,7 +24,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from train.common import command_line
+from train.common import command_line, process_age
 from train.recipes import Recipe
 from train.run import recipe_flags
 from train.search import flags as search_flags
@@ -37,11 +37,15 @@ search_flags.define()
 series_flags.define()
 
 
-def main(argv: Sequence[str]) -> None:
-    """Trains as the flags say, and prints where the report is."""
+def main(argv: Sequence[str], started: float | None = None) -> None:
+    """Trains as the flags say, and prints where the report is.
+
+    `started` is what `time.monotonic` said when the command began, by default now.
+    """
     packages = recipe_flags.CLASSIFIER_PACKAGES
     task = "train.run.classification:FineTuning"
-    instead = functools.partial(search, started=time.monotonic())
+    started = time.monotonic() if started is None else started
+    instead = functools.partial(search, started=started)
     recipe_flags.perform(
         argv,
         "finetune",
@@ -105,8 +109,11 @@ def next_steps(recipe: Recipe, results: dict) -> list[tuple]:
 
 
 def command() -> None:
-    """Runs the command line."""
-    command_line.run(main, recipe_flags.describe(RECIPES))
+    """Runs the command line; its minutes began with the process."""
+    started = time.monotonic() - process_age.seconds()
+    command_line.run(
+        functools.partial(main, started=started), recipe_flags.describe(RECIPES)
+    )
 
 
 if __name__ == "__main__":

@@ -254,16 +254,24 @@ def evaluate(
     loss over the examples, a float. `on_batch` gets the number of examples done so far.
     """
     kept, done, loss = [], 0, 0.0
-    for answers in one_behind(itertools.starmap(trainer.answers, batches)):
-        labels, logits, losses = map(ops.convert_to_numpy, answers)
-        counted = labels != NO_LABEL
-        labels = labels[counted]
-        kept.append(keep(labels, softmax(logits[counted])))
-        loss += losses[counted].sum(dtype="float64")
+    for labels, logits, losses in answered(trainer, batches):
+        kept.append(keep(labels, softmax(logits)))
+        loss += losses.sum(dtype="float64")
         done += len(labels)
         if on_batch is not None:
             on_batch(done)
     return kept, float(loss / done)
+
+
+def answered(trainer: Trainer, batches: Iterable) -> Iterator[tuple[np.ndarray, ...]]:
+    """Yields labels, logits and losses of the examples of each batch (images, labels).
+
+    They are NumPy arrays, (batch,), (batch, classes) and (batch,).
+    """
+    for answers in one_behind(itertools.starmap(trainer.answers, batches)):
+        labels, logits, losses = map(ops.convert_to_numpy, answers)
+        counted = labels != NO_LABEL
+        yield labels[counted], logits[counted], losses[counted]
 
 
 def check_finite(name: str, value: float) -> None:

@@ -18,12 +18,17 @@ class Pace:
             may change its mind.
         steps: int, those of the schedule, at least as many as fit in the time.
         every: int, after how many steps the clock is read.
+
+    Attributes:
+        taken: int, the steps that were taken since the beginning or the kill.
     """
 
     def __init__(self, seconds_left: Callable[[], float], steps: int, every: int):
         self.seconds_left = seconds_left
         self.steps = steps
         self.every = every
+        self.taken = 0
+        self._place: int | None = None
         self._begun: tuple[int, float] | None = None
 
     def is_over(self, optimizer: keras.optimizers.Optimizer) -> bool:
@@ -32,7 +37,9 @@ class Pace:
 
     def keep(self, optimizer: keras.optimizers.Optimizer) -> bool:
         """Moves the schedule on after some steps; returns whether it is at its end."""
-        left, taken = self.seconds_left(), int(optimizer.iterations)
+        taken = int(optimizer.iterations)
+        self.taken += 0 if self._place is None else taken - self._place
+        left = self.seconds_left()
         if self._begun is None:
             # The first steps compile, which is no progress.
             self._begun = taken, max(left, 0.0)
@@ -42,4 +49,5 @@ class Pace:
         # A machine that became faster takes all steps before its time is over.
         if target > taken:
             optimizer.iterations.assign(min(target, self.steps))
+        self._place = int(optimizer.iterations)
         return self.is_over(optimizer)

@@ -12,7 +12,7 @@ from keras_vit.structure import architectures, set_bits
 from train.common.errors import RunError
 from train.common.files import whole_file, write_text
 from train.data import pipeline
-from train.data.sources.splits import Source
+from train.data.sources.splits import Source, Split
 from train.engine import loop
 from train.engine.losses import count_correct
 from train.engine.metric_log import MetricLog
@@ -145,8 +145,13 @@ class FineTuning(Task):
         if source.validation:
             results["validation_examples"] = source.validation.num_examples
             results |= self.validation_results(log)
-        features = self.head_features()
-        kept_test.keep(directory.held_out, answered, source, features)
+        kept_test.keep(
+            directory.held_out,
+            answered,
+            self.photos_to_know(),
+            source.test,
+            self.head_features(),
+        )
         summary = classification_summary(answered, source.class_names)
         if notes := self.notes():
             summary["notes"] = notes
@@ -185,6 +190,10 @@ class FineTuning(Task):
     def head_features(self) -> kept_test.Features | None:
         """Returns the function of a split to what the head reads, None without any."""
         return kept_test.features_by(self.network, self.source)
+
+    def photos_to_know(self) -> Split:
+        """Returns photos of the training part, some of which are to be known."""
+        return self.source.train
 
     def more_results(self) -> dict:
         """Returns further results of the report."""

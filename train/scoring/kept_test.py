@@ -25,19 +25,22 @@ Features = Callable[[Split], np.ndarray]
 
 
 def keep(
-    path: pathlib.Path, answered: Ranked, source: Source, features: Features | None
+    path: pathlib.Path,
+    answered: Ranked,
+    train: Split,
+    test: Split,
+    features: Features | None,
 ) -> None:
     """Writes the `HeldOut` of a network's answers to the test of its data.
 
-    `features` is a function of a split to what the network's head reads, floats
-    (photos, size), see `features_by`; None where none are to be known.
+    `train` are photos of the training part, of which some are to be known. `features`
+    is a function of a split to what the network's head reads, floats (photos, size),
+    see `features_by`; None where none are to be known.
     """
     is_correct = answered.predicted == answered.labels
     known, distances = np.zeros((0, 0)), np.zeros(0)
     if features is not None:
-        of_train, of_test = (
-            features(limited(split, KNOWN)) for split in (source.train, source.test)
-        )
+        of_train, of_test = (features(limited(split, KNOWN)) for split in (train, test))
         known = unit(of_train).astype("float16")
         distances = distances_to(known, of_test)
     HeldOut(answered.confidence, is_correct, known, distances).write(path)

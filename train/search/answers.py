@@ -12,14 +12,20 @@ from train.scoring.temperature import temperature
 
 @dataclasses.dataclass
 class Member:
-    """A network of an answer: a function that makes it, its logits, and its weight.
+    """A network of an answer.
 
-    `logits` is a function of a split to floats (photos, classes), and `features` one to
-    what the head reads, (photos, size), or None where the network would compute it.
+    Attributes:
+        make: function that makes it.
+        logits: function of a split to floats (photos, classes).
+        size: (height, width) that photos come to before the network's own.
+        features: function of a split to what the head reads, (photos, size), or None
+            where the network would compute it.
+        weight: float, of its logits in the answer.
     """
 
     make: Callable[[], keras.Model]
     logits: Callable[[Split], np.ndarray]
+    size: tuple[int, int]
     features: Callable[[Split], np.ndarray] | None = None
     weight: float = 1.0
 
@@ -34,6 +40,21 @@ class Answer:
     def logits(self, split: Split) -> np.ndarray:
         """Returns the logits of photos, what the one model of these networks gives."""
         return np.sum([one.weight * one.logits(split) for one in self.members], axis=0)
+
+    @property
+    def features(self) -> Callable[[Split], np.ndarray] | None:
+        """Function of a split to what the head of the one model reads.
+
+        Of several networks these are their logits. It is None where the model would
+        compute them, as it does of networks for images of different sizes.
+        """
+        if len(self.members) == 1:
+            return self.members[0].features
+        if len({one.size for one in self.members}) > 1:
+            return None
+        return lambda split: np.concatenate(
+            [one.logits(split) for one in self.members], axis=1
+        )
 
     def joined_by(
         self, member: Member, held_out: np.ndarray, share: float, labels: np.ndarray

@@ -1,8 +1,9 @@
 """The minutes that a run may take, and how many of them are used."""
 
+import contextlib
 import pathlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from train.common.files import read_json, write_json
@@ -63,6 +64,19 @@ class Budget:
         }
         self._earlier = sum(float(one["seconds"]) for one in found.values())
         self.keep(**found)
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """Seconds that each part of the run has taken, by its name."""
+        return self.facts.get("parts", {})
+
+    @contextlib.contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """Adds what is done within to the part of a name; its end is kept."""
+        begun = self.clock()
+        yield
+        taken = self.parts.get(name, 0.0) + self.clock() - begun
+        self.keep(parts=self.parts | {name: taken})
 
     def keep(self, **facts: Any) -> None:
         """Writes what is used, and facts that a run which goes on must not change."""

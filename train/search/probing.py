@@ -21,12 +21,12 @@ _PROBES = (
     ("logistic", False),
     ("logistic", True),
 )
+# Twice the features take so many times as long.
+_WIDER = 5.0
 _INPUTS = {False: "class token", True: "class token and patches"}
 _TITLES = {"ridge": "Ridge regression", "lda": "LDA", "logistic": "Logistic regression"}
 # Features of fewer photos do not show how fast they come.
 _FEWEST = 64
-# Of so many photos all are taken.
-_SMALL_SET = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,35 +52,37 @@ class Probed:
 
 
 def features_in(
-    seconds: float,
+    seconds_left: Callable[[float], float],
     extract: Callable[[Split], Features],
     split: Split,
     clock: Callable[[], float],
-    otherwise: float,
-) -> tuple[Features, float]:
-    """Returns the features of a split, if all come in some seconds.
+    keep: Callable[[int, float], object] = lambda photos, speed: None,
+) -> Features:
+    """Returns features of as many photos of a split as there is time for.
 
-    If not, it is those of as many as come in `otherwise`, fewer seconds. Each class has
-    its share of the photos, of which there are at least 64. The second value is how
-    many came in a second, at last.
+    Each class has its share of the photos, of which there are at least 64. They come in
+    parts of half the time that is left, so that a machine which becomes slower is
+    noticed.
+
+    `seconds_left` is a function of the seconds that all other photos need. `keep` is
+    called after each part with the number of photos so far, and how many of the part
+    came in a second.
     """
-    begun, turns = clock(), in_turns(split.labels())
-    parts, taken, done, speed = [], [], 0, 0.0
+    turns = in_turns(split.labels())
+    parts, taken, done = [], [], 0
     count = min(_FEWEST, len(turns))
     while count:
-        before = clock()
+        begun = clock()
         taken.append(np.sort(turns[done : done + count]))
         parts.append(extract(pick(split, taken[-1])))
-        now, done = clock(), done + count
-        speed = count / max(now - before, 1e-6)
+        speed, done = count / max(clock() - begun, 1e-6), done + count
+        keep(done, speed)
         rest = len(turns) - done
-        allowed = seconds if now - begun + rest / speed <= seconds else otherwise
-        coming = speed * (allowed - (now - begun))
-        count = min(int(coming), rest) if coming >= _FEWEST else 0
-        # Each photo of a small set counts more than the seconds that it takes.
-        count = rest if len(turns) <= _SMALL_SET else count
+        coming = speed * seconds_left(rest / speed)
+        part = min(max(int(coming / 2), _FEWEST), rest)
+        count = part if coming >= part else 0
     order = np.argsort(np.concatenate(taken))
-    return _each(lambda values: values[order], joined(parts)), speed
+    return _each(lambda values: values[order], joined(parts))
 
 
 def first_of(split: Split, count: int) -> Split:
@@ -109,11 +111,12 @@ def probed(
     groups: np.ndarray | None = None,
     judge: Judge = EVEN,
     log: Callable[[str], object] = print,
+    number: int | None = None,
 ) -> Probed:
     """Fits probes on features, and chooses those that answer.
 
     The first is fitted in any case, others as long as `seconds` are left for one that
-    takes as long as the longest before.
+    takes as long as the longest before, or as it will on twice the features.
 
     Args:
         features: of all photos.
@@ -125,15 +128,18 @@ def probed(
             `train.scoring.folds.folds_of`.
         judge: `Judge` of the answers.
         log: called with a line for each probe.
+        number: int, how many are fitted whatever their time: those of a run before.
     """
     begun, longest = clock(), 0.0
-    tried, linear, held_out = [], [], []
+    tried, linear, held_out, taken = [], [], [], {}
     for kind, patches in _PROBES:
         if patches and features.patch_mean is None:
             continue
         before = clock()
         name = f"{_TITLES[kind]}, {_INPUTS[patches]}{of}"
-        if tried and before - begun + longest > seconds:
+        coming = max(longest, _WIDER * taken.get(kind, 0.0) if patches else 0.0)
+        is_late = before - begun + coming > seconds
+        if tried and (is_late if number is None else len(tried) >= number):
             log(f"{name}: left out, as the time is needed for the rest")
             continue
         rows = features.joined if patches else features.pooled
@@ -142,7 +148,8 @@ def probed(
         cooling = temperature(logits, features.labels, groups)
         held_out.append(logits / cooling)
         linear.append((probes.fit(*fitted, groups=groups).scaled(1 / cooling), patches))
-        longest = max(longest, clock() - before)
+        taken[kind] = clock() - before
+        longest = max(longest, taken[kind])
         tried.append(
             judged(name, held_out[-1], features.labels, clock() - before, judge)
         )

@@ -7,11 +7,33 @@ import numpy as np
 from train.data.sources.subset import limited
 from train.scoring.ranked import ranked
 from train.scoring.temperature import log_losses
-from train.search import heads
+from train.search import heads, time_plan
 from train.search.answers import Answer
 from train.search.backbones import Backbone
 from train.search.state import State
 from zoo.network.head import softmax
+
+
+def tested_in_time(search: State, answer: Answer) -> int:
+    """Returns how many test photos there is time for; their answers are computed.
+
+    They come in parts of half the time that is left, so that a machine which becomes
+    slower is noticed.
+    """
+    cost, total = time_plan.costs(search), search.test.num_examples
+    seconds, done = cost.photo + cost.longest, 0
+    count = min(time_plan.FEWEST_TESTED, total)
+    while count:
+        begun = search.budget.clock()
+        answer.logits(limited(search.test, done + count))
+        if done:
+            # A first answer has tested the first photos before.
+            seconds = max(search.budget.clock() - begun, 1e-6) / count
+        done, rest = done + count, total - done - count
+        coming = int(time_plan.left_for_tests(search) / 2 / seconds)
+        # A few more photos make a test no better.
+        count = min(coming, rest) if coming >= min(rest, done // 10) else 0
+    return done
 
 
 def report(
@@ -33,7 +55,7 @@ def report(
     task.build(dataclasses.replace(search.source, test=tested))
     task.tried, task.reasons = search.tried, search.reasons
     task.held_out = search.judge.adjusted(answer.held_out)
-    task.features = answer.members[0].features if len(networks) == 1 else None
+    task.features, task.used = answer.features, best.photos
     task.curve, task.probe = best.curve, None
     if 0 < search.trained < 1:
         predicted = search.judge.adjusted(of_probes.logits(tested)).argmax(axis=1)

@@ -17,11 +17,14 @@ from train.run import training
 from train.search import backbones, time_plan
 from train.search.budget import FEATURES, Budget
 from train.search.options import Options
-from train.search.reporting import report
+from train.search.reporting import report, tested_in_time
 from train.search.state import State
 from train.search.task import Found
-from train.search.training_stage import with_training
+from train.search.training_stage import smallest_area, with_training
 from zoo.network import pair
+
+# A budget is kept within a tenth.
+_LATE = 1.1
 
 
 def run(
@@ -63,13 +66,13 @@ def run(
             owner = RunDirectory(features_of).path
             budget.take_over(owner / path.name, FEATURES)
         features = owner / "features"
-        return _results(
+        return results(
             State(task, source, directory, devices, budget, features, command)
         )
 
 
-def _results(search):
-    """Returns the results of all of it, as in `report.json`, and the files."""
+def results(search: State) -> dict:
+    """Returns the results of all of a search, as in `report.json`, and the files."""
     print(
         f"{search.options.minutes:g} min for {search.source.name}, of which "
         f"{search.budget.used:.0f} s are used: probes on features first, then "
@@ -77,35 +80,44 @@ def _results(search):
         flush=True,
     )
     _say_what_leads(search)
+    # A finished run is tested and reported again.
+    is_again = "seconds" in search.budget.facts
     recipes = _recipes(search)
     fitted = [
         backbones.backbone_of(search, recipe, number, len(recipes))
         for number, recipe in enumerate(recipes)
     ]
+    if time_plan.is_short(search) and not is_again:
+        search.because(_too_short(search))
     best = min(fitted, key=lambda one: one.log_loss)
     of_probes = answer = backbones.of_probes(search, best, fitted)
+    found = None
     with contextlib.ExitStack() as stack:
-        if time_plan.may_train(search):
+        if time_plan.may_train(search, smallest_area(best)):
             if "report_seconds" not in search.budget.facts:
-                results = report(
-                    search,
-                    answer,
-                    time_plan.tested(search, time_plan.FIRST_TEST),
-                    best,
-                    of_probes,
-                )
-                search.budget.keep(first_seconds=search.budget.used)
-                search.say(
-                    f"first answer after {search.budget.used:.0f} s: test accuracy "
-                    f"{results['test_accuracy']:.2%} on {results['tested']} images"
-                )
+                found = _first_report(search, best, answer)
             answer = with_training(search, best, answer, stack)
         if again := _again(search, best, answer):
             search.because(f"To repeat what answers alone: {again}")
-        if "tested" not in search.budget.facts:
-            search.budget.keep(tested=time_plan.tested_at_the_end(search))
-        results = report(search, answer, search.budget.facts["tested"], best, of_probes)
-    search.budget.keep(seconds=search.task.seconds)
+        # Without a training the first report stays, where there is no time for another.
+        if found is None or answer is not of_probes or time_plan.can_report(search):
+            found = _last_report(search, best, answer, of_probes)
+    if not is_again:
+        search.budget.keep(seconds=search.budget.used)
+        search.say(_about_time(search))
+    return found
+
+
+def _first_report(search, best, answer):
+    """Reports the answer of the probes, and says how good it is."""
+    with search.budget.part("first answer"):
+        count = time_plan.tested(search, time_plan.FIRST_TEST)
+        results = report(search, answer, count, best, answer)
+    search.budget.keep(first_seconds=search.budget.used)
+    search.say(
+        f"first answer after {search.budget.used:.0f} s: test accuracy "
+        f"{results['test_accuracy']:.2%} on {results['tested']} images"
+    )
     return results
 
 
@@ -119,6 +131,37 @@ def _say_what_leads(search):
         "the balanced accuracy leads. The logarithm of each class's share of the "
         "photos is taken off its logit, and all classes count alike in what is tried."
     )
+
+
+def _last_report(search, best, answer, of_probes):
+    """Tests and reports what answers in the end."""
+    with search.budget.part("test"):
+        if "tested" not in search.budget.facts:
+            search.budget.keep(tested=tested_in_time(search, answer))
+    with search.budget.part("report"):
+        return report(search, answer, search.budget.facts["tested"], best, of_probes)
+
+
+def _too_short(search):
+    """Says that the least work takes longer than the budget."""
+    return (
+        f"--minutes={search.options.minutes:g} is too short: {search.budget.used:.0f} "
+        "s have gone into the start, features and probes, and a test and its report "
+        "are to come. Only the least is done: one probe, no training, "
+        f"{time_plan.FEWEST_TESTED} test photos."
+    )
+
+
+def _about_time(search):
+    """Says what the time was used for, and which budget has room for it."""
+    budget, minutes = search.budget, search.options.minutes
+    parts = {"start": budget.used - sum(budget.parts.values()), **budget.parts}
+    each = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in parts.items())
+    told = f"{budget.used:.0f} of {budget.seconds:.0f} s used: {each}"
+    if budget.used > _LATE * budget.seconds:
+        enough = math.ceil(budget.used / 6) / 10
+        told += f". --minutes={minutes:g} was too short: pass --minutes={enough:g}"
+    return told
 
 
 def _again(search, best, answer):

@@ -35,6 +35,8 @@ class State:
         reasons: sentences about what was chosen, and why.
         trained: float, the share of the trained network.
         judge: `Judge` of the answers to held-out photos.
+        slowdown: float, how many times slower the machine is than when its costs were
+            measured.
     """
 
     task: Found
@@ -48,6 +50,7 @@ class State:
     reasons: list[str] = dataclasses.field(default_factory=list)
     trained: float = 0.0
     judge: Judge = EVEN
+    slowdown: float = 1.0
 
     def __post_init__(self):
         self.task.test_examples = self.test.num_examples

@@ -34,6 +34,7 @@ class Found(FineTuning):
         features: function of a split to what the head reads, (photos, size), or None
             where the network computes it.
         held_out: logits of the answer for photos of which the validation part is last.
+        used: `Split`, photos of the training part whose features are known.
         test_examples: int, of the whole test part, of which a part may be tested.
     """
 
@@ -44,6 +45,7 @@ class Found(FineTuning):
     stage: Recipe | None = None
     features: Callable[[Split], np.ndarray] | None = None
     held_out: np.ndarray
+    used: Split | None = None
     test_examples: int = 0
 
     def __init__(self, recipe: Recipe, options: Options):
@@ -99,6 +101,9 @@ class Found(FineTuning):
 
     def head_features(self) -> kept_test.Features | None:
         return self.features or super().head_features()
+
+    def photos_to_know(self) -> Split:
+        return self.used or super().photos_to_know()
 
     def more_results(self) -> dict:
         """Returns the budget, what was used of it, and what an answer costs."""

@@ -16,6 +16,7 @@ from train.search.answers import Answer, Member
 from train.search.backbones import Backbone
 from train.search.choosing import share_of
 from train.search.probing import judged
+from train.search.slowdown import Slowdown
 from train.search.state import State
 from train.search.table import sides
 from train.search.trained import logits_of
@@ -25,6 +26,8 @@ from zoo.network import pair
 _LEAST_STEPS = 20
 # A step computes as much as three forward passes, and waits for photos too.
 _PASSES = 3.5
+# So many validations, and the share of the time that they may take.
+_VALIDATIONS, _VALIDATING = 5, 0.1
 # Steps of the schedule, by those that seem to fit: a faster machine takes more.
 _ROOM = 1.5
 # Sizes of training, beside that of the features, and how many epochs must fit at each
@@ -43,20 +46,20 @@ _STRIDE = 32
 
 def _plan(search, backbone):
     """Returns the settings of a training that fits the time, or {}."""
-    left = search.budget.left - time_plan.reserve(search)
     photos = search.source.train.num_examples
     batch = backbone.recipe.batch_size
     while batch > 8 and 2 * batch > photos:
         batch //= 2
     full, *smaller = _sizes(backbone.recipe)
     for size in (full, *smaller):
-        area = math.prod(size) / math.prod(full)
+        area = _area(size, backbone)
+        left = time_plan.left_for_training(search, area)
         rate = backbone.speed / _PASSES / area
         epochs = left * rate / photos
         if epochs >= (_EPOCHS_AT_FULL_SIZE if size == full else _EPOCHS_BETWEEN):
             break
     steps = int(_ROOM * left * rate / batch)
-    if left < time_plan.LEAST_SECONDS or steps < _LEAST_STEPS:
+    if left < time_plan.least_training(search) or steps < _LEAST_STEPS:
         return {}
     crop = search.options.crop or backbone.recipe.crop
     if search.options.crop is None and crop == "inception":
@@ -65,7 +68,26 @@ def _plan(search, backbone):
         f"All weights are trained at {sides(size)} for about {epochs:.2g} epochs; a "
         f"photo gives {CROPS[crop].title}."
     )
-    return {"image_size": size, "batch_size": batch, "steps": steps, "crop": crop}
+    plan = {"image_size": list(size), "batch_size": batch, "steps": steps, "crop": crop}
+    if backbone.recipe.eval_every is None:
+        seconds = area * search.source.validation.num_examples / backbone.speed
+        validations = min(int(_VALIDATING * left / seconds), _VALIDATIONS)
+        plan["eval_every"] = max(steps // max(validations, 1), 1)
+    return plan
+
+
+def _full(backbone):
+    return pair(backbone.recipe.image_size, "image_size")
+
+
+def smallest_area(backbone: Backbone) -> float:
+    """Returns the area of the smallest images for training, by the backbone's."""
+    return _area(_sizes(backbone.recipe)[-1], backbone)
+
+
+def _area(size, backbone):
+    """Returns the pixels of an image for training, by those for the features."""
+    return math.prod(size) / math.prod(_full(backbone))
 
 
 def with_training(
@@ -78,34 +100,48 @@ def with_training(
     if not facts["training"]:
         search.because("No training: too few steps would fit the time that is left.")
         return answer
-    plan = facts["training"] | {"image_size": tuple(facts["training"]["image_size"])}
-    recipe = backbone.recipe.override(**plan)
-    if recipe.eval_every is None:
-        recipe = recipe.override(eval_every=max(recipe.steps // 5, 1))
-    task = FineTuning(recipe)
     begun = search.budget.clock()
+    with search.budget.part("training"):
+        run = _trained(search, backbone)
+    stack.enter_context(run.trainer.averaged())
+    cache, through = search.features, _full(backbone)
+    alone = Member(
+        lambda: run.task.network,
+        functools.partial(logits_of, run, cache=cache),
+        run.image_size,
+    )
+    beside = dataclasses.replace(
+        alone,
+        logits=functools.partial(logits_of, run, cache=cache, through=through),
+        size=through,
+    )
+    with search.budget.part("choosing"):
+        return _joined(search, answer, alone, beside, search.budget.clock() - begun)
+
+
+def _trained(search, backbone):
+    """Returns the `Run` of the training that was planned, whose steps are taken."""
+    plan = dict(search.budget.facts["training"])
+    plan["image_size"] = tuple(plan["image_size"])
+    recipe = backbone.recipe.override(**plan)
+    task = FineTuning(recipe)
     run = training.built(task, search.source, search.directory, search.devices)
+    area, slowdown = _area(plan["image_size"], backbone), Slowdown()
 
     def left() -> float:
         search.budget.keep()
-        return search.budget.left - time_plan.reserve(search)
+        slowdown.look(search.budget.clock(), pace.taken)
+        search.slowdown = slowdown.factor
+        return time_plan.left_for_training(search, area)
 
-    seconds_of_step = max(left() / recipe.steps, 1e-3)
-    every = min(max(int(1 / seconds_of_step), 1), max(recipe.steps // 20, 1))
-    loop.TrainingLoop(run, Pace(left, recipe.steps, every)).train()
-    stack.enter_context(run.trainer.averaged())
-    search.task.stage = recipe
-    through = pair(backbone.recipe.image_size, "image_size")
-    return _joined(
-        search,
-        answer,
-        Member(lambda: task.network, functools.partial(logits_of, run)),
-        Member(
-            lambda: task.network,
-            functools.partial(logits_of, run, through=through),
-        ),
-        search.budget.clock() - begun,
+    seconds_of_step = max(
+        time_plan.left_for_training(search, area) / recipe.steps, 1e-3
     )
+    every = min(max(int(1 / seconds_of_step), 1), max(recipe.steps // 20, 1))
+    pace = Pace(left, recipe.steps, every)
+    loop.TrainingLoop(run, pace).train()
+    search.task.stage = recipe
+    return run
 
 
 def _joined(search, answer, alone, beside, seconds):

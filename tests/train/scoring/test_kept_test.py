@@ -29,6 +29,8 @@ def test_of_very_many_records_none_are_chosen(tmp_path, monkeypatch):
     streamed = dataclasses.replace(source.train, arrays=None)
     source = dataclasses.replace(source, train=streamed)
     features = kept_test.features_by(shared(), source)
-    kept_test.keep(tmp_path / "held_out.npz", answered, source, features)
+    kept_test.keep(
+        tmp_path / "held_out.npz", answered, source.train, source.test, features
+    )
     kept = held_out.read(tmp_path / "held_out.npz")
     assert not len(kept.distances) and len(kept.confidence) == 360

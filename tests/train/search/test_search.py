@@ -3,15 +3,19 @@
 import itertools
 import json
 
+import numpy as np
 import pytest
 
 from keras_vit import ViTConfig
 from train import recipes
 from train.common.errors import RunError
+from train.data import run_data, sources
+from train.data.sources.subset import limited
 from train.engine.metric_log import MetricLog
 from train.models import loaded_model
 from train.models.averaging import members
 from train.models.run_directory import RunDirectory
+from train.scoring import held_out, kept_test
 from train.search import (
     backbones,
     probing,
@@ -30,10 +34,10 @@ RECIPE = (
 
 @pytest.fixture
 def searched(tmp_path, empty_figures):
-    """Searches in so many minutes; between two looks at the clock a second passes."""
+    """Searches in so many minutes; between two looks at the clock some time passes."""
 
-    def search(minutes, **options):
-        clock = itertools.count().__next__
+    def search(minutes, seconds=1.0, **options):
+        clock = itertools.count(step=seconds).__next__
         options = Options(minutes, **options)
         return searching.run(RECIPE, options, run_dir=tmp_path / "run", clock=clock)
 
@@ -41,7 +45,7 @@ def searched(tmp_path, empty_figures):
 
 
 def test_too_little_time_leaves_the_probes(searched, tmp_path, capsys):
-    results = searched(0.5)
+    results = searched(0.5, seconds=0.3)
     run = RunDirectory(tmp_path / "run")
     assert "No training: " in capsys.readouterr().out
     assert "steps" not in results and results["operations_of_one_network"] == 1
@@ -60,7 +64,7 @@ def test_too_little_time_leaves_the_probes(searched, tmp_path, capsys):
     assert "## What was tried" in page and "LDA, class token and patches |" in page
     assert page.count("search.png") == 1
     # The same command tests and reports again what it found.
-    again = searched(0.5)
+    again = searched(0.5, seconds=0.3)
     assert again["test_accuracy"] == results["test_accuracy"]
     with pytest.raises(RunError, match="other settings: minutes 0.5 .now 1"):
         searched(1)
@@ -117,13 +121,22 @@ def test_training_joins_where_held_out_photos_say_so(
 
     results = searched(3)
     printed = capsys.readouterr().out
-    assert "first answer" not in printed
+    assert "first answer after" not in printed
     assert f"the run stopped early, after step {taken}" in printed
     assert results["steps"] == taken > 20 and results["networks"] == 2
     # The first stopped as time was left for its test and report.
     assert 120 < used < 180 and used < results["seconds"]
     model = loaded_model.load(str(tmp_path / "run")).model
     assert len(members(model)) == 2 and model.input_shape == (None, 32, 32, 3)
+    # What is known of photos was handed over, and is what the model computes.
+    kept = held_out.read(tmp_path / "run" / "held_out.npz")
+    assert kept.known.shape[1] == 20
+    source = run_data.limit(sources.load("digits"), None, RECIPE.test_examples)
+    tested = limited(limited(source.test, results["test_examples"]), held_out.KNOWN)
+    features = kept_test.features_by(model, source)(tested)
+    np.testing.assert_allclose(
+        held_out.distances_to(kept.known, features), kept.distances, atol=1e-3
+    )
     report = json.loads((tmp_path / "run" / "report.json").read_text())
     assert report["operations_of_one_network"] == pytest.approx(2, abs=0.2)
     assert 0 < report["test_probe_accuracy"] <= 1
@@ -139,6 +152,6 @@ def test_a_second_backbone_joins_or_is_left_out(
     other = RECIPE.override(model=TINY, seed=2)
     monkeypatch.setattr(searching, "_recipes", lambda search: [RECIPE, other])
     monkeypatch.setattr(backbones, "share_of", lambda *logits: share)
-    results = searched(0.5)
+    results = searched(0.5, seconds=0.1)
     assert f"{told}: on held-out photos its log loss is" in capsys.readouterr().out
     assert results["networks"] == (2 if share else 1)

@@ -19,14 +19,18 @@ def planned(monkeypatch):
 
     Features come at 50 photos per second at 224, which is 14 trained photos.
     """
-    monkeypatch.setattr(time_plan, "reserve", lambda search: 0.0)
+    monkeypatch.setattr(
+        time_plan, "left_for_training", lambda search, area: search.seconds
+    )
+    monkeypatch.setattr(time_plan, "least_training", lambda search: 25.0)
 
     def planned(seconds, photos, crop=None, **changes):
         said = []
         search = types.SimpleNamespace(
-            budget=types.SimpleNamespace(left=seconds),
+            seconds=seconds,
             source=types.SimpleNamespace(
-                train=types.SimpleNamespace(num_examples=photos)
+                train=types.SimpleNamespace(num_examples=photos),
+                validation=types.SimpleNamespace(num_examples=photos // 10),
             ),
             options=Options(crop=crop),
             because=said.append,
@@ -52,7 +56,8 @@ def planned(monkeypatch):
 )
 def test_size_and_crop_follow_how_many_epochs_fit(planned, seconds, photos, size, crop):
     plan, said = planned(seconds, photos)
-    assert (plan["image_size"], plan["crop"], plan["batch_size"]) == (size, crop, 64)
+    assert tuple(plan["image_size"]) == size
+    assert (plan["crop"], plan["batch_size"]) == (crop, 64)
     epochs = seconds * 50 / 3.5 / photos * (224 / size[0]) ** 2
     # A faster machine takes half as many steps more.
     assert plan["steps"] == int(1.5 * epochs * photos / 64)
@@ -64,32 +69,53 @@ def test_plans_keep_what_the_recipe_or_the_user_says(planned):
     assert planned(1_000, 1_000, crop="shift")[0]["crop"] == "shift"
     assert planned(1_000, 1_000, **{"crop": "shift"})[0]["crop"] == "shift"
     wide = planned(100, 2_000, image_size=(160, 320))[0]
-    assert wide["image_size"] == (64, 128)
-    assert planned(100, 2_000, image_size=96)[0]["image_size"] == (96, 96)
+    assert wide["image_size"] == [64, 128]
+    assert planned(100, 2_000, image_size=96)[0]["image_size"] == [96, 96]
     assert planned(100, 40)[0]["batch_size"] == 16
     assert planned(20, 1_000) == ({}, "")
 
 
+def test_validations_take_a_tenth_of_the_time_at_most(planned):
+    few = planned(1_000, 1_000)[0]
+    assert few["eval_every"] == few["steps"] // 5
+    # A validation of 4,800 photos at 128 takes 31 seconds.
+    many = planned(700, 48_000)[0]
+    assert many["eval_every"] == many["steps"] // 2
+
+
 def test_of_a_large_set_some_photos_give_features():
-    now = [0.0]
-    split = types.SimpleNamespace(
-        labels=lambda: np.zeros(1_000, int),
-        num_examples=1_000,
-    )
+    now, facts = [0.0], {"features 0": {"speed": 50.0}}
+    split = types.SimpleNamespace(labels=lambda: np.zeros(2_000, int))
 
     def extract(part):
         now[0] += len(part) / 50
         return Features(np.zeros(len(part), int), np.zeros((len(part), 2)))
 
-    def photos(seconds, monkeypatch=None):
+    def photos(seconds):
         now[0] = 0.0
-        features, speed = probing.features_in(
-            seconds, extract, split, lambda: now[0], otherwise=seconds / 4
+        search = types.SimpleNamespace(
+            budget=types.SimpleNamespace(seconds=seconds, facts=facts),
+            source=types.SimpleNamespace(
+                train=types.SimpleNamespace(num_examples=2_000),
+                test=types.SimpleNamespace(num_examples=100),
+                validation=None,
+            ),
+            slowdown=1.0,
         )
-        assert speed == pytest.approx(50)
+        search.test = search.source.test
+
+        def left(needed):
+            search.budget.left = seconds - now[0]
+            return time_plan.for_features(search, 0, 1, now[0], needed)
+
+        features = probing.features_in(left, extract, split, lambda: now[0])
         return len(features.labels)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(probing, "pick", lambda split, places: places)
-        assert photos(20.1) == 1_000
-        assert photos(19.9) == 248
+        # All take 40 s, which are 40% of the time.
+        assert photos(105.0) == 2_000
+        # Of less time 15% are for some, and the rest is for training.
+        assert photos(95.0) == pytest.approx(0.15 * 95 * 50, abs=64)
+        # Where none fits, features have the time.
+        assert photos(35.0) > 2 * 0.15 * 35 * 50

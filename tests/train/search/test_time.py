@@ -1,0 +1,282 @@
+"""The budget of a whole search on a clock that only what it does moves on."""
+
+import contextlib
+import dataclasses
+import itertools
+import types
+
+import keras
+import numpy as np
+import pytest
+
+from train import recipes
+from train.data.sources import subset
+from train.data.sources.splits import Source, in_memory
+from train.scoring import probes
+from train.scoring.features import Features
+from train.search import backbones, probing, searching, training_stage
+from train.search.budget import Budget
+from train.search.options import Options
+from train.search.state import State
+
+CLASSES = 5
+RECIPE = recipes.for_dataset("photos/").override(model="ViT-Ti_16", image_size=224)
+
+
+@dataclasses.dataclass
+class Machine:
+    """A machine on which everything takes a known time, in seconds.
+
+    From `slower_from` on it takes twice as long. At `killed_at` the process ends.
+    """
+
+    start: float = 8.0
+    build: float = 1.5
+    compiling: float = 4.0
+    photo: float = 1 / 60
+    probe: float = 0.5
+    compiling_step: float = 12.0
+    report: float = 10.0
+    slower_from: float = np.inf
+    killed_at: float = np.inf
+    now: float = 0.0
+    # What its disk keeps of a search.
+    name: str = dataclasses.field(default_factory=map(str, itertools.count()).__next__)
+    features: set = dataclasses.field(default_factory=set)
+    logits: set = dataclasses.field(default_factory=set)
+    schedule: int = 0
+    steps: int = 0
+
+    def clock(self):
+        return self.now
+
+    def spend(self, seconds):
+        """Lets some time pass, in small parts."""
+        parts = max(int(10 * seconds), 1)
+        for _ in range(parts):
+            self.now += seconds / parts * (2 if self.now >= self.slower_from else 1)
+        if self.now >= self.killed_at:
+            raise KeyboardInterrupt
+
+
+def split_of(name, count, first=0):
+    numbers = np.arange(first, first + count)
+    return in_memory(name, numbers, numbers % CLASSES, None, str)
+
+
+def source_of(photos, judges=50, tested=150):
+    train, rest = split_of("train", photos), split_of("validation", judges, 10**6)
+    names = tuple("abcde")
+    return Source("photos/", names, train, rest, split_of("test", tested, 2 * 10**6))
+
+
+class Known:
+    """Numbers for photos, each of which takes its time once."""
+
+    def __init__(self, machine, seconds, compiling, size, known):
+        self.machine, self.seconds, self.compiling = machine, seconds, compiling
+        self.size, self.known = size, known
+
+    def rows(self, split):
+        numbers, labels = split.arrays
+        if new := len({*numbers.tolist()} - self.known):
+            self.machine.spend(self.compiling)
+            self.compiling = 0.0
+            self.machine.spend(new * self.seconds)
+            self.known |= {*numbers.tolist()}
+        rng = np.random.default_rng(int(numbers[0]))
+        return rng.normal(0, 1, (len(labels), self.size)) + np.eye(self.size)[labels]
+
+
+@pytest.fixture
+def searched(tmp_path, monkeypatch, capsys):
+    """A function that searches on a machine; again on the same it goes on."""
+
+    def search(machine, minutes, source):
+        folder = tmp_path / machine.name
+        folder.mkdir(exist_ok=True)
+        network = types.SimpleNamespace(input_shape=(None, 224, 224, 3), name="ViT")
+
+        def built(*_):
+            machine.spend(machine.build)
+            return network
+
+        class Extractor:
+            def __init__(self, *_, **__):
+                parts = (machine, machine.photo, machine.compiling, 8)
+                self.known = Known(*parts, machine.features)
+
+            def __call__(self, split, cache):
+                rows = self.known.rows(split).astype("float32")
+                return Features(split.labels(), rows, rows)
+
+        class Loop:
+            def __init__(self, run, pace):
+                self.run, self.pace = run, pace
+
+            def train(self):
+                schedule = keras.Variable(machine.schedule, dtype="int32")
+                optimizer = types.SimpleNamespace(iterations=schedule)
+                machine.spend(machine.compiling_step)
+                recipe = self.run.recipe
+                area = recipe.image_size[0] * recipe.image_size[1] / 224**2
+                seconds = 3.5 * area * machine.photo * recipe.batch_size
+                for step in range(machine.steps + 1, recipe.steps + 1):
+                    if self.pace.is_over(optimizer):
+                        break
+                    machine.spend(seconds)
+                    machine.steps = step
+                    schedule.assign_add(1)
+                    if step % recipe.eval_every == 0:
+                        judges = self.run.source.validation.num_examples
+                        machine.spend(area * machine.photo * judges)
+                    if step % self.pace.every == 0:
+                        self.pace.keep(optimizer)
+                    machine.schedule = int(schedule)
+
+        def run_of(task, source, *_):
+            machine.spend(machine.build)
+            area = task.recipe.image_size[0] * task.recipe.image_size[1] / 224**2
+            parts = (machine, area * machine.photo, machine.compiling, CLASSES)
+            return types.SimpleNamespace(
+                recipe=task.recipe,
+                source=source,
+                task=types.SimpleNamespace(network=network),
+                image_size=task.recipe.image_size,
+                trainer=types.SimpleNamespace(averaged=contextlib.nullcontext),
+                known=Known(*parts, machine.logits),
+            )
+
+        def report(search, answer, count, *_):
+            tested = subset.limited(search.test, count)
+            answer.logits(tested)
+            begun = machine.now
+            # What is known of photos is handed over.
+            assert answer.features(tested).shape[0] == count
+            machine.spend(len(answer.members) * machine.build + machine.report)
+            search.budget.keep(report_seconds=machine.now - begun)
+            return {"test_accuracy": 0.9, "tested": count}
+
+        def out_of_fold(kind, rows, labels, classes, groups=None):
+            machine.spend(machine.probe)
+            return 3 * np.eye(classes)[labels] + rows[:, :classes]
+
+        def fitted(kind, rows, labels, classes, groups=None):
+            return probes.Linear(np.eye(rows.shape[1], classes), np.zeros(classes))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(backbones.building, "model", built)
+            patch.setattr(backbones, "Extractor", Extractor)
+            patch.setattr(backbones.copies, "groups", lambda split: split.arrays[0])
+            patch.setattr(probing.probes, "out_of_fold_logits", out_of_fold)
+            patch.setattr(probing.probes, "fit", fitted)
+            patch.setattr(training_stage.training, "built", run_of)
+            patch.setattr(training_stage.loop, "TrainingLoop", Loop)
+            patch.setattr(
+                training_stage,
+                "logits_of",
+                lambda run, split, cache, through=None: run.known.rows(split),
+            )
+            patch.setattr(searching, "report", report)
+            began = machine.now
+            budget = Budget(60 * minutes, folder / "search.json", began, machine.clock)
+            machine.spend(machine.start)
+            task = types.SimpleNamespace(
+                recipe=RECIPE,
+                options=Options(minutes),
+                stage=None,
+                steps=lambda directory: machine.steps,
+            )
+            strategy = types.SimpleNamespace(scope=contextlib.nullcontext)
+            devices = types.SimpleNamespace(strategy=strategy)
+            directory = types.SimpleNamespace(path=folder)
+            state = State(task, source, directory, devices, budget, folder, "")
+            results = searching.results(state)
+        return types.SimpleNamespace(
+            seconds=budget.used,
+            facts=budget.facts,
+            trained=machine.steps,
+            tested=results["tested"],
+            told="\n".join(state.reasons),
+            printed=capsys.readouterr().out,
+        )
+
+    return search
+
+
+LIMIT = 1.1
+
+
+@pytest.mark.parametrize("photos", [100, 1_000, 20_000])
+@pytest.mark.parametrize("minutes", [1.0, 2.0, 5.0])
+def test_a_budget_holds(minutes, photos, searched):
+    found = searched(Machine(), minutes, source_of(photos, photos // 10))
+    assert found.seconds <= LIMIT * 60 * minutes
+    # Training is what there is time for, and it uses the time.
+    assert (found.trained > 0) == (minutes >= (2.0 if photos < 10_000 else 5.0))
+    if found.trained:
+        assert found.seconds > 0.8 * 60 * minutes
+    assert found.tested == 150
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.7, 0.9])
+@pytest.mark.parametrize("minutes", [2.0, 5.0])
+def test_a_machine_that_becomes_half_as_fast_keeps_it(minutes, share, searched):
+    machine = Machine(slower_from=share * 60 * minutes)
+    assert searched(machine, minutes, source_of(450)).seconds <= LIMIT * 60 * minutes
+
+
+@pytest.mark.parametrize(
+    "slow",
+    [{"report": 30.0}, {"compiling": 15.0, "compiling_step": 45.0}, {"start": 40.0}],
+)
+@pytest.mark.parametrize("minutes", [3.0, 5.0])
+def test_a_slow_part_is_made_up_for(minutes, slow, searched):
+    found = searched(Machine(**slow), minutes, source_of(450))
+    assert found.seconds <= LIMIT * 60 * minutes
+    assert found.tested == 150 and (found.trained or minutes == 3)
+
+
+@pytest.mark.parametrize("minutes", [1.0, 1.5, 2.0, 3.0])
+def test_a_machine_of_half_the_speed_leaves_out_in_order(minutes, searched):
+    """Another process computes on both cores."""
+    slow = Machine(slower_from=0.0)
+    found = searched(slow, minutes, source_of(450))
+    plain = searched(Machine(), minutes, source_of(450))
+    assert found.seconds <= LIMIT * 60 * minutes
+    assert found.facts["features 0"]["photos"] <= plain.facts["features 0"]["photos"]
+    assert found.trained <= plain.trained
+
+
+def test_what_cannot_fit_is_said_and_the_least_is_done(searched):
+    found = searched(Machine(), 0.1, source_of(450))
+    assert found.facts["features 0"]["photos"] == 64 and found.facts["probes 0"] == 1
+    assert (found.tested, found.trained) == (100, 0)
+    assert "--minutes=0.1 is too short: " in found.told
+    assert "No training: 0 s would be left" in found.told
+    assert "--minutes=0.1 was too short: pass --minutes=0.5\n" in found.printed
+    assert "too short" not in searched(Machine(), 3.0, source_of(450)).told
+
+
+def test_a_killed_search_goes_on_in_its_schedule(searched):
+    whole = searched(Machine(), 5.0, source_of(450))
+    for killed_at in (12.0, 30.0, 150.0, 280.0):
+        machine = Machine(killed_at=killed_at)
+        with pytest.raises(KeyboardInterrupt):
+            searched(machine, 5.0, source_of(450))
+        machine.killed_at = np.inf
+        found = searched(machine, 5.0, source_of(450))
+        # What came after the last note is lost.
+        assert found.seconds <= LIMIT * 300 and machine.now <= LIMIT * 300 + 10
+        assert found.facts["training"] == whole.facts["training"] or killed_at < 40
+        assert found.trained and found.tested >= 100
+
+
+def test_a_finished_search_finds_the_same_again(searched):
+    machine = Machine()
+    first = searched(machine, 3.0, source_of(450))
+    again = searched(machine, 3.0, source_of(450))
+    assert again.tested == first.tested and again.trained == first.trained
+    kept = ("probes 0", "features 0", "training", "tested", "seconds")
+    assert all(again.facts[name] == first.facts[name] for name in kept)
+    assert "too short" not in again.printed
