@@ -177,7 +177,7 @@ def test_features_of_few_shots_are_of_images_as_the_model_says(
     """A model that says nothing of its own has big_vision's."""
     split = sources.load(str(photos), validation_fraction=None).all
 
-    def predictions(predictor, batches, split):
+    def predictions(predictor, batches, split, desc):
         for images, labels in batches:
             yield labels.numpy(), images.numpy()
 

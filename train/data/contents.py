@@ -11,6 +11,8 @@ from zoo.store.progress import progress_bar
 
 DIGEST_BYTES = 16
 _BATCH = 256
+# Fewer photos are read, not decoded, in a second or two.
+_SHOWN = 2_000
 
 
 def digests(split: Split) -> np.ndarray:
@@ -28,7 +30,12 @@ def digests(split: Split) -> np.ndarray:
     records = split.records().map(encoded, num_parallel_calls=CORES, deterministic=True)
     batches = records.batch(_BATCH).prefetch(2).with_options(tf_options())
     digests = []
-    with progress_bar(total=split.num_examples, unit="image", desc="contents") as bar:
+    with progress_bar(
+        total=split.num_examples,
+        unit="image",
+        desc=f"reading {split.name}",
+        disable=split.num_examples < _SHOWN,
+    ) as bar:
         for batch in pipeline.explained(batches, split):
             texts = batch.numpy()
             digests += [

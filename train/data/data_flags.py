@@ -1,6 +1,7 @@
 """Command-line flags of data sets and image preparation."""
 
 import dataclasses
+import shlex
 from collections.abc import Sequence
 
 from absl import app, flags
@@ -16,6 +17,9 @@ _COLUMNS = {
     "split": "split, train, test or validation; one called split, subset or partition "
     f"if not given; {NO_COLUMN} for none, when a fifth is held out for the test",
 }
+# Flags that say which data are read besides their name, and those that correct them.
+_READ = ("data_dir", "bits", *(f"{role}_column" for role in _COLUMNS))
+_CORRECTED = ("skip_corrupt", "without", "relabel")
 # Flags belong to the command that defines them, in its --help too.
 flags.disclaim_key_flags()
 
@@ -69,9 +73,27 @@ def options() -> DataOptions:
 
 def given() -> list[str]:
     """Returns the flags of the data that were given, for another command on them."""
-    names = ["data_dir", "bits", *(f"{role}_column" for role in _COLUMNS)]
-    own = (flags.FLAGS[name] for name in names)
+    own = (flags.FLAGS[name] for name in _READ)
     return [f"--{flag.name}={flag.value}" for flag in own if flag.present]
+
+
+def of_command(command: str, corrected: bool = True) -> list[str]:
+    """Returns the flags of the data in a command, for another one on the same data.
+
+    `corrected` says whether those that leave photos out or change labels are taken.
+
+    Example:
+        >>> of_command("keras-vit finetune a.csv --steps=9 --bits 12 --without=b.csv")
+        ['--bits=12', '--without=b.csv']
+    """
+    names = _READ + _CORRECTED * corrected
+    words, kept = shlex.split(command), []
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        name, has_value, _ = word.lstrip("-").partition("=")
+        if word.startswith("-") and name in names:
+            is_whole = has_value or name == "skip_corrupt"
+            kept.append(word if is_whole else f"--{name}={following}")
+    return kept
 
 
 def define_corrections() -> None:

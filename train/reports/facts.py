@@ -86,14 +86,14 @@ class Facts:
 
     @property
     def has_not_learned(self) -> bool:
-        """Whether the training answers its own images no better than those of the test.
+        """Whether the training answers its own images hardly better than the test's.
 
         Accuracies on images that are mixed, or hard to recognise, say nothing.
         """
         known = None if self.course is None else self.course.of_training
         if known is None or any(map(self.config.get, _HARDER)):
             return False
-        return known < min(_LEARNED, self.summary["accuracy"])
+        return known < min(_LEARNED, self.summary["accuracy_high"])
 
     @property
     def probe_is_better(self) -> bool:

@@ -70,8 +70,8 @@ def label_error_lines(
     ]
     return [
         printable(
-            f"label errors: {counted(len(rows), 'label')} in doubt, some of which are "
-            f"right (look at the page before --relabel takes them): {_first(shown)}"
+            f"label errors: {counted(len(rows), 'label')} in doubt, some of which may "
+            f"be right (look at the page before --relabel takes them): {_first(shown)}"
         )
     ]
 

@@ -8,6 +8,7 @@ import shlex
 from dataclasses import dataclass
 
 from keras_vit_start import COMMANDS, typed
+from train.data import data_flags
 from train.reports.facts import Facts
 from train.reports.training_course import DIVERGED, TOO_LONG, TOO_SHORT
 from train.reports.wording import listed, points, time_text
@@ -118,7 +119,7 @@ def _check_labels(facts: Facts) -> Suggestion | None:
         return None
     share = facts.suspected / facts.summary["examples"]
     return Suggestion(
-        typed("check", [str(dataset)]),
+        typed("check", [str(dataset), *_of_data(facts, corrected=False)]),
         f"{facts.suspected:,} doubtful labels: at most {points(share)} of accuracy",
     )
 
@@ -146,6 +147,7 @@ def _search(facts: Facts) -> Suggestion | None:
         return None
     minutes = max(round(seconds / 60), 1)
     words = [f"--{name}={value}" for name, value in given.items()]
+    words += _of_data(facts)
     words += [f"--minutes={minutes}", f"--run_dir={facts.model}-minutes-{minutes}"]
     return Suggestion(
         typed("finetune", words),
@@ -190,6 +192,11 @@ SUGGESTIONS = {
     "more_test_photos": _more_test_photos,
     "other_seed": _other_seed,
 }
+
+
+def _of_data(facts, corrected=True):
+    """Returns the flags by which the command of a result read its data."""
+    return data_flags.of_command(facts.results.get("command") or "", corrected)
 
 
 def _again(facts, flag, expected, name=None):

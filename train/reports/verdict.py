@@ -180,8 +180,8 @@ def _has_not_learned(facts: Facts) -> str | None:
         return None
     return (
         "The training has not learned its own photos: at the end it answered "
-        f"{facts.course.of_training:.2%} of them correctly, no more than of the test: "
-        "too few steps, or too low a learning rate."
+        f"{facts.course.of_training:.2%} of them correctly, hardly more than of the "
+        "test: too few steps, or too low a learning rate."
     )
 
 

@@ -179,7 +179,7 @@ def rows_of(
 
     def compute(part: Split) -> Generator[np.ndarray]:
         batches = _batches(predictor, part, preparation, mirrored)
-        for _, outputs in predicting.predictions(predictor, batches, part):
+        for _, outputs in predicting.predictions(predictor, batches, part, "features"):
             yield outputs.astype(np.float32)
 
     if cache is None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from keras_vit_start import typed
 from train.common.errors import RunError
+from train.data import data_flags
 from train.data.options import DEFAULTS, DataOptions
 from train.engine.devices import start
 from train.engine.step import Devices
@@ -174,6 +175,7 @@ def _again(search, best, answer):
         words.append(f"--weights={recipe.weights or 'none'}")
     if recipe.seed:
         words.append(f"--seed={recipe.seed}")
+    words += data_flags.of_command(search.command)
     networks = len(answer.members)
     if search.trained == 1.0 and stage is not None:
         size = ",".join(map(str, pair(stage.image_size, "image_size")))

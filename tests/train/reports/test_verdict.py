@@ -139,7 +139,7 @@ CASES = {
     "has_not_learned": (
         facts(course=Course(of_training=0.6)),
         "The training has not learned its own photos: at the end it answered 60.00% of "
-        "them correctly, no more than of the test: too few steps, or too low a "
+        "them correctly, hardly more than of the test: too few steps, or too low a "
         "learning rate.",
         facts(course=Course(of_training=0.6), config={"mixup": 0.2}),
     ),
@@ -320,6 +320,18 @@ def test_a_poor_model_makes_no_label_doubtful(checks):
     )
     for known in poor:
         assert suggestions.SUGGESTIONS["check_labels"](known) is None
+
+
+def test_suggestions_read_the_same_data(checks):
+    command = "keras-vit finetune a.csv --label_column=kind --relabel b.csv --steps=9"
+    results = RUN["results"] | {"command": command}
+    known = facts(**RUN | {"results": results, "config": WEIGHTS}, suspected=6)
+    [search, check] = [
+        suggestions.SUGGESTIONS[name](known).command
+        for name in ("search", "check_labels")
+    ]
+    assert " --label_column=kind --relabel=b.csv --minutes=10 " in search
+    assert check == "keras-vit check 'my photos/' --label_column=kind"
 
 
 def test_a_loss_that_exploded_takes_a_much_lower_rate():

@@ -115,9 +115,9 @@ def computed(monkeypatch):
     """The numbers of photos that were computed, one per call."""
     computed = []
 
-    def counting(predictor, batches, split):
+    def counting(predictor, batches, split, *described):
         computed.append(split.num_examples)
-        yield from original(predictor, batches, split)
+        yield from original(predictor, batches, split, *described)
 
     original = predicting.predictions
     monkeypatch.setattr(predicting, "predictions", counting)
