@@ -40,7 +40,7 @@ def probed_network(
     hidden, output = (
         (probe.hidden, probe.output) if isinstance(probe, Mlp) else (None, probe)
     )
-    size = len((hidden or output).kernel)
+    size = probe.size
     joins = pooled_tensor(network).shape[-1] != size
     model = features_model(network, patches=joins)
     if model.output_shape[-1] != size:

@@ -26,6 +26,19 @@ class Linear:
     kernel: np.ndarray
     bias: np.ndarray
 
+    @property
+    def size(self) -> int:
+        """How many features it reads."""
+        return len(self.kernel)
+
+    def head_inputs(self, features: np.ndarray) -> np.ndarray:
+        """Returns what its last layer reads: the features."""
+        return features
+
+    def widened(self, size: int) -> "Linear":
+        """Returns a classifier of more features, which it does not read."""
+        return Linear(np.pad(self.kernel, ((0, size - self.size), (0, 0))), self.bias)
+
     def logits(self, features: ArrayLike) -> np.ndarray:
         """Returns float64 (photos, classes) of features (photos, size)."""
         return np.asarray(features, np.float64) @ self.kernel + self.bias
@@ -51,9 +64,22 @@ class Mlp:
     hidden: Linear
     output: Linear
 
+    @property
+    def size(self) -> int:
+        """How many features it reads."""
+        return self.hidden.size
+
+    def head_inputs(self, features: ArrayLike) -> np.ndarray:
+        """Returns what its last layer reads: the hidden layer, (photos, units)."""
+        return np.maximum(self.hidden.logits(features), 0)
+
+    def widened(self, size: int) -> "Mlp":
+        """Returns a classifier of more features, which it does not read."""
+        return Mlp(self.hidden.widened(size), self.output)
+
     def logits(self, features: ArrayLike) -> np.ndarray:
         """Returns float64 (photos, classes) of features (photos, size)."""
-        return self.output.logits(np.maximum(self.hidden.logits(features), 0))
+        return self.output.logits(self.head_inputs(features))
 
     def scaled(self, factor: float) -> "Mlp":
         """Returns a classifier whose logits are `factor` times these."""
@@ -166,6 +192,31 @@ def average(probes: Sequence[Linear], weights: Sequence[float] | None = None) ->
     return Linear(
         np.average([probe.kernel for probe in probes], axis=0, weights=weights),
         np.average([probe.bias for probe in probes], axis=0, weights=weights),
+    )
+
+
+def mixed(linear: Linear, mlp: Mlp, share: float) -> Probe:
+    """Returns one classifier that averages a linear one and a perceptron.
+
+    It is a perceptron again, so that a network computes its features once: a linear
+    logit z is relu(z) - relu(-z), of two more hidden units.
+
+    Args:
+        linear: `Linear`, on the same features.
+        mlp: `Mlp`.
+        share: float, that of the perceptron's logits, from 0 to 1.
+    """
+    if share in (0, 1):
+        return mlp if share else linear
+    classes = np.eye(len(linear.bias))
+    units = [mlp.hidden, linear.scaled(1 - share), linear.scaled(share - 1)]
+    output = mlp.output.scaled(share)
+    return Mlp(
+        Linear(
+            np.concatenate([one.kernel for one in units], axis=1),
+            np.concatenate([one.bias for one in units]),
+        ),
+        Linear(np.concatenate([output.kernel, classes, -classes]), output.bias),
     )
 
 

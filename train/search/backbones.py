@@ -88,7 +88,7 @@ def backbone_of(search: State, recipe: Recipe, number: int, count: int) -> Backb
         functools.partial(probed_network, network, probed.head, search.names),
         lambda split: probed.head.logits(probed.read(extract(split))),
         network.input_shape[1:3],
-        lambda split: probed.read(extract(split)),
+        lambda split: probed.head.head_inputs(probed.read(extract(split))),
     )
     return Backbone(
         recipe,

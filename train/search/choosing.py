@@ -15,7 +15,7 @@ FEW = 20
 # So many are averaged where there are more photos.
 BEST = 3
 # Candidates behind the best by more of its standard errors are left out.
-_FAR = 2.0
+FAR = 2.0
 # Fewer photos cannot judge whether a network helps.
 FEWEST_JUDGES = 10
 # Shares of a network in an average with others.
@@ -41,7 +41,7 @@ def chosen(losses: Sequence[np.ndarray], photos_per_class: float) -> list[int]:
 def is_behind(losses: np.ndarray, best: np.ndarray) -> bool:
     """Returns whether log losses of photos are surely higher than others of them."""
     gaps = losses - best
-    return bool(gaps.mean() > _FAR * _standard_error(gaps))
+    return bool(gaps.mean() > FAR * _standard_error(gaps))
 
 
 def share_of(
@@ -49,11 +49,12 @@ def share_of(
     others: np.ndarray,
     labels: np.ndarray,
     judge: Judge = EVEN,
+    errors: float = 1.0,
 ) -> float:
     """Returns the share that `logits` get in an average with `others`, 0 for none.
 
     It is the one of the least log loss, where that is lower than the loss of the others
-    by more than its standard error. Fewer than ten photos judge nothing.
+    by more than so many of its standard errors. Fewer than ten photos judge nothing.
     """
     best, most = 0.0, 0.0
     if len(labels) < FEWEST_JUDGES:
@@ -63,7 +64,7 @@ def share_of(
         mixed = share * logits + (1.0 - share) * others
         gains = before - judge.losses(mixed, labels)
         gain = float(gains.mean())
-        if gain > _standard_error(gains) and gain > most:
+        if gain > errors * _standard_error(gains) and gain > most:
             best, most = share, gain
     return best
 

@@ -1,4 +1,4 @@
-"""Probes on the features of a backbone: which answer, and their one linear head."""
+"""Probes on the features of a backbone: which answer, and their one head."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -9,46 +9,47 @@ from train.data.sources.splits import Split, pick
 from train.scoring import probes
 from train.scoring.features import Features
 from train.scoring.temperature import temperature
-from train.search.choosing import chosen, in_turns
+from train.search.candidates import Candidate, candidates_for
+from train.search.choosing import FAR, chosen, in_turns, share_of
 from train.search.judging import EVEN, Judge
 from train.search.table import Tried
 
-# Kinds of probes, and whether they see the mean of the patches beside the class token.
-_PROBES = (
-    ("ridge", False),
-    ("lda", False),
-    ("lda", True),
-    ("logistic", False),
-    ("logistic", True),
-)
 # Twice the features take so many times as long.
 _WIDER = 5.0
-_INPUTS = {False: "class token", True: "class token and patches"}
-_TITLES = {"ridge": "Ridge regression", "lda": "LDA", "logistic": "Logistic regression"}
 # Features of fewer photos do not show how fast they come.
 _FEWEST = 64
 
 
 @dataclasses.dataclass(frozen=True)
 class Probed:
-    """The probes of a backbone that answer together, as one linear head.
+    """The probes of a backbone that answer together, as one head.
 
     Attributes:
-        head: `train.scoring.probes.Linear` on the class token or on that and the mean
-            of the patches behind it.
+        head: `train.scoring.probes.Probe` on the class token or on that and the mean
+            of the patches behind it; linear, unless a perceptron is part of it.
         logits: floats (photos, classes), those for photos that the probes were not
             fitted on.
         tried: the probes, all that were fitted.
     """
 
-    head: probes.Linear
+    head: probes.Probe
     logits: np.ndarray
     tried: tuple[Tried, ...]
 
     def read(self, features: Features) -> np.ndarray:
-        """Returns what the head reads of features, floats (photos, size)."""
-        is_pooled = len(self.head.kernel) == features.pooled.shape[1]
+        """Returns the part of features that the head is on, floats (photos, size)."""
+        is_pooled = self.head.size == features.pooled.shape[1]
         return features.pooled if is_pooled else features.joined
+
+
+@dataclasses.dataclass(frozen=True)
+class _Fitted:
+    """A candidate that was fitted, scaled by its temperature."""
+
+    candidate: Candidate
+    probe: probes.Probe
+    held_out: np.ndarray
+    row: Tried
 
 
 def features_in(
@@ -108,6 +109,7 @@ def probed(
     of: str,
     seconds: float,
     clock: Callable[[], float],
+    mirrored: Features | None = None,
     groups: np.ndarray | None = None,
     judge: Judge = EVEN,
     log: Callable[[str], object] = print,
@@ -124,37 +126,46 @@ def probed(
         of: str, which names end in: the backbone, where there are several.
         seconds: float.
         clock: function that returns seconds.
+        mirrored: those of the same photos mirrored, to fit further probes on.
         groups: (photos,), those of photos that are copies of each other, see
             `train.scoring.folds.folds_of`.
         judge: `Judge` of the answers.
         log: called with a line for each probe.
         number: int, how many are fitted whatever their time: those of a run before.
     """
-    begun, longest = clock(), 0.0
-    tried, linear, held_out, taken = [], [], [], {}
-    for kind, patches in _PROBES:
-        if patches and features.patch_mean is None:
-            continue
+    begun, taken, is_late = clock(), {}, False
+    labels, fitted = features.labels, []
+    photos_per_class = float(np.median(np.bincount(labels)[np.unique(labels)]))
+    for candidate in candidates_for(features, mirrored is not None, photos_per_class):
         before = clock()
-        name = f"{_TITLES[kind]}, {_INPUTS[patches]}{of}"
-        coming = max(longest, _WIDER * taken.get(kind, 0.0) if patches else 0.0)
-        is_late = before - begun + coming > seconds
-        if tried and (is_late if number is None else len(tried) >= number):
+        name = f"{candidate.name}{of}"
+        wider = _WIDER * taken.get(candidate.kind, 0.0) if candidate.patches else 0.0
+        coming = max([wider, *taken.values()])
+        is_late = is_late or before - begun + coming > seconds
+        if fitted and (is_late if number is None else len(fitted) >= number):
             log(f"{name}: left out, as the time is needed for the rest")
             continue
-        rows = features.joined if patches else features.pooled
-        fitted = (kind, rows, features.labels, classes)
-        logits = probes.out_of_fold_logits(*fitted, groups=groups)
-        cooling = temperature(logits, features.labels, groups)
-        held_out.append(logits / cooling)
-        linear.append((probes.fit(*fitted, groups=groups).scaled(1 / cooling), patches))
-        taken[kind] = clock() - before
-        longest = max(longest, taken[kind])
-        tried.append(
-            judged(name, held_out[-1], features.labels, clock() - before, judge)
-        )
-        log(tried[-1].line)
-    return _together(tried, linear, held_out, features, groups, judge)
+        probe, held_out = _fit(candidate, features, mirrored, classes, groups)
+        taken[candidate.kind] = clock() - before
+        row = judged(name, held_out, labels, taken[candidate.kind], judge)
+        fitted.append(_Fitted(candidate, probe, held_out, row))
+        log(row.line)
+    return _together(fitted, features, groups, judge, photos_per_class)
+
+
+def _fit(candidate, features, mirrored, classes, groups):
+    """Returns a probe and its logits for held-out photos, with a temperature."""
+    labels, photos, of_photos = features.labels, features, groups
+    if candidate.mirrored:
+        # A mirrored photo is in the fold of the photo.
+        own = np.arange(len(labels)) if groups is None else groups
+        photos, of_photos = joined([features, mirrored]), np.concatenate([own, own])
+    rows = photos.joined if candidate.patches else photos.pooled
+    given = (candidate.kind, rows, photos.labels, classes)
+    logits = probes.out_of_fold_logits(*given, groups=of_photos)[: len(labels)]
+    cooling = temperature(logits, labels, groups)
+    probe = probes.fit(*given, groups=of_photos)
+    return probe.scaled(1 / cooling), logits / cooling
 
 
 def judged(
@@ -175,22 +186,28 @@ def judged(
     )
 
 
-def _together(tried, linear, held_out, features, groups, judge):
+def _together(fitted, features, groups, judge, photos_per_class):
     """Returns the `Probed` of those that answer, whose shares are noted."""
     labels = features.labels
-    losses = [judge.losses(logits, labels) for logits in held_out]
-    places = chosen(losses, float(np.median(np.bincount(labels)[np.unique(labels)])))
-    for place in places:
-        tried[place].share = 1 / len(places)
-    logits = np.mean([held_out[place] for place in places], axis=0)
-    cooling = temperature(logits, labels, groups)
-    patches = any(linear[place][1] for place in places)
+    linear = [one for one in fitted if isinstance(one.probe, probes.Linear)]
+    perceptrons = [one for one in fitted if isinstance(one.probe, probes.Mlp)]
+    losses = [judge.losses(one.held_out, labels) for one in linear]
+    parts = [linear[place] for place in chosen(losses, photos_per_class)]
+    for one in parts:
+        one.row.share = 1 / len(parts)
+    patches = any(one.candidate.patches for one in parts)
     size = (features.joined if patches else features.pooled).shape[1]
-    heads = [_wide(linear[place][0], size).scaled(1 / cooling) for place in places]
-    return Probed(probes.average(heads), logits / cooling, tuple(tried))
-
-
-def _wide(head, size):
-    """Returns a head of more features, which it does not read."""
-    more = size - len(head.kernel)
-    return probes.Linear(np.pad(head.kernel, ((0, more), (0, 0))), head.bias)
+    logits = np.mean([one.held_out for one in parts], axis=0)
+    cooling = temperature(logits, labels, groups)
+    head = probes.average(
+        [one.probe.widened(size).scaled(1 / cooling) for one in parts]
+    )
+    logits = logits / cooling
+    for one in perceptrons:
+        share = share_of(one.held_out, logits, labels, judge, errors=FAR)
+        one.row.share = share
+        for other in parts:
+            other.row.share *= 1 - share
+        logits = share * one.held_out + (1 - share) * logits
+        head = probes.mixed(head, one.probe.widened(size), share)
+    return Probed(head, logits, tuple(one.row for one in fitted))

@@ -232,3 +232,18 @@ def test_out_of_fold_probabilities_are_calibrated():
     accuracy = np.mean(found.argmax(axis=1) == labels)
     assert accuracy > 0.9
     assert found.max(axis=1).mean() == pytest.approx(accuracy, abs=0.03)
+
+
+@pytest.mark.parametrize("share", [0, 0.25, 1])
+def test_a_perceptron_and_linear_probes_are_one_perceptron(share, monkeypatch):
+    monkeypatch.setattr(probe_fits, "_MLP_STEPS", 20)
+    features, labels = problem(60, 8)
+    linear = probes.fit("ridge", features, labels, 5)
+    mlp = probes.fit("mlp", features[:, :6], labels, 5).widened(8)
+    found = probes.mixed(linear, mlp, share)
+    expected = share * mlp.logits(features) + (1 - share) * linear.logits(features)
+    np.testing.assert_allclose(found.logits(features), expected, atol=1e-9)
+    assert found.size == 8
+    inputs = found.head_inputs(features)
+    last = found if share == 0 else found.output
+    np.testing.assert_allclose(last.logits(inputs), expected, atol=1e-9)
