@@ -22,6 +22,7 @@ from train.common import predictors
 from train.common.errors import RunError
 from train.data import pipeline
 from train.data.sources.splits import Split
+from train.data.transforms.preprocessing import squash
 from train.scoring import predicting
 from train.scoring.feature_cache import cached
 from zoo.network import pair
@@ -73,6 +74,8 @@ class Extractor:
     Call arguments:
         split: `train.data.sources.Split`.
         mirrored: bool, whether photos are mirrored, left and right.
+        through: (height, width) that photos have on their way to the network's size, as
+            in a model of several networks; by default they come from their own.
         cache: path of a folder with a file of the features of earlier calls, known by
             the weights, the view and the contents of the photos; None for none.
 
@@ -117,6 +120,7 @@ class Extractor:
         split: Split,
         *,
         mirrored: bool = False,
+        through: tuple[int, int] | None = None,
         cache: str | os.PathLike | None = None,
     ) -> Features:
         """Returns the features of a split, in its order."""
@@ -125,6 +129,7 @@ class Extractor:
             split,
             preparation=self.preparation,
             mirrored=mirrored,
+            through=through,
             cache=cache,
         )
         patch_mean = rows[:, self._pooled_size :]
@@ -170,27 +175,30 @@ def rows_of(
     *,
     preparation: str,
     mirrored: bool = False,
+    through: tuple[int, int] | None = None,
     cache: str | os.PathLike | None = None,
 ) -> np.ndarray:
     """Returns the outputs of a predictor for a split, float32 (photos, size).
 
     The arguments are those of `Extractor`.
     """
+    through = None if through == predictor.model.input_shape[1:3] else through
 
     def compute(part: Split) -> Generator[np.ndarray]:
-        batches = _batches(predictor, part, preparation, mirrored)
+        batches = _batches(predictor, part, preparation, mirrored, through)
         for _, outputs in predicting.predictions(predictor, batches, part, "features"):
             yield outputs.astype(np.float32)
 
     if cache is None:
         return np.concatenate([*compute(split)])
     view = f"{preparation}, {mirrored}, {predictor.precision}"
+    view += f", through {through}" if through else ""
     return cached(cache, predictor.model, view, split, compute)
 
 
-def _batches(predictor, split, preparation, mirrored):
+def _batches(predictor, split, preparation, mirrored, through):
     size = predictor.model.input_shape[1:3]
-    settings = {"image_size": size, "preparation": preparation}
+    settings = {"image_size": through or size, "preparation": preparation}
     if preparation == FEW_SHOT:
         settings = {"image_size": tuple(round(side * 8 / 7) for side in size)}
     batches = pipeline.evaluation_batches(
@@ -199,6 +207,8 @@ def _batches(predictor, split, preparation, mirrored):
     if preparation == FEW_SHOT:
         crop = tf.image.resize_with_crop_or_pad
         batches = batches.map(lambda images, labels: (crop(images, *size), labels))
+    if through:
+        batches = batches.map(lambda images, labels: (squash(images, size), labels))
     if mirrored:
         batches = batches.map(lambda images, labels: (images[:, :, ::-1], labels))
     return batches

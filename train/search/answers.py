@@ -16,15 +16,16 @@ class Member:
 
     Attributes:
         make: function that makes it.
-        logits: function of a split to floats (photos, classes).
-        size: (height, width) that photos come to before the network's own.
+        logits: function of a split, and of the (height, width) that photos have on
+            their way to the network's, to floats (photos, classes).
+        size: (height, width) of the network's images.
         features: function of a split to what the head reads, (photos, size), or None
             where the network would compute it.
         weight: float, of its logits in the answer.
     """
 
     make: Callable[[], keras.Model]
-    logits: Callable[[Split], np.ndarray]
+    logits: Callable[[Split, tuple[int, int]], np.ndarray]
     size: tuple[int, int]
     features: Callable[[Split], np.ndarray] | None = None
     weight: float = 1.0
@@ -37,23 +38,28 @@ class Answer:
     members: list[Member]
     held_out: np.ndarray
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """The (height, width) of the one model's images."""
+        return max(one.size for one in self.members)
+
     def logits(self, split: Split) -> np.ndarray:
         """Returns the logits of photos, what the one model of these networks gives."""
-        return np.sum([one.weight * one.logits(split) for one in self.members], axis=0)
+        return np.sum(
+            [one.weight * one.logits(split, self.size) for one in self.members], axis=0
+        )
 
     @property
     def features(self) -> Callable[[Split], np.ndarray] | None:
         """Function of a split to what the head of the one model reads.
 
         Of several networks these are their logits. It is None where the model would
-        compute them, as it does of networks for images of different sizes.
+        compute them.
         """
         if len(self.members) == 1:
             return self.members[0].features
-        if len({one.size for one in self.members}) > 1:
-            return None
         return lambda split: np.concatenate(
-            [one.logits(split) for one in self.members], axis=1
+            [one.logits(split, self.size) for one in self.members], axis=1
         )
 
     def joined_by(

@@ -17,7 +17,7 @@ from train.scoring.learning_curve import Point, of_probe
 from train.scoring.probed_network import probed_network
 from train.search import probing, time_plan
 from train.search.answers import Answer, Member
-from train.search.choosing import share_of
+from train.search.choosing import even_share, share_of
 from train.search.probing import Probed
 from train.search.state import State
 from train.search.table import sides
@@ -65,6 +65,7 @@ def backbone_of(search: State, recipe: Recipe, number: int, count: int) -> Backb
             features = probing.joined([features, of_judges])
             others = len(groups) + copies.groups(search.source.validation)
             groups = np.concatenate([groups, others])
+        mirrored = timed.of_mirrored() if recipe.flip else None
     search.say(
         f"{name}: features of {len(features.labels):,} photos in "
         f"{search.budget.clock() - begun:.0f} s"
@@ -76,6 +77,7 @@ def backbone_of(search: State, recipe: Recipe, number: int, count: int) -> Backb
             of=f", {name}" if count > 1 else "",
             seconds=time_plan.for_probes(search, count),
             clock=search.budget.clock,
+            mirrored=mirrored,
             groups=groups,
             judge=search.judge,
             log=search.say,
@@ -86,7 +88,9 @@ def backbone_of(search: State, recipe: Recipe, number: int, count: int) -> Backb
     search.tried += probed.tried
     member = Member(
         functools.partial(probed_network, network, probed.head, search.names),
-        lambda split: probed.head.logits(probed.read(extract(split))),
+        lambda split, through: probed.head.logits(
+            probed.read(extract(split, through=through))
+        ),
         network.input_shape[1:3],
         lambda split: probed.head.head_inputs(probed.read(extract(split))),
     )
@@ -133,9 +137,7 @@ def of_probes(search: State, best: Backbone, backbones: Sequence[Backbone]) -> A
             continue
         share = 0.0
         if not search.options.single and len(other.labels) == len(best.labels):
-            share = share_of(
-                other.probed.logits, answer.held_out, best.labels, search.judge
-            )
+            share = _share(search, other, best, answer)
         if share:
             answer = answer.joined_by(
                 other.member, other.probed.logits, share, best.labels
@@ -151,6 +153,16 @@ def of_probes(search: State, best: Backbone, backbones: Sequence[Backbone]) -> A
     used = [one.name for one in search.tried if one.share]
     search.because(f"The answers of these probes are averaged: {'; '.join(used)}.")
     return answer
+
+
+def _share(search, other, best, answer):
+    """Returns the share of the answer that another backbone gets."""
+    if other.recipe == best.recipe.override(image_size=other.recipe.image_size):
+        both = (
+            search.judge.losses(one.probed.logits, best.labels) for one in (other, best)
+        )
+        return even_share(*both)
+    return share_of(other.probed.logits, answer.held_out, best.labels, search.judge)
 
 
 def _share_out(backbones, share):

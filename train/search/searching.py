@@ -17,6 +17,7 @@ from train.recipes import Recipe
 from train.run import training
 from train.search import backbones, time_plan
 from train.search.budget import FEATURES, Budget
+from train.search.larger import larger_of
 from train.search.options import Options
 from train.search.reporting import report, tested_in_time
 from train.search.state import State
@@ -91,6 +92,9 @@ def results(search: State) -> dict:
     if time_plan.is_short(search) and not is_again:
         search.because(_too_short(search))
     best = min(fitted, key=lambda one: one.log_loss)
+    if (recipe := larger_of(search, best)) is not None:
+        number = len(fitted)
+        fitted.append(backbones.backbone_of(search, recipe, number, number + 1))
     of_probes = answer = backbones.of_probes(search, best, fitted)
     found = None
     with contextlib.ExitStack() as stack:

@@ -22,6 +22,8 @@ _FEATURES_OF_SOME = 0.15
 FIRST_TEST, _TEST = 0.02, 0.1
 # Each of so many photos counts more than the time that its features take.
 _SMALL_SET = 1_000
+# Shares of the budget for features of mirrored photos, and of larger ones.
+_MIRRORED, _LARGER = 0.05, 0.1
 # The share of the budget for probes, and the seconds that they get at least.
 _PROBES, _LEAST_PROBES = 0.15, 10.0
 # A training of fewer seconds teaches nothing. A step compiles longer than a network for
@@ -88,6 +90,19 @@ def for_features(
         rest = left - _least_end(search) - _LEAST_PROBES
         seconds = max(seconds, rest / (count - number))
     return seconds
+
+
+def fits_mirrored(search: State, photos: int, speed: float) -> bool:
+    """Returns whether features of mirrored photos take little time."""
+    return photos <= _MIRRORED * search.budget.seconds * speed
+
+
+def fits_larger(search: State, photos: int, area: float, speed: float) -> bool:
+    """Returns whether features of larger photos take little time.
+
+    `area` is theirs by that of the photos that come in at this `speed`.
+    """
+    return photos * area <= _LARGER * search.budget.seconds * speed
 
 
 def for_judges(search: State) -> float:

@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Callable
 
-from train.data.sources.splits import Split
 from train.data.sources.subset import limited
 from train.scoring.features import Features
 from train.search import probing, time_plan
@@ -13,7 +12,7 @@ from train.search.state import State
 # So many photos compile the network, and so many more show how fast photos come.
 _COMPILING, _MEASURING = 32, 64
 
-Extract = Callable[[Split], Features]
+Extract = Callable[..., Features]
 
 
 class TimedFeatures:
@@ -24,7 +23,7 @@ class TimedFeatures:
     Args:
         search: what the parts of a search share; of its photos that judge as many are
             left as there is time for.
-        extract: function of a split to its `Features`, which knows earlier ones.
+        extract: `train.scoring.features.Extractor` that knows earlier features.
         number: int, that of the backbone.
         count: int, how many backbones there are.
 
@@ -58,6 +57,17 @@ class TimedFeatures:
         self.photos = probing.first_of(train, self._facts["photos"])
         self.of_train = extract(self.photos)
         self.speed = self._facts["speed"]
+
+    def of_mirrored(self) -> Features | None:
+        """Returns features of all photos mirrored, None where they take too long."""
+        search, parts = self._search, [self.photos]
+        if self.of_judges is not None:
+            parts.append(search.source.validation)
+        count = sum(part.num_examples for part in parts)
+        self._keep(mirrored=time_plan.fits_mirrored(search, count, self.speed))
+        if not self._facts["mirrored"]:
+            return None
+        return probing.joined([self._extract(part, mirrored=True) for part in parts])
 
     def _keep(self, **facts):
         """Notes facts that are not known yet, and the time that all has taken."""

@@ -19,7 +19,7 @@ def logits_of(
     run: Run,
     split: Split,
     cache: str | os.PathLike,
-    through: tuple[int, int] | None = None,
+    through: tuple[int, int],
 ) -> np.ndarray:
     """Returns the logits of photos of a split, floats (photos, classes).
 
@@ -29,7 +29,7 @@ def logits_of(
         cache: folder with a file of the logits of earlier calls, see
             `train.scoring.feature_cache`.
         through: (height, width) that photos have on their way to the network's size, as
-            in a model of several networks; by default they come from their own.
+            in a model of several networks.
     """
     size = run.image_size
 
@@ -40,9 +40,9 @@ def logits_of(
         make = functools.partial(
             pipeline.evaluation_batches,
             part,
-            image_size=through or size,
+            image_size=through,
             batch_size=run.recipe.batch_size // run.trainer.micro_batches,
-            finish=None if through in (None, size) else resized,
+            finish=None if through == size else resized,
         )
         batches = pipeline.explained(run.devices.batches(make), part)
         for _, logits, _ in loop.answered(run.trainer, batches):

@@ -2,10 +2,12 @@
 
 import contextlib
 import dataclasses
-import functools
 import math
 
+import numpy as np
+
 from train.data.registry import CROPS
+from train.data.sources.splits import Split
 from train.engine import loop
 from train.engine.pace import Pace
 from train.run import building, training
@@ -104,19 +106,13 @@ def with_training(
     with search.budget.part("training"):
         run = _trained(search, backbone)
     stack.enter_context(run.trainer.averaged())
-    cache, through = search.features, _full(backbone)
-    alone = Member(
-        lambda: run.task.network,
-        functools.partial(logits_of, run, cache=cache),
-        run.image_size,
-    )
-    beside = dataclasses.replace(
-        alone,
-        logits=functools.partial(logits_of, run, cache=cache, through=through),
-        size=through,
-    )
+
+    def logits(split: Split, through: tuple[int, int]) -> np.ndarray:
+        return logits_of(run, split, search.features, through)
+
+    member = Member(lambda: run.task.network, logits, run.image_size)
     with search.budget.part("choosing"):
-        return _joined(search, answer, alone, beside, search.budget.clock() - begun)
+        return _joined(search, answer, member, search.budget.clock() - begun)
 
 
 def _trained(search, backbone):
@@ -144,13 +140,11 @@ def _trained(search, backbone):
     return run
 
 
-def _joined(search, answer, alone, beside, seconds):
-    """Returns the answer with a trained network, as far as that helps.
-
-    `alone` takes photos of its own size, `beside` those of the whole answer.
-    """
+def _joined(search, answer, member, seconds):
+    """Returns the answer with a trained network, as far as that helps."""
     labels = search.source.validation.labels()
-    logits = beside.logits(search.source.validation)
+    through = max(answer.size, member.size)
+    logits = member.logits(search.source.validation, through)
     weight = 1 / temperature(logits, labels)
     of_probes = answer.held_out[-len(labels) :]
     share = share_of(weight * logits, of_probes, labels, search.judge)
@@ -175,7 +169,7 @@ def _joined(search, answer, alone, beside, seconds):
     )
     if not share:
         return answer
-    member = dataclasses.replace(alone if share == 1 else beside, weight=weight)
+    member = dataclasses.replace(member, weight=weight)
     answer = dataclasses.replace(answer, held_out=of_probes)
     return answer.joined_by(member, weight * logits, share, labels)
 

@@ -67,6 +67,22 @@ def test_the_class_token_and_the_mean_of_the_patches(network, photos, split):
     np.testing.assert_allclose(alone.pooled, pooled, atol=1e-5)
 
 
+def test_photos_come_through_another_size(network, photos, split, tmp_path):
+    found = direct = Extractor(network)(split, through=(40, 48))
+    images = keras.ops.image.resize(
+        images_of(photos, (40, 48)), (32, 32), antialias=False
+    )
+    pooled, patch_mean = expected_of(network, images)
+    np.testing.assert_allclose(found.pooled, pooled, atol=1e-5)
+    np.testing.assert_allclose(found.patch_mean, patch_mean, atol=1e-5)
+    # The network's own size is none other, and has the same file.
+    extractor = Extractor(network)
+    for through in (None, (32, 32), (40, 48)):
+        found = extractor(split, through=through, cache=tmp_path)
+    np.testing.assert_allclose(found.pooled, direct.pooled, atol=1e-5)
+    assert len([*tmp_path.glob("*.npz")]) == 2
+
+
 def test_another_size_and_mirrored_photos(network, photos, split):
     extractor = Extractor(network, image_size=(40, 48))
     found = extractor(split, mirrored=True)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from train.search.choosing import chosen, in_turns, share_of
+from train.search.choosing import chosen, even_share, in_turns, share_of
 
 
 def losses_around(*means, photos=100, spread=0.5):
@@ -33,6 +33,20 @@ def test_a_network_joins_only_where_held_out_photos_say_so():
     # Nine photos say nothing, and what is the same brings nothing.
     assert share_of(8 * truth[:9], bad[:9], labels[:9]) == 0.0
     assert share_of(good, good, labels) == 0.0
+
+
+def test_another_size_gets_half_unless_it_lies_behind():
+    good, equal, bad = losses_around(0.5, 0.51, 2.0)
+    assert even_share(equal, good) == even_share(good, good) == 0.5
+    assert even_share(bad, good) == 0.0
+
+
+def test_more_standard_errors_let_fewer_networks_join():
+    labels = np.random.default_rng(0).integers(0, 4, 60)
+    noise = np.random.default_rng(1).normal(0, 1.5, (2, 60, 4))
+    good, other = 2 * np.eye(4)[labels] + noise
+    assert share_of(other, good, labels) > 0
+    assert share_of(other, good, labels, errors=9.0) == 0.0
 
 
 @pytest.mark.parametrize("count", [3, 10, 29])

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import itertools
+import math
 import types
 
 import keras
@@ -14,10 +15,11 @@ from train.data.sources import subset
 from train.data.sources.splits import Source, in_memory
 from train.scoring import probes
 from train.scoring.features import Features
-from train.search import backbones, probing, searching, training_stage
+from train.search import backbones, larger, probing, searching, training_stage
 from train.search.budget import Budget
 from train.search.options import Options
 from train.search.state import State
+from zoo.network import pair
 
 CLASSES = 5
 RECIPE = recipes.for_dataset("photos/").override(model="ViT-Ti_16", image_size=224)
@@ -39,10 +41,13 @@ class Machine:
     report: float = 10.0
     slower_from: float = np.inf
     killed_at: float = np.inf
+    # The longer side of its photos.
+    side: int = 224
     now: float = 0.0
     # What its disk keeps of a search.
     name: str = dataclasses.field(default_factory=map(str, itertools.count()).__next__)
-    features: set = dataclasses.field(default_factory=set)
+    # The photos of each view.
+    features: dict = dataclasses.field(default_factory=dict)
     logits: set = dataclasses.field(default_factory=set)
     schedule: int = 0
     steps: int = 0
@@ -95,19 +100,26 @@ def searched(tmp_path, monkeypatch, capsys):
     def search(machine, minutes, source):
         folder = tmp_path / machine.name
         folder.mkdir(exist_ok=True)
-        network = types.SimpleNamespace(input_shape=(None, 224, 224, 3), name="ViT")
 
-        def built(*_):
+        def built(recipe, *_):
             machine.spend(machine.build)
-            return network
+            shape = (None, *pair(recipe.image_size, "image_size"), 3)
+            return types.SimpleNamespace(input_shape=shape, name="ViT")
 
         class Extractor:
-            def __init__(self, *_, **__):
-                parts = (machine, machine.photo, machine.compiling, 8)
-                self.known = Known(*parts, machine.features)
+            def __init__(self, network, **_):
+                self.size = network.input_shape[1:3]
+                self.seconds = math.prod(self.size) / 224**2 * machine.photo
+                self.views = {}
 
-            def __call__(self, split, cache):
-                rows = self.known.rows(split).astype("float32")
+            def __call__(self, split, cache, mirrored=False, through=None):
+                view = self.size, mirrored, through or self.size
+                if view not in self.views:
+                    compiling = 0.0 if self.views else machine.compiling
+                    known = machine.features.setdefault(view, set())
+                    parts = (machine, self.seconds, compiling, 8, known)
+                    self.views[view] = Known(*parts)
+                rows = self.views[view].rows(split).astype("float32")
                 return Features(split.labels(), rows, rows)
 
         class Loop:
@@ -141,7 +153,7 @@ def searched(tmp_path, monkeypatch, capsys):
             return types.SimpleNamespace(
                 recipe=task.recipe,
                 source=source,
-                task=types.SimpleNamespace(network=network),
+                task=types.SimpleNamespace(network=None),
                 image_size=task.recipe.image_size,
                 trainer=types.SimpleNamespace(averaged=contextlib.nullcontext),
                 known=Known(*parts, machine.logits),
@@ -175,9 +187,10 @@ def searched(tmp_path, monkeypatch, capsys):
             patch.setattr(
                 training_stage,
                 "logits_of",
-                lambda run, split, cache, through=None: run.known.rows(split),
+                lambda run, split, cache, through: run.known.rows(split),
             )
             patch.setattr(searching, "report", report)
+            patch.setattr(larger, "_longer_side", lambda photos: machine.side)
             began = machine.now
             budget = Budget(60 * minutes, folder / "search.json", began, machine.clock)
             machine.spend(machine.start)
@@ -217,6 +230,18 @@ def test_a_budget_holds(minutes, photos, searched):
     if found.trained:
         assert found.seconds > 0.8 * 60 * minutes
     assert found.tested == 150
+
+
+@pytest.mark.parametrize("photos", [100, 450, 1_000])
+@pytest.mark.parametrize("minutes", [2.0, 5.0])
+def test_it_holds_with_larger_images_and_mirrored_photos(minutes, photos, searched):
+    found = searched(Machine(side=300), minutes, source_of(photos, photos // 10))
+    assert found.seconds <= LIMIT * 60 * minutes
+    facts = found.facts["features 0"]
+    assert facts["mirrored"] == (1.1 * photos / 60 <= 0.05 * 60 * minutes)
+    is_tried = 1.1 * photos / 60 * (288 / 224) ** 2 <= 0.1 * 60 * minutes
+    assert ("features 1" in found.facts) == is_tried
+    assert "ViT-Ti_16 at 288x288 gets 50% of the answer" in found.told or not is_tried
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.7, 0.9])

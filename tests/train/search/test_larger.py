@@ -1,0 +1,61 @@
+"""When the best backbone is tried on larger images."""
+
+import types
+
+import numpy as np
+import pytest
+
+from train import recipes
+from train.data.sources.splits import in_memory
+from train.search import larger
+
+RECIPE = recipes.for_dataset("photos/")
+
+
+@pytest.fixture
+def found():
+    """A function of what differs to the recipe for larger images, or None."""
+
+    def found(side=300, speed=50.0, single=False, known=20, recipe=RECIPE):
+        images = np.zeros((20, 224, side, 3), "uint8")
+        labels = np.arange(20) % 2
+        photos = in_memory("photos", images, labels, lambda record: record, str)
+        facts = {}
+        search = types.SimpleNamespace(
+            options=types.SimpleNamespace(single=single),
+            source=types.SimpleNamespace(
+                train=types.SimpleNamespace(num_examples=known)
+            ),
+            budget=types.SimpleNamespace(
+                facts=facts, seconds=100.0, keep=lambda **more: facts.update(more)
+            ),
+        )
+        backbone = types.SimpleNamespace(
+            recipe=recipe, photos=photos, labels=labels, speed=speed
+        )
+        first = larger.larger_of(search, backbone)
+        # A run that goes on does the same, also where the machine is slower now.
+        backbone.speed = 0.0
+        assert larger.larger_of(search, backbone) == first
+        return first
+
+    return found
+
+
+def test_photos_of_more_pixels_are_tried_at_288(found):
+    assert found() == RECIPE.override(image_size=(288, 288))
+    wide = RECIPE.override(model="ViT-B_32", image_size=(96, 224))
+    assert found(recipe=wide).image_size == (128, 288)
+
+
+@pytest.mark.parametrize(
+    "differs",
+    [{"side": 224}, {"speed": 3.0}, {"single": True}, {"known": 21}],
+    ids=["small photos", "slow machine", "one network", "features of a part"],
+)
+def test_others_are_not(found, differs):
+    assert found(**differs) is None
+
+
+def test_networks_without_one_grid_of_patches_are_not(found):
+    assert found(recipe=RECIPE.override(model="BiT-R50x1")) is None
