@@ -6,7 +6,11 @@ import keras
 import numpy as np
 
 from keras_vit.layers import ClassificationHead
+from keras_vit.models.base import Model
 from keras_vit.structure import head_of
+
+# The layer that joins the logits of networks.
+_ANSWERS = "answers"
 
 
 def averaged(
@@ -56,8 +60,8 @@ def averaged(
         dtype=own.dtype_policy,
         name="head",
     )
-    joined = keras.layers.Concatenate(name="answers")(logits)
-    model = keras.Model(images, head(joined), name="average")
+    joined = keras.layers.Concatenate(name=_ANSWERS)(logits)
+    model = Model(images, head(joined), name="average")
     kernel = np.concatenate([weight * np.eye(own.units) for weight in weights])
     head.set_weights([kernel] if bias is None else [kernel, bias])
     return model
@@ -65,4 +69,6 @@ def averaged(
 
 def members(model: keras.Model) -> list[keras.Model]:
     """Returns the networks that a model averages, none of one that is a network."""
+    if all(layer.name != _ANSWERS for layer in model.layers):
+        return []
     return [layer for layer in model.layers if isinstance(layer, keras.Model)]

@@ -23,6 +23,7 @@ from keras_vit.structure import (
 from keras_vit.structure.image_sizes import own_image_size
 from train.common.errors import RunError
 from train.models import finding
+from train.models.averaging import members
 from train.models.finding import FoundModel
 from train.models.keras_files import load_model
 from train.models.run_directory import RunDirectory
@@ -129,6 +130,11 @@ def _of_keras_file(place, image_size, features):
     if image_size is not None and size != pair(image_size, "image_size"):
         model = keras_vit.at_image_size(model, image_size)
     if features:
+        if parts := members(model):
+            raise RunError(
+                f"{path} averages {len(parts)} networks, whose features are not one "
+                "row per photo: pass a model of one, which finetune --single finds."
+            )
         for encoder in layers_of(model, PatchEncoder):
             encoder.preparation = preparation_of(model)
         set_bits(model, bits_of(model))

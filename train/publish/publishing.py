@@ -15,6 +15,7 @@ from keras_vit.weights import model_arrays
 from train.common.errors import RunError
 from train.common.files import make_folder, refuse_others, whole_folder, write_json
 from train.data.registry import kind_of, short_name
+from train.models.averaging import members
 from train.models.exports.saved_model import write_saved_model
 from train.models.keras_files import load_model
 from train.models.run_directory import RunDirectory
@@ -129,6 +130,11 @@ def _read_run(run):
                 f"characters. Rename it in {run.class_names}."
             )
     model = load_model(run.model)
+    if parts := members(model):
+        raise RunError(
+            f"{run.model} averages {len(parts)} networks, and a published model is "
+            "one: publish a run of finetune --single."
+        )
     try:
         model_arrays.released_variables(model)
     except ValueError as error:

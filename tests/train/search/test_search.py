@@ -3,18 +3,21 @@
 import itertools
 import json
 
+import keras
 import numpy as np
 import pytest
 
 from keras_vit import ViTConfig
 from train import recipes
 from train.common.errors import RunError
-from train.data import run_data, sources
+from train.data import pipeline, run_data, sources
+from train.data.options import DEFAULTS
 from train.data.sources.subset import limited
 from train.engine.metric_log import MetricLog
 from train.models import loaded_model
 from train.models.averaging import members
 from train.models.run_directory import RunDirectory
+from train.run import training
 from train.scoring import held_out, kept_test
 from train.search import (
     backbones,
@@ -42,6 +45,22 @@ def searched(tmp_path, empty_figures):
         return searching.run(RECIPE, options, run_dir=tmp_path / "run", clock=clock)
 
     return search
+
+
+def accuracy_of(path):
+    """Returns the share of the test's photos that a saved model answers correctly."""
+    model = loaded_model.load(path).model
+    source = training.load_source(RECIPE, DEFAULTS, lambda line: None)
+    size = model.input_shape[1:3]
+    batches = pipeline.evaluation_batches(source.test, image_size=size, batch_size=64)
+    return np.mean(
+        np.concatenate(
+            [
+                keras.ops.convert_to_numpy(model(images)).argmax(axis=1) == labels
+                for images, labels in batches
+            ]
+        )
+    )
 
 
 def test_too_little_time_leaves_the_probes(searched, tmp_path, capsys):
@@ -76,7 +95,9 @@ def test_searches_of_several_seeds_share_minutes_and_features(tmp_path, monkeypa
     computed = []
     features_in = probing.features_in
     monkeypatch.setattr(
-        probing, "features_in", lambda *args: computed.append(1) or features_in(*args)
+        probing,
+        "features_in",
+        lambda *args, **more: computed.append(1) or features_in(*args, **more),
     )
     clock = itertools.count().__next__
     with pytest.raises(RunError, match="--minutes=1 is too short for 2 .*--minutes=2"):
@@ -155,3 +176,5 @@ def test_a_second_backbone_joins_or_is_left_out(
     results = searched(0.5, seconds=0.1)
     assert f"{told}: on held-out photos its log loss is" in capsys.readouterr().out
     assert results["networks"] == (2 if share else 1)
+    # Its networks have the random weights that the probes were fitted to.
+    assert accuracy_of(results["model"]) == results["test_accuracy"]

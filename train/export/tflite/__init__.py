@@ -17,7 +17,7 @@ from train.export.formats import TFLITE
 from train.export.tflite.metadata import add_metadata, append_files
 from train.export.tflite.quantization import products, quantize
 from train.models.exports import writing
-from train.models.exports.writing import body_and_head, has_head
+from train.models.exports.writing import body_and_head, has_head, logits_of
 
 PRECISIONS = ("float32", "float16", "dynamic", "int8")
 
@@ -184,7 +184,7 @@ def _converted(model, precision, dynamic_batch):
         features = body(images, training=False)
         if head is None:
             return {"features": features}
-        return {"logits": tf.matmul(features, head.kernel) + head.bias}
+        return {"logits": logits_of(head, features)}
 
     batch = None if dynamic_batch else 1
     images = tf.TensorSpec((batch, *model.input_shape[1:]), tf.float32, name="images")

@@ -22,7 +22,7 @@ from train.data.transforms.graph_fitting import fitted_in_graph
 from train.data.transforms.preprocessing import to_model_range
 from train.models.exports import writing
 from train.models.exports.description import FACTS
-from train.models.exports.writing import body_and_head
+from train.models.exports.writing import body_and_head, logits_of
 from zoo.network.head import NUMBERS, SEVERAL_CLASSES
 
 # Models of keras_vit end in one of these layers, with a head and without.
@@ -211,7 +211,7 @@ def _package(model, class_names):
 
     @tf.function(autograph=False)
     def logits(inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
-        return tf.matmul(features(inputs, training), head.kernel) + head.bias
+        return logits_of(head, features(inputs, training))
 
     problem_type = problem_type_of(model)
     has_classes = head is not None and problem_type != NUMBERS

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import keras
 
@@ -25,6 +26,12 @@ def body_and_head(
         return model, None
     head = model.layers[-1]
     return of_features(model, head.input), head
+
+
+def logits_of(head: keras.layers.Layer, features: Any) -> Any:
+    """Returns what a head computes of its input before its activation."""
+    logits = keras.ops.matmul(features, head.kernel)
+    return logits if head.bias is None else logits + head.bias
 
 
 def check(model: keras.Model, class_names: Sequence[str] | None) -> None:
