@@ -11,6 +11,14 @@ from train.reports.wording import points
 from zoo.common.safe_text import printable
 
 _TEMPLATE = pathlib.Path(reports.__file__).parent / "templates" / "run.md.jinja"
+# What differs between the runs.
+_OF_TRAININGS = (
+    "the seed alone: the order of the photos, their crops, dropout and new weights"
+)
+_OF_SEARCHES = (
+    "the seed and the clock alone: the order of the photos, their crops and dropout in "
+    "training, and what fits the minutes"
+)
 _COLUMNS = {
     "validation_accuracy": "Held-out accuracy",
     "validation_loss": "Held-out loss",
@@ -29,9 +37,9 @@ def sentences(results: dict) -> list[str]:
             "All runs have the same accuracy: what the seed changes had no part in it."
         )
     elif results[leading]["deviation"] is not None:
+        about = _OF_SEARCHES if "minutes" in results["config"] else _OF_TRAININGS
         told.append(
-            "The interval is about the seed alone: the order of the photos, their "
-            "crops, dropout and new weights. Other photos to train on, and others than "
+            f"The interval is about {about}. Other photos to train on, and others than "
             f"these {results['test_examples']:,} to test on, are not in it: the report "
             "of each run has the interval of its test."
         )

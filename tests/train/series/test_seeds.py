@@ -98,6 +98,7 @@ def test_held_out_photos_choose_and_not_the_test(made, series, tmp_path):
     for text in (*pages, page.summary(found)):
         assert "the mean of 3 seeds (95% interval" in text
         assert "Use seed-6, which answers held-out photos best, 90.00%" in text
+        assert "fits the minutes" not in text
         assert "the seed alone" in text and "than these 50 to test on" in text
     assert "| seed-5 | 70.00% | 90.00% |" in pages[0]
 
@@ -124,6 +125,14 @@ def test_equal_runs_show_that_the_seed_has_no_part(made, series):
     told = page.sentences(series(2))
     assert any("what the seed changes had no part" in one for one in told)
     assert not any("the seed alone" in one for one in told)
+
+
+def test_searches_differ_by_the_clock_too(made, series):
+    config = REPORT["config"]
+    made.outcome = lambda seed: {
+        **{"test_accuracy": 0.1 * seed, "config": config | {"minutes": 2.0}}
+    }
+    assert any("fits the minutes" in one for one in page.sentences(series(2)))
 
 
 def test_uneven_classes_have_the_balanced_accuracy_first(made, series):
