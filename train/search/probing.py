@@ -1,6 +1,7 @@
 """Probes on the features of a backbone: which answer, and their one head."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -16,6 +17,8 @@ from train.search.table import Tried
 
 # Twice the features take so many times as long.
 _WIDER = 5.0
+# Five folds of four fifths of the photos take so many times as long as all at once.
+_FOLDS = 4.0
 # Features of fewer photos do not show how fast they come.
 _FEWEST = 64
 
@@ -118,7 +121,8 @@ def probed(
     """Fits probes on features, and chooses those that answer.
 
     The first is fitted in any case, others as long as `seconds` are left for one that
-    takes as long as the longest before, or as it will on twice the features.
+    takes as long as the longest before, or as it will on twice the features, and then
+    for its folds.
 
     Args:
         features: of all photos.
@@ -133,19 +137,26 @@ def probed(
         log: called with a line for each probe.
         number: int, how many are fitted whatever their time: those of a run before.
     """
-    begun, taken, is_late = clock(), {}, False
+    end, taken = clock() + seconds, {}
     labels, fitted = features.labels, []
     photos_per_class = float(np.median(np.bincount(labels)[np.unique(labels)]))
     for candidate in candidates_for(features, mirrored is not None, photos_per_class):
         before = clock()
         name = f"{candidate.name}{of}"
         wider = _WIDER * taken.get(candidate.kind, 0.0) if candidate.patches else 0.0
-        coming = max([wider, *taken.values()])
-        is_late = is_late or before - begun + coming > seconds
-        if fitted and (is_late if number is None else len(fitted) >= number):
+        coming, left = max([wider, *taken.values()]), end - before
+        allowed = left if coming <= left else 0.0
+        if number is not None or not fitted:
+            allowed = math.inf if len(fitted) < (number or 1) else 0.0
+        found = None
+        if allowed > 0:
+            found = _fit(candidate, features, mirrored, classes, groups, allowed, clock)
+        if found is None:
+            # Those that follow are left out too.
+            end = before
             log(f"{name}: left out, as the time is needed for the rest")
             continue
-        probe, held_out = _fit(candidate, features, mirrored, classes, groups)
+        probe, held_out = found
         taken[candidate.kind] = clock() - before
         row = judged(name, held_out, labels, taken[candidate.kind], judge)
         fitted.append(_Fitted(candidate, probe, held_out, row))
@@ -153,8 +164,12 @@ def probed(
     return _together(fitted, features, groups, judge, photos_per_class)
 
 
-def _fit(candidate, features, mirrored, classes, groups):
-    """Returns a probe and its logits for held-out photos, with a temperature."""
+def _fit(candidate, features, mirrored, classes, groups, seconds, clock):
+    """Returns a probe and its logits for held-out photos, with a temperature.
+
+    It is None where it would take more than some seconds, as one of all photos shows.
+    """
+    begun = clock()
     labels, photos, of_photos = features.labels, features, groups
     if candidate.mirrored:
         # A mirrored photo is in the fold of the photo.
@@ -162,9 +177,11 @@ def _fit(candidate, features, mirrored, classes, groups):
         photos, of_photos = joined([features, mirrored]), np.concatenate([own, own])
     rows = photos.joined if candidate.patches else photos.pooled
     given = (candidate.kind, rows, photos.labels, classes)
+    probe = probes.fit(*given, groups=of_photos)
+    if (1 + _FOLDS) * (clock() - begun) > seconds:
+        return None
     logits = probes.out_of_fold_logits(*given, groups=of_photos)[: len(labels)]
     cooling = temperature(logits, labels, groups)
-    probe = probes.fit(*given, groups=of_photos)
     return probe.scaled(1 / cooling), logits / cooling
 
 

@@ -57,6 +57,23 @@ def test_probes_are_left_out_where_time_is_short():
     assert len(found.tried) == 1 and "left out, as the time" in lines[-1]
 
 
+def test_a_probe_whose_folds_take_too_long_is_left_out(monkeypatch):
+    now, fit = [0.0], probes.fit
+
+    def slow(kind, *given, **groups):
+        now[0] += 3.0 if kind == "logistic" else 0.1
+        return fit(kind, *given, **groups)
+
+    monkeypatch.setattr(probes, "fit", slow)
+    settings = SETTINGS | {"clock": lambda: now[0]}
+    found = probing.probed(photos(5), 3, **settings | {"seconds": 10.0})
+    # One fit of logistic regression shows that its folds do not end in time.
+    assert len(names(found)) == 3 and now[0] == pytest.approx(4.8)
+    # A run that goes on has the probes that it had.
+    found = probing.probed(photos(5), 3, **settings | {"seconds": 1.0, "number": 4})
+    assert len(names(found)) == 4
+
+
 def test_a_mirrored_photo_is_in_the_fold_of_the_photo(monkeypatch):
     seen = []
 
