@@ -152,8 +152,8 @@ def _too_short(search):
     return (
         f"--minutes={search.options.minutes:g} is too short: {search.budget.used:.0f} "
         "s have gone into the start, features and probes, and a test and its report "
-        "are to come. Only the least is done: one probe, no training, "
-        f"{time_plan.FEWEST_TESTED} test photos."
+        "are to come. Only the least is done: no training, and "
+        f"{min(search.test.num_examples, time_plan.FEWEST_TESTED)} test photos."
     )
 
 

@@ -143,7 +143,8 @@ def _for_training(search, area=_SMALL_AREA):
     """Returns the seconds for training after a first report, above the least."""
     cost = costs(search)
     first = cost.report + cost.photo * tested(search, FIRST_TEST)
-    return left_for_training(search, area) - first - least_training(search)
+    end = CAUTION * first + least_training(search)
+    return left_for_training(search, area) - end
 
 
 def least_training(search: State) -> float:
