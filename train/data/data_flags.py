@@ -85,10 +85,12 @@ def of_command(command: str, corrected: bool = True) -> list[str]:
     Example:
         >>> of_command("keras-vit finetune a.csv --steps=9 --bits 12 --without=b.csv")
         ['--bits=12', '--without=b.csv']
+        >>> of_command("")
+        []
     """
     names = _READ + _CORRECTED * corrected
     words, kept = shlex.split(command), []
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in zip(words, [*words, ""][1:], strict=True):
         name, has_value, _ = word.lstrip("-").partition("=")
         if word.startswith("-") and name in names:
             is_whole = has_value or name == "skip_corrupt"
