@@ -26,8 +26,6 @@ from zoo.network import pair
 
 # A training of fewer steps teaches nothing.
 _LEAST_STEPS = 20
-# A step computes as much as three forward passes, and waits for photos too.
-_PASSES = 3.5
 # So many validations, and the share of the time that they may take.
 _VALIDATIONS, _VALIDATING = 5, 0.1
 # Steps of the schedule, by those that seem to fit: a faster machine takes more.
@@ -56,7 +54,7 @@ def _plan(search, backbone):
     for size in (full, *smaller):
         area = _area(size, backbone)
         left = time_plan.left_for_training(search, area)
-        rate = backbone.speed / _PASSES / area
+        rate = backbone.speed / time_plan.PASSES / area
         epochs = left * rate / photos
         if epochs >= (_EPOCHS_AT_FULL_SIZE if size == full else _EPOCHS_BETWEEN):
             break

@@ -85,7 +85,7 @@ def test_validations_take_a_tenth_of_the_time_at_most(planned):
 
 def test_of_a_large_set_some_photos_give_features():
     now, facts = [0.0], {"features 0": {"speed": 50.0}}
-    split = types.SimpleNamespace(labels=lambda: np.zeros(2_000, int))
+    split = types.SimpleNamespace(labels=lambda: np.zeros(4_000, int))
 
     def extract(part):
         now[0] += len(part) / 50
@@ -96,11 +96,12 @@ def test_of_a_large_set_some_photos_give_features():
         search = types.SimpleNamespace(
             budget=types.SimpleNamespace(seconds=seconds, facts=facts),
             source=types.SimpleNamespace(
-                train=types.SimpleNamespace(num_examples=2_000),
+                train=types.SimpleNamespace(num_examples=4_000),
                 test=types.SimpleNamespace(num_examples=100),
                 validation=None,
             ),
             slowdown=1.0,
+            recipe=RECIPE,
         )
         search.test = search.source.test
 
@@ -113,9 +114,9 @@ def test_of_a_large_set_some_photos_give_features():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(probing, "pick", lambda split, places: places)
-        # All take 40 s, which are 40% of the time.
-        assert photos(105.0) == 2_000
+        # All take 80 s, which are 40% of the time.
+        assert photos(210.0) == 4_000
         # Of less time 15% are for some, and the rest is for training.
-        assert photos(95.0) == pytest.approx(0.15 * 95 * 50, abs=64)
+        assert photos(190.0) == pytest.approx(0.15 * 190 * 50, abs=64)
         # Where none fits, features have the time.
         assert photos(35.0) > 2 * 0.15 * 35 * 50
