@@ -62,9 +62,11 @@ def _divided_by_run(loaded, source, data_dir, is_same):
     if is_same and source.all is None:
         return source
     dataset = source.name if is_same else loaded.config["dataset"]
+    # Copies among photos, which stay on one side, are found by their bits.
+    options = DataOptions(data_dir, bits=loaded.config.get("bits"))
     return sources.load(
         dataset,
-        as_its_run(DataOptions(data_dir), loaded, dataset),
+        as_its_run(options, loaded, dataset),
         validation_fraction=loaded.config["validation_fraction"],
         log=lambda line: None,
     )

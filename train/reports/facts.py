@@ -91,7 +91,8 @@ class Facts:
         Accuracies on images that are mixed, or hard to recognise, say nothing.
         """
         known = None if self.course is None else self.course.of_training
-        if known is None or any(map(self.config.get, _HARDER)):
+        is_harder = self.config.get("crop") == "inception"
+        if known is None or is_harder or any(map(self.config.get, _HARDER)):
             return False
         return known < min(_LEARNED, self.summary["accuracy_high"])
 

@@ -3,6 +3,7 @@
 import dataclasses
 
 from train.common.errors import RunError
+from train.recipes import Recipe
 
 # A default budget has two minutes, and one more for so many photos, up to ten.
 _PHOTOS_PER_MINUTE = 500
@@ -27,6 +28,11 @@ class Options:
     models: tuple[str, ...] = ()
     single: bool = False
     crop: str | None = None
+
+    def crop_of(self, recipe: Recipe) -> str | None:
+        """Returns the crop of a training, None where the number of epochs decides."""
+        own = None if recipe.crop == "inception" else recipe.crop
+        return self.crop or own
 
     def settled(self, photos: int) -> "Options":
         """Returns the options with a budget for so many photos to train on."""

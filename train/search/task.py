@@ -61,7 +61,7 @@ class Found(FineTuning):
             for name, value in super().deciding.items()
             if name not in lengths
         }
-        return own | vars(self.options)
+        return own | self._of_options()
 
     def build(self, source: Source) -> None:
         self.source = source
@@ -136,7 +136,11 @@ class Found(FineTuning):
 
     def written_settings(self, directory: RunDirectory) -> dict:
         settings = super().written_settings(directory)
-        return settings | vars(self.options)
+        settings |= self._of_options()
+        return settings | ({"crop": self.stage.crop} if self.stage else {})
+
+    def _of_options(self):
+        return vars(self.options) | {"crop": self.options.crop_of(self.recipe)}
 
     def report(
         self, directory: RunDirectory, measured: dict[str, dict], command: str

@@ -61,19 +61,23 @@ def _plan(search, backbone):
     steps = int(_ROOM * left * rate / batch)
     if left < time_plan.least_training(search) or steps < _LEAST_STEPS:
         return {}
-    crop = search.options.crop or backbone.recipe.crop
-    if search.options.crop is None and crop == "inception":
-        crop = "gentle" if epochs >= _EPOCHS_WITH_CROPS else "resize"
-    search.because(
-        f"All weights are trained at {sides(size)} for about {epochs:.2g} epochs; a "
-        f"photo gives {CROPS[crop].title}."
-    )
+    by_epochs = "gentle" if epochs >= _EPOCHS_WITH_CROPS else "resize"
+    crop = search.options.crop_of(backbone.recipe) or by_epochs
     plan = {"image_size": list(size), "batch_size": batch, "steps": steps, "crop": crop}
     if backbone.recipe.eval_every is None:
         seconds = area * search.source.validation.num_examples / backbone.speed
         validations = min(int(_VALIDATING * left / seconds), _VALIDATIONS)
         plan["eval_every"] = max(steps // max(validations, 1), 1)
     return plan
+
+
+def _about(plan, photos):
+    """Returns a sentence about what is trained, by the plan of it."""
+    epochs = plan["steps"] * plan["batch_size"] / _ROOM / photos
+    return (
+        f"All weights are trained at {sides(plan['image_size'])} for about "
+        f"{epochs:.2g} epochs; a photo gives {CROPS[plan['crop']].title}."
+    )
 
 
 def _full(backbone):
@@ -100,6 +104,7 @@ def with_training(
     if not facts["training"]:
         search.because("No training: too few steps would fit the time that is left.")
         return answer
+    search.because(_about(facts["training"], search.source.train.num_examples))
     begun = search.budget.clock()
     with search.budget.part("training"):
         run = _trained(search, backbone)

@@ -7,8 +7,10 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
+from copied_photos import photo
 from evaluated import COLOURS, report_of, tiny
 from in_process import run_command
+from PIL import Image
 
 from train.data import run_data, sources
 from train.data.options import DEFAULTS
@@ -37,12 +39,12 @@ def named(folder, names=tuple(COLOURS), seed=0):
     return model, file
 
 
-def trained_on(data):
+def trained_on(data, bits=None):
     """Makes a run that looks as if it was trained on a folder, beside it."""
     model, file = named(pathlib.Path(data).parent / "run")
-    settings = {"dataset": str(data), "validation_fraction": 0.0}
+    settings = {"dataset": str(data), "validation_fraction": 0.0, "bits": bits}
     file.with_name("config.json").write_text(json.dumps(settings))
-    source = sources.load(str(data), validation_fraction=0.0)
+    source = sources.load(str(data), validation_fraction=0.0, bits=bits)
     file.with_name("data.json").write_text(json.dumps(run_data.facts_of(source)))
     return model, file.parent
 
@@ -158,6 +160,22 @@ def test_a_folder_that_changed_since_the_training(photos):
     (photos / "test/blue/0.png").rename(photos / "test/blue/renamed.png")
     [warning] = seen(run, None, "test")[1]
     assert "(the names of the files)" in warning
+
+
+def test_photos_of_few_bits_are_divided_as_in_the_training(tmp_path):
+    folder = tmp_path / "dark"
+    for name in COLOURS:
+        (folder / name).mkdir(parents=True)
+        for seed in range(6):
+            image = photo(seed + 9 * list(COLOURS).index(name), (64, 64)).convert("L")
+            for copy in (0, 1):
+                values = np.asarray(image).astype("uint16") * 16 + 8 * copy
+                Image.fromarray(values).save(folder / name / f"{seed}-{copy}.png")
+    _, run = trained_on(folder, bits=12)
+    source = sources.load(str(folder), bits=12)
+    mask, warnings = seen(run, None)
+    names = np.array(sources.load(str(folder), validation_fraction=None).all.names())
+    assert {*names[mask]} == {*source.train.names()} and warnings == []
 
 
 def test_training_data_that_are_gone(photos):

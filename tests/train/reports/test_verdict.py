@@ -167,6 +167,10 @@ CASES = {
 def test_a_training_that_knows_its_photos_has_learned():
     for known in (facts(course=Course(of_training=0.95)), facts(course=Course())):
         assert not known.has_not_learned
+    # Small windows are harder to recognise than the whole images of the test.
+    for crop, is_told in (("inception", False), ("gentle", True)):
+        known = facts(course=Course(of_training=0.6), config={"crop": crop})
+        assert known.has_not_learned == is_told
     assert verdict.SENTENCES["has_not_learned"](facts()) is None
 
 

@@ -71,6 +71,7 @@ def test_too_little_time_leaves_the_probes(searched, tmp_path, capsys):
     assert not MetricLog(run.metrics).records()
     report = json.loads(run.results.read_text())
     assert report["budget_seconds"] == 30.0 and report["config"]["minutes"] == 0.5
+    assert report["config"]["crop"] == "shift"
     examples = [point["train_examples"] for point in report["learning_curve"]]
     assert examples == sorted(examples) and examples[-1] == report["train_examples"]
     assert any("training photos instead of" in told for told in report["verdict"])
@@ -144,6 +145,8 @@ def test_training_joins_where_held_out_photos_say_so(
     printed = capsys.readouterr().out
     assert "first answer after" not in printed
     assert f"the run stopped early, after step {taken}" in printed
+    # The report of a run that goes on says what was trained, too.
+    assert "All weights are trained at 32x32 for about" in printed
     assert results["steps"] == taken > 20 and results["networks"] == 2
     # The first stopped as time was left for its test and report.
     assert 120 < used < 180 and used < results["seconds"]

@@ -25,7 +25,6 @@ def planned(monkeypatch):
     monkeypatch.setattr(time_plan, "least_training", lambda search: 25.0)
 
     def planned(seconds, photos, crop=None, **changes):
-        said = []
         search = types.SimpleNamespace(
             seconds=seconds,
             source=types.SimpleNamespace(
@@ -33,10 +32,10 @@ def planned(monkeypatch):
                 validation=types.SimpleNamespace(num_examples=photos // 10),
             ),
             options=Options(crop=crop),
-            because=said.append,
         )
         backbone = types.SimpleNamespace(recipe=RECIPE.override(**changes), speed=50.0)
-        return training_stage._plan(search, backbone), " ".join(said)
+        plan = training_stage._plan(search, backbone)
+        return plan, training_stage._about(plan, photos) if plan else ""
 
     return planned
 
