@@ -7,6 +7,7 @@ probes, photos to compute features of. The least is one probe on 64 photos, test
 """
 
 import dataclasses
+import math
 
 from train.scoring.held_out import KNOWN
 from train.search.budget import FEATURES
@@ -28,7 +29,7 @@ _MIRRORED, _LARGER = 0.05, 0.1
 _PROBES, _LEAST_PROBES = 0.15, 10.0
 # A training of fewer seconds teaches nothing. A step compiles longer than a network for
 # photos alone.
-LEAST_SECONDS, _COMPILING = 20.0, 3.0
+LEAST_SECONDS, _COMPILING = 20.0, 2.0
 # For fewer steps no photo of a large set goes without features: after 23 all weights
 # answer 28% of 100 classes where probes of a part of the photos answer 62%.
 _STEPS_FOR_PHOTOS = 50
@@ -38,6 +39,8 @@ PASSES = 3.5
 CAUTION = 1.2
 # Before a report is measured: it takes as long as building so many networks, and more.
 _BUILDS, _REPORT_SECONDS = 4.0, 8.0
+# So many photos are the first ones of a backbone.
+COMPILED = 32
 # The least area of images for training is about 128 x 128 of 224 x 224.
 _SMALL_AREA = 0.33
 # Fewer test photos say too little.
@@ -65,15 +68,23 @@ def costs(search: State) -> Costs:
     """Returns what was measured, on the machine as it is now."""
     facts = search.budget.facts
     backbones = [facts[name] for name in facts if name.startswith(FEATURES)]
-    photos = [1 / one["speed"] for one in backbones if "speed" in one]
+    # A first answer has shown how fast photos come once all is converted.
+    scale = facts.get("photo_scale", 1.0)
+    photos = [scale / one["speed"] for one in backbones if "speed" in one]
     expected = _REPORT_SECONDS + _BUILDS * facts.get("build_seconds", 0.0)
     each = (
         sum(photos),
         max(photos, default=0.0),
         facts.get("report_seconds", expected),
-        max((one.get("compiling", 0.0) for one in backbones), default=0.0),
+        max(map(_compiling, backbones), default=0.0),
     )
     return Costs(*(search.slowdown * seconds for seconds in each))
+
+
+def _compiling(facts):
+    """Returns the seconds of compiling a backbone, without its first photos."""
+    photos = COMPILED / facts.get("speed", math.inf)
+    return max(facts.get("compiling", 0.0) - photos, 0.0)
 
 
 def for_features(

@@ -9,8 +9,8 @@ from train.search import probing, time_plan
 from train.search.budget import FEATURES
 from train.search.state import State
 
-# So many photos compile the network, and so many more show how fast photos come.
-_COMPILING, _MEASURING = 32, 64
+# Beside the first photos so many show how fast photos come.
+_MEASURING = 64
 
 Extract = Callable[..., Features]
 
@@ -41,7 +41,7 @@ class TimedFeatures:
         self._before = self._facts.get("seconds", 0.0)
         train, judges = search.source.train, search.source.validation
         # The first photos compile, and do not show how fast others come.
-        extract(limited(judges or train, _COMPILING))
+        extract(limited(judges or train, time_plan.COMPILED))
         self._keep(compiling=search.budget.clock() - self._begun)
         self.of_judges = None
         if judges is not None:
@@ -82,7 +82,7 @@ class TimedFeatures:
         """Returns as many photos that judge a training as there is time for."""
         if "judges" not in self._facts:
             begun = self._budget.clock()
-            first = limited(judges, _COMPILING + _MEASURING)
+            first = limited(judges, time_plan.COMPILED + _MEASURING)
             self._extract(first)
             taken = max(self._budget.clock() - begun, 1e-6)
             fitting = time_plan.for_judges(self._search) * _MEASURING / taken

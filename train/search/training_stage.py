@@ -50,11 +50,12 @@ def _plan(search, backbone):
     batch = backbone.recipe.batch_size
     while batch > 8 and 2 * batch > photos:
         batch //= 2
+    speed = backbone.speed / search.budget.facts.get("photo_scale", 1.0)
     full, *smaller = _sizes(backbone.recipe)
     for size in (full, *smaller):
         area = _area(size, backbone)
         left = time_plan.left_for_training(search, area)
-        rate = backbone.speed / time_plan.PASSES / area
+        rate = speed / time_plan.PASSES / area
         epochs = left * rate / photos
         if epochs >= (_EPOCHS_AT_FULL_SIZE if size == full else _EPOCHS_BETWEEN):
             break
@@ -65,7 +66,7 @@ def _plan(search, backbone):
     crop = search.options.crop_of(backbone.recipe) or by_epochs
     plan = {"image_size": list(size), "batch_size": batch, "steps": steps, "crop": crop}
     if backbone.recipe.eval_every is None:
-        seconds = area * search.source.validation.num_examples / backbone.speed
+        seconds = area * search.source.validation.num_examples / speed
         validations = min(int(_VALIDATING * left / seconds), _VALIDATIONS)
         plan["eval_every"] = max(steps // max(validations, 1), 1)
     return plan

@@ -64,7 +64,7 @@ def accuracy_of(path):
 
 
 def test_too_little_time_leaves_the_probes(searched, tmp_path, capsys):
-    results = searched(0.5, seconds=0.3)
+    results = searched(0.5, seconds=0.1)
     run = RunDirectory(tmp_path / "run")
     assert "No training: " in capsys.readouterr().out
     assert "steps" not in results and results["operations_of_one_network"] == 1
@@ -84,7 +84,7 @@ def test_too_little_time_leaves_the_probes(searched, tmp_path, capsys):
     assert "## What was tried" in page and "LDA, class token and patches |" in page
     assert page.count("search.png") == 1
     # The same command tests and reports again what it found.
-    again = searched(0.5, seconds=0.3)
+    again = searched(0.5, seconds=0.1)
     assert again["test_accuracy"] == results["test_accuracy"]
     with pytest.raises(RunError, match="other settings: minutes 0.5 .now 1"):
         searched(1)

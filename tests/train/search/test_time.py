@@ -15,7 +15,14 @@ from train.data.sources import subset
 from train.data.sources.splits import Source, in_memory
 from train.scoring import probes
 from train.scoring.features import Features
-from train.search import backbones, larger, probing, searching, training_stage
+from train.search import (
+    backbones,
+    larger,
+    probing,
+    reporting,
+    searching,
+    training_stage,
+)
 from train.search.budget import Budget
 from train.search.options import Options
 from train.search.state import State
@@ -35,6 +42,7 @@ class Machine:
     start: float = 8.0
     build: float = 1.5
     compiling: float = 4.0
+    converting: float = 0.0
     photo: float = 1 / 60
     probe: float = 0.5
     compiling_step: float = 12.0
@@ -88,6 +96,8 @@ class Known:
             self.machine.spend(self.compiling)
             self.compiling = 0.0
             self.machine.spend(new * self.seconds)
+            if new > 200:
+                self.machine.spend(self.machine.converting)
             self.known |= {*numbers.tolist()}
         rng = np.random.default_rng(int(numbers[0]))
         return rng.normal(0, 1, (len(labels), self.size)) + np.eye(self.size)[labels]
@@ -161,7 +171,7 @@ def searched(tmp_path, monkeypatch, capsys):
 
         def report(search, answer, count, *_):
             tested = subset.limited(search.test, count)
-            answer.logits(tested)
+            reporting.measured_logits(search, answer, tested)
             begun = machine.now
             # What is known of photos is handed over.
             assert answer.features(tested).shape[0] == count
@@ -271,6 +281,13 @@ def test_a_machine_of_half_the_speed_leaves_out_in_order(minutes, searched):
     assert found.seconds <= LIMIT * 60 * minutes
     assert found.facts["features 0"]["photos"] <= plain.facts["features 0"]["photos"]
     assert found.trained <= plain.trained
+
+
+def test_the_first_answer_shows_how_fast_photos_come_once_converted(searched):
+    machine = Machine(photo=0.1, compiling=6.0, converting=40.0, report=16.0)
+    found = searched(machine, 5.0, source_of(450))
+    assert found.facts["features 0"]["speed"] < 6 and found.facts["photo_scale"] == 0.5
+    assert found.trained and found.seconds <= LIMIT * 300
 
 
 def test_what_cannot_fit_is_said_and_the_least_is_done(searched):

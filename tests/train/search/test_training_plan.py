@@ -27,6 +27,7 @@ def planned(monkeypatch):
     def planned(seconds, photos, crop=None, **changes):
         search = types.SimpleNamespace(
             seconds=seconds,
+            budget=types.SimpleNamespace(facts={}),
             source=types.SimpleNamespace(
                 train=types.SimpleNamespace(num_examples=photos),
                 validation=types.SimpleNamespace(num_examples=photos // 10),
