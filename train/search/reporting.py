@@ -47,8 +47,9 @@ def measured_logits(search: State, answer: Answer, tested: Split) -> np.ndarray:
     if "report_seconds" not in search.budget.facts:
         expected = time_plan.costs(search).photo * tested.num_examples
         scale = (search.budget.clock() - begun) / expected
-        # Features of a run that was killed are known, and show nothing.
-        search.budget.keep(photo_scale=min(max(scale, 0.5), 2.0))
+        # Features of a run that was killed are known, and a conversion that is tried
+        # here takes time once: both show nothing.
+        search.budget.keep(photo_scale=min(max(scale, 0.5), 1.0))
     return logits
 
 
