@@ -32,7 +32,7 @@ class Backbone:
     """A network on whose features of photos probes were fitted.
 
     `photos` are those of the training part, of which so many came in a second by its
-    `speed`.
+    `speed`. `judges` are the last of the photos that `labels` are of.
     """
 
     recipe: Recipe
@@ -41,6 +41,7 @@ class Backbone:
     labels: np.ndarray
     speed: float
     photos: Split
+    judges: Split | None
     member: Member
     curve: Sequence[Point]
     log_loss: float
@@ -63,7 +64,7 @@ def backbone_of(search: State, recipe: Recipe, number: int, count: int) -> Backb
         features, groups = timed.of_train, copies.groups(timed.photos)
         if (of_judges := timed.of_judges) is not None:
             features = probing.joined([features, of_judges])
-            others = len(groups) + copies.groups(search.source.validation)
+            others = len(groups) + copies.groups(timed.judges)
             groups = np.concatenate([groups, others])
         mirrored = timed.of_mirrored() if recipe.flip else None
     search.say(
@@ -101,6 +102,7 @@ def backbone_of(search: State, recipe: Recipe, number: int, count: int) -> Backb
         labels=features.labels,
         speed=timed.speed,
         photos=timed.photos,
+        judges=timed.judges,
         member=member,
         curve=curve,
         log_loss=float(search.judge.losses(probed.logits, features.labels).mean()),

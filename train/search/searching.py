@@ -1,6 +1,7 @@
 """A search: probes on features first, then training, and what answers in the end."""
 
 import contextlib
+import dataclasses
 import math
 import os
 import time
@@ -92,6 +93,8 @@ def results(search: State) -> dict:
     if time_plan.is_short(search) and not is_again:
         search.because(_too_short(search))
     best = min(fitted, key=lambda one: one.log_loss)
+    # A slower backbone may have fewer photos that judge what follows.
+    search.source = dataclasses.replace(search.source, validation=best.judges)
     if (recipe := larger_of(search, best)) is not None:
         number = len(fitted)
         fitted.append(backbones.backbone_of(search, recipe, number, number + 1))

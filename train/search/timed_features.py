@@ -21,8 +21,8 @@ class TimedFeatures:
     A search that goes on, or one with another seed, computes those of the same photos.
 
     Args:
-        search: what the parts of a search share; of its photos that judge as many are
-            left as there is time for.
+        search: what the parts of a search share; of its photos that judge the first
+            backbone leaves as many as there is time for.
         extract: `train.scoring.features.Extractor` that knows earlier features.
         number: int, that of the backbone.
         count: int, how many backbones there are.
@@ -30,7 +30,8 @@ class TimedFeatures:
     Attributes:
         photos: `Split`, photos of the training part.
         of_train: `Features` of these.
-        of_judges: `Features` of the photos that judge, None without any.
+        judges: `Split`, photos that judge, None without any.
+        of_judges: `Features` of these.
         speed: float, how many photos came in a second.
     """
 
@@ -43,15 +44,16 @@ class TimedFeatures:
         # The first photos compile, and do not show how fast others come.
         extract(limited(judges or train, time_plan.COMPILED))
         self._keep(compiling=search.budget.clock() - self._begun)
-        self.of_judges = None
+        self.judges = self.of_judges = None
         if judges is not None:
-            judges = self._judges(judges)
-            search.source = dataclasses.replace(search.source, validation=judges)
-            self.of_judges = extract(judges)
+            self.judges = self._judges(judges)
+            self.of_judges = extract(self.judges)
         if number:
             # Only answers for the same photos can be averaged.
             first = search.budget.facts[f"{FEATURES}0"]["photos"]
             train = probing.first_of(train, first)
+        else:
+            search.source = dataclasses.replace(search.source, validation=self.judges)
         if not self._facts.get("is_all"):
             self._compute(train, number, count)
         self.photos = probing.first_of(train, self._facts["photos"])
@@ -61,8 +63,8 @@ class TimedFeatures:
     def of_mirrored(self) -> Features | None:
         """Returns features of all photos mirrored, None where they take too long."""
         search, parts = self._search, [self.photos]
-        if self.of_judges is not None:
-            parts.append(search.source.validation)
+        if self.judges is not None:
+            parts.append(self.judges)
         count = sum(part.num_examples for part in parts)
         self._keep(mirrored=time_plan.fits_mirrored(search, count, self.speed))
         if not self._facts["mirrored"]:
