@@ -34,7 +34,9 @@ def sentences(results: dict) -> list[str]:
     told = [_mean(name, results[name]) for name in names]
     if results[leading]["deviation"] == 0:
         told.append(
-            "All runs have the same accuracy: what the seed changes had no part in it."
+            "All runs have the same accuracy: the seeds show no difference. What is "
+            f"left is chance of the {results['test_examples']:,} test photos: the "
+            "report of each run has the interval of its test."
         )
     elif results[leading]["deviation"] is not None:
         about = _OF_SEARCHES if "minutes" in results["config"] else _OF_TRAININGS
@@ -51,6 +53,8 @@ def _mean(name, measured):
     count = len(measured["values"])
     if count == 1:
         return f"{text}, of one run, so how much a seed changes is not known."
+    if measured["deviation"] == 0:
+        return f"{text} with each of {count} seeds."
     return (
         f"{text}, the mean of {count} seeds (95% interval {measured['low']:.2%} to "
         f"{measured['high']:.2%}, by Student's t); their standard deviation is "
@@ -66,9 +70,15 @@ def _choice(results):
             f"as {use}."
         )
     row = next(row for row in results["runs"] if row["run"] == use)
+    accuracy = row["validation_accuracy"]
+    equal = [one for one in results["runs"] if one["validation_accuracy"] == accuracy]
+    by = ""
+    if len(equal) > 1:
+        alike = len({one["validation_loss"] for one in equal}) == 1
+        by = ", as others do" if alike else " by log loss"
     return (
-        f"Use {use}, which answers held-out photos best, "
-        f"{row['validation_accuracy']:.2%} of them. The test photos chose nothing."
+        f"Use {use}, which answers held-out photos best{by}, {accuracy:.2%} of them. "
+        "The test photos chose nothing."
     )
 
 
