@@ -153,7 +153,10 @@ def of_probes(search: State, best: Backbone, backbones: Sequence[Backbone]) -> A
             f"{other.log_loss:.3f}, that of {best.name} {best.log_loss:.3f}."
         )
     used = [one.name for one in search.tried if one.share]
-    search.because(f"The answers of these probes are averaged: {'; '.join(used)}.")
+    what = "The answers of these probes are averaged"
+    if len(used) == 1:
+        what = "This probe answers"
+    search.because(f"{what}: {'; '.join(used)}.")
     return answer
 
 

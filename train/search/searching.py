@@ -40,6 +40,7 @@ def run(
     command: str = "",
     started: float | None = None,
     features_of: str | os.PathLike | None = None,
+    seeds: int = 1,
     clock: Callable[[], float] = time.monotonic,
 ) -> dict:
     """Finds the best classifier in so many minutes, or goes on where it was killed.
@@ -47,7 +48,8 @@ def run(
     The settings of the recipe are those of its training, but for steps, which fit the
     time. `started` is what the `clock` said when the command began; `features_of` is
     the run directory of a search of the same data and networks, whose features are
-    read. The other arguments and the results are those of `train.run.training.run`.
+    read. `seeds` says how many searches share the time that a user gave. The other
+    arguments and the results are those of `train.run.training.run`.
 
     Raises a `RunError` as that does, and for several hosts.
     """
@@ -69,29 +71,36 @@ def run(
             owner = RunDirectory(features_of).path
             budget.take_over(owner / path.name, FEATURES)
         features = owner / "features"
-        return results(
-            State(task, source, directory, devices, budget, features, command)
-        )
+        search = State(task, source, directory, devices, budget, features, command)
+        search.seeds, search.is_default = seeds, options.minutes is None
+        return results(search)
 
 
 def results(search: State) -> dict:
     """Returns the results of all of a search, as in `report.json`, and the files."""
-    print(
-        f"{search.options.minutes:g} min for {search.source.name}, of which "
-        f"{search.budget.used:.0f} s are used: probes on features first, then "
-        "training as far as there is time",
-        flush=True,
-    )
-    _say_what_leads(search)
-    # A finished run is tested and reported again.
     is_again = "seconds" in search.budget.facts
+    if is_again:
+        search.say(
+            f"{search.directory.path} is finished: it is tested and reported again"
+        )
+    else:
+        search.say(
+            f"{search.options.minutes:g} min for {search.source.name}, of which "
+            f"{search.budget.used:.0f} s are used: probes on features first, then "
+            "training as far as there is time"
+        )
+    _say_what_leads(search)
     recipes = _recipes(search)
     fitted = [
         backbones.backbone_of(search, recipe, number, len(recipes))
         for number, recipe in enumerate(recipes)
     ]
     if time_plan.is_short(search) and not is_again:
-        search.because(_too_short(search))
+        search.because(
+            f"The time is short: {search.budget.used:.0f} of "
+            f"{search.budget.seconds:.0f} s have gone into the start, features and "
+            "probes, and a test and its report are to come."
+        )
     best = min(fitted, key=lambda one: one.log_loss)
     # A slower backbone may have fewer photos that judge what follows.
     search.source = dataclasses.replace(search.source, validation=best.judges)
@@ -105,8 +114,8 @@ def results(search: State) -> dict:
             if "report_seconds" not in search.budget.facts:
                 found = _first_report(search, best, answer)
             answer = with_training(search, best, answer, stack)
-        if again := _again(search, best, answer):
-            search.because(f"To repeat what answers alone: {again}")
+        if again := _again(search, best, fitted):
+            search.because(f"To repeat what answers: {again}")
         # Without a training the first report stays, where there is no time for another.
         if found is None or answer is not of_probes or time_plan.can_report(search):
             found = _last_report(search, best, answer, of_probes)
@@ -121,7 +130,6 @@ def _first_report(search, best, answer):
     with search.budget.part("first answer"):
         count = time_plan.tested(search, time_plan.FIRST_TEST)
         results = report(search, answer, count, best, answer)
-    search.budget.keep(first_seconds=search.budget.used)
     search.say(
         f"first answer after {search.budget.used:.0f} s: test accuracy "
         f"{results['test_accuracy']:.2%} on {results['tested']} images"
@@ -150,30 +158,38 @@ def _last_report(search, best, answer, of_probes):
         return report(search, answer, search.budget.facts["tested"], best, of_probes)
 
 
-def _too_short(search):
-    """Says that the least work takes longer than the budget."""
-    return (
-        f"--minutes={search.options.minutes:g} is too short: {search.budget.used:.0f} "
-        "s have gone into the start, features and probes, and a test and its report "
-        "are to come. Only the least is done: no training, and "
-        f"{min(search.test.num_examples, time_plan.FEWEST_TESTED)} test photos."
-    )
-
-
 def _about_time(search):
     """Says what the time was used for, and which budget has room for it."""
-    budget, minutes = search.budget, search.options.minutes
+    budget = search.budget
     parts = {"start": budget.used - sum(budget.parts.values()), **budget.parts}
     each = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in parts.items())
     told = f"{budget.used:.0f} of {budget.seconds:.0f} s used: {each}"
     if budget.used > _LATE * budget.seconds:
-        enough = math.ceil(budget.used / 6) / 10
-        told += f". --minutes={minutes:g} was too short: pass --minutes={enough:g}"
+        told += f". {_too_short(search)}"
     return told
 
 
-def _again(search, best, answer):
-    """Returns the command that makes what answers alone, "" where Python did."""
+def _too_short(search):
+    """Says that the search took longer than its budget, and what to pass."""
+    minutes, seeds = search.options.minutes, search.seeds
+    remedy = f"pass --minutes={seeds * math.ceil(search.budget.used / 6) / 10:g}"
+    if seeds > 1:
+        return f"That was too short: {remedy} for all {seeds} seeds"
+    if search.is_default:
+        photos = search.source.train.num_examples
+        return (
+            f"The time chosen for {photos:,} photos, {minutes:g} minutes, is too short "
+            f"on this machine: {remedy}"
+        )
+    return f"--minutes={minutes:g} was too short: {remedy}"
+
+
+def _again(search, best, fitted):
+    """Returns the command that makes what answers without what does not.
+
+    It is "" where Python made the network, and where the same command would do: no
+    model is left out, or the time was too short.
+    """
     recipe, stage = best.recipe, search.task.stage
     if not isinstance(recipe.model, str):
         return ""
@@ -183,20 +199,29 @@ def _again(search, best, answer):
     if recipe.seed:
         words.append(f"--seed={recipe.seed}")
     words += data_flags.of_command(search.command)
-    networks = len(answer.members)
     if search.trained == 1.0 and stage is not None:
         size = ",".join(map(str, pair(stage.image_size, "image_size")))
         words += [f"--image_size={size}", f"--batch_size={stage.batch_size}"]
         words.append(f"--steps={search.task.steps(search.directory)}")
         words.append(f"--crop={stage.crop}")
-    elif search.trained or networks > 1:
-        words.append(f"--minutes={search.options.minutes:g}")
-        others = [other for other in search.options.models if networks > 2]
-        words += [f"--models={','.join(others)}"] if others else []
     else:
-        seconds = search.budget.facts.get("first_seconds", search.budget.used)
-        words.append(f"--minutes={math.ceil(seconds / 6) / 10:g}")
+        answering = [
+            one.recipe.model
+            for one in fitted
+            if any(row.share for row in one.probed.tried)
+        ]
+        others = [model for model in answering if model != recipe.model]
+        if len(others) == len(search.options.models) or _is_late(search):
+            return ""
+        words.append(f"--minutes={search.options.minutes:g}")
+        words += [f"--models={','.join(others)}"] if others else []
     return typed("finetune", [*words, f"--run_dir={search.directory.path}-again"])
+
+
+def _is_late(search):
+    """Returns whether the search takes, or has taken, longer than its budget."""
+    coming = search.budget.used + time_plan.least_end(search)
+    return search.budget.facts.get("seconds", coming) > _LATE * search.budget.seconds
 
 
 def _recipes(search):

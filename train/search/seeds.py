@@ -38,7 +38,8 @@ def run(
         # Every search prints what is logged here.
         source = training.load_source(recipe, data_options, lambda line: None)
         each = each.settled(source.train.num_examples)
-    print(f"{seeds} searches of {each.minutes:g} minutes each", flush=True)
+    minutes = "minute" if each.minutes == 1 else "minutes"
+    print(f"{seeds} searches of {each.minutes:g} {minutes} each", flush=True)
     return series.run(
         recipe,
         seeds,
@@ -47,6 +48,7 @@ def run(
         make=functools.partial(
             searching.run,
             options=each,
+            seeds=seeds,
             features_of=series.folder_of(run_dir, recipe.seed),
             clock=clock,
         ),

@@ -37,6 +37,8 @@ class State:
         judge: `Judge` of the answers to held-out photos.
         slowdown: float, how many times slower the machine is than when its costs were
             measured.
+        seeds: int, how many searches share the minutes that were given.
+        is_default: bool, whether the number of photos has decided the minutes.
     """
 
     task: Found
@@ -51,6 +53,8 @@ class State:
     trained: float = 0.0
     judge: Judge = EVEN
     slowdown: float = 1.0
+    seeds: int = 1
+    is_default: bool = False
 
     def __post_init__(self):
         self.task.test_examples = self.test.num_examples

@@ -105,7 +105,7 @@ def for_features(
     is_small = search.source.train.num_examples <= _SMALL_SET
     training = _for_training(search) + LEAST_SECONDS - seconds - _LEAST_PROBES
     if is_small or training < max(LEAST_SECONDS, _seconds_of_steps(search)):
-        rest = left - _least_end(search) - _LEAST_PROBES
+        rest = left - least_end(search) - _LEAST_PROBES
         seconds = max(seconds, rest / (count - number))
     return seconds
 
@@ -137,7 +137,7 @@ def for_judges(search: State) -> float:
 def for_probes(search: State, count: int) -> float:
     """Returns the seconds for the probes of one of `count` backbones."""
     share = max(_PROBES * search.budget.seconds / count, _LEAST_PROBES)
-    return min(share, search.budget.left - _least_end(search))
+    return min(share, search.budget.left - least_end(search))
 
 
 def may_train(search: State, area: float) -> bool:
@@ -210,10 +210,10 @@ def tested(search: State, share: float) -> int:
 
 def is_short(search: State) -> bool:
     """Returns whether the least work takes longer than the time that is left."""
-    return search.budget.left < _least_end(search)
+    return search.budget.left < least_end(search)
 
 
-def _least_end(search):
+def least_end(search: State) -> float:
     """Returns the seconds of the least test and its report."""
     cost = costs(search)
     count = min(search.test.num_examples, FEWEST_TESTED)

@@ -107,7 +107,7 @@ class Known:
 def searched(tmp_path, monkeypatch, capsys):
     """A function that searches on a machine; again on the same it goes on."""
 
-    def search(machine, minutes, source):
+    def search(machine, minutes, source, **given):
         folder = tmp_path / machine.name
         folder.mkdir(exist_ok=True)
 
@@ -206,7 +206,7 @@ def searched(tmp_path, monkeypatch, capsys):
             machine.spend(machine.start)
             task = types.SimpleNamespace(
                 recipe=RECIPE,
-                options=Options(minutes),
+                options=Options(minutes, **given),
                 stage=None,
                 steps=lambda directory: machine.steps,
             )
@@ -294,10 +294,53 @@ def test_what_cannot_fit_is_said_and_the_least_is_done(searched):
     found = searched(Machine(), 0.1, source_of(450))
     assert found.facts["features 0"]["photos"] == 64 and found.facts["probes 0"] == 1
     assert (found.tested, found.trained) == (100, 0)
-    assert "--minutes=0.1 is too short: " in found.told
+    assert "The time is short: 16 of 6 s have gone into the start" in found.told
+    assert "This probe answers: Ridge" in found.told
     assert "No training: 0 s would be left" in found.told
     assert "--minutes=0.1 was too short: pass --minutes=0.5\n" in found.printed
-    assert "too short" not in searched(Machine(), 3.0, source_of(450)).told
+    enough = searched(Machine(), 3.0, source_of(450))
+    assert " short" not in enough.told + enough.printed
+    assert "The answers of these probes are averaged: " in enough.told
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({}, "--minutes=2 was too short: pass --minutes=2.5"),
+        (
+            {"is_default": True},
+            "The time chosen for 100 photos, 2 minutes, is too short on this machine: "
+            "pass --minutes=2.5",
+        ),
+        ({"seeds": 2}, "That was too short: pass --minutes=5 for all 2 seeds"),
+    ],
+)
+def test_what_was_too_short_is_named(more, told):
+    search = types.SimpleNamespace(
+        options=Options(2.0),
+        budget=types.SimpleNamespace(used=149.0),
+        source=source_of(100),
+        **{"seeds": 1, "is_default": False, **more},
+    )
+    assert searching._too_short(search) == told
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_a_search_is_repeated_without_the_models_that_do_not_help(
+    share, searched, monkeypatch
+):
+    monkeypatch.setattr(backbones, "share_of", lambda *logits: share)
+    source = source_of(100, judges=5)
+    found = searched(Machine(), 2.0, source, models=("ViT-S_16",))
+    again = [line for line in found.told.split("\n") if "To repeat" in line]
+    # The same command does where all answers.
+    assert len(again) == (0 if share else 1)
+    assert all(
+        "--model=ViT-Ti_16" in line and " --minutes=2 --run_dir=" in line
+        for line in again
+    )
+    short = searched(Machine(), 0.2, source, models=("ViT-S_16",))
+    assert "was too short: pass" in short.printed and "To repeat" not in short.told
 
 
 def test_a_killed_search_goes_on_in_its_schedule(searched):
@@ -322,3 +365,6 @@ def test_a_finished_search_finds_the_same_again(searched):
     kept = ("probes 0", "features 0", "training", "tested", "seconds")
     assert all(again.facts[name] == first.facts[name] for name in kept)
     assert "too short" not in again.printed
+    about = f"{machine.name} is finished: it is tested and reported again"
+    assert about in again.printed and about not in first.printed
+    assert "To repeat" not in first.told + again.told
