@@ -187,11 +187,10 @@ def _too_short(search):
 def _again(search, best, fitted):
     """Returns the command that makes what answers without what does not.
 
-    It is "" where Python made the network, and where the same command would do: no
-    model is left out, or the time was too short.
+    It is "" where Python made the network, and where the time was too short.
     """
     recipe, stage = best.recipe, search.task.stage
-    if not isinstance(recipe.model, str):
+    if not isinstance(recipe.model, str) or _is_late(search):
         return ""
     words = [f"--dataset={recipe.dataset}", f"--model={recipe.model}"]
     if recipe.weights != recipe.model:
@@ -211,8 +210,6 @@ def _again(search, best, fitted):
             if any(row.share for row in one.probed.tried)
         ]
         others = [model for model in answering if model != recipe.model]
-        if len(others) == len(search.options.models) or _is_late(search):
-            return ""
         words.append(f"--minutes={search.options.minutes:g}")
         words += [f"--models={','.join(others)}"] if others else []
     return typed("finetune", [*words, f"--run_dir={search.directory.path}-again"])
