@@ -23,7 +23,8 @@ from absl import app, flags
 from train.common import command_line, predictors
 from train.data import data_flags
 from train.data.checking import check as check_data
-from train.models.finding import find
+from train.models.finding import FoundModel, find
+from train.recipes.recipe import brings_weights
 
 # Packages to check for, by import name, before anything heavy is imported.
 PACKAGES = ("tensorflow", "PIL", "jinja2", "scipy", "sklearn", "yaml")
@@ -40,7 +41,10 @@ flags.DEFINE_string(
     "json", None, "File of the findings; check.json in --out if not given."
 )
 flags.DEFINE_string(
-    "out", None, "Folder of the page; runs/checks/DATASET if not given."
+    "out",
+    None,
+    "Folder of the page; runs/checks/NAME if not given, with the name of the folder or "
+    "file, such as photos.csv.",
 )
 data_flags.define_image_size(crops=False)
 data_flags.define_batch_size(32, "Images at a time.")
@@ -77,8 +81,19 @@ def main(argv: Sequence[str]) -> None:
         sep="\n",
     )
     if results["train"] is not None:
-        words = (flags.FLAGS.dataset, *data_flags.given(), *results["train"])
-        command_line.say_next(("finetune", *words))
+        words = (*data_flags.given(), *_model_flags(model), *results["train"])
+        command_line.say_next(("finetune", flags.FLAGS.dataset, *words))
+
+
+def _model_flags(model: FoundModel | None) -> list[str]:
+    """Returns the flag with which finetune begins from the model that was given.
+
+    It takes weights, which runs and `.keras` files are not.
+    """
+    if model is None or not flags.FLAGS["model"].present:
+        return []
+    is_taken = model.keras_file is None and brings_weights(model.source)
+    return [f"--model={model.source}"] if is_taken else []
 
 
 if __name__ == "__main__":

@@ -54,7 +54,9 @@ def check(
         >>> check("photos/")["leaks"]  # doctest: +SKIP
         [['test/daisy/3.jpg', 'train/daisy/7.jpg']]
     """
-    folder = make_folder(out or f"runs/checks/{short_name(dataset)}", "--out")
+    # A table, an archive and a folder of one name are different data.
+    name = short_name(dataset, endings=True)
+    folder = make_folder(out or f"runs/checks/{name}", "--out")
     extractor = None
     if model is not None:
         network = _network(model, image_size)

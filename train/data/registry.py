@@ -142,12 +142,15 @@ def is_same(one: str, other: str) -> bool:
     return one == other or real_path(one) == real_path(other)
 
 
-def short_name(dataset: str) -> str:
-    """Returns the name of a data set without its folder and version."""
+def short_name(dataset: str, endings: bool = False) -> str:
+    """Returns the name of a data set without its folder and version.
+
+    With `endings` files keep theirs, as `flowers.csv`.
+    """
     if kind_of(dataset).name == "vtab":
         return dataset.replace("/", "-")
     name = Path(dataset.partition(":")[0]).name
-    for ending in (".csv", *ARCHIVES):
+    for ending in () if endings else (".csv", *ARCHIVES):
         name = name.removesuffix(ending)
     return re.sub(r"[^\w.+-]+", "_", name)
 

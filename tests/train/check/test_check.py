@@ -168,6 +168,16 @@ def test_the_command(planted, tmp_path, capsys, monkeypatch):
     assert "finetune photos/ --data_dir=tfds --bits=16 --without=runs/" in printed
 
 
+def test_the_next_command_has_the_model_that_was_given(
+    tmp_path, capsys, monkeypatch, goldens
+):
+    lay_out(tmp_path / "photos", clean())
+    monkeypatch.chdir(tmp_path)
+    weights = goldens.resolve() / "token.npz"
+    run_command("check", "photos/", f"--model={weights}")
+    assert f"finetune photos/ --model={weights}" in capsys.readouterr().err
+
+
 def test_a_model_that_is_not_available_is_named_with_the_way_out(tmp_path):
     with pytest.raises(RunError, match="none.npz.*--model=none"):
         checked(tmp_path / "photos", model=str(tmp_path / "none.npz"))

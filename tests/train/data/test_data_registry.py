@@ -64,3 +64,5 @@ def test_names_of_one_data_set():
     assert not registry.is_same("cifar10", "cifar100")
     assert registry.short_name("vtab/dtd") == "vtab-dtd"
     assert registry.short_name("a/my photos.tar.gz") == "my_photos"
+    names = [registry.short_name(f"a/b{end}", True) for end in ("/", ".csv", ".zip")]
+    assert names == ["b", "b.csv", "b.zip"]
