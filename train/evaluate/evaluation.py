@@ -151,6 +151,8 @@ def evaluate(
         split=split,
         answers=answers_of(part, answered, class_names),
         in_training=in_training,
+        model=loaded.source,
+        weights=loaded.config.get("weights", loaded.source),
     )
     report, page = directory / "report.md", directory / "report.html"
     added = {"notes": summary["notes"], "report": str(report), "page": str(page)}

@@ -29,6 +29,7 @@ class Facts:
         results: the other results, as in `report.json`.
         config: the settings.
         model: the directory of the run, or the path or name of the model.
+        weights: the path of what the training began from, None where it is no file.
         probe: the accuracy of a linear probe on the same images, where it is known.
         curve: the learning curve, where it was measured.
         suspected: how many labels of these images are doubtful.
@@ -39,6 +40,7 @@ class Facts:
     results: dict = field(default_factory=dict)
     config: dict = field(default_factory=dict)
     model: str = ""
+    weights: str | None = None
     probe: float | None = None
     curve: Sequence[Point] = ()
     suspected: int = 0

@@ -17,6 +17,7 @@ from train.reports.facts import Facts
 from train.reports.training_course import course_of
 from train.scoring.label_errors import LEAST_EXAMPLES, label_errors
 from train.scoring.learning_curve import Point
+from zoo.common.regular_files import expand_home
 
 _TEMPLATE = Path(__file__).parent / "templates" / "run.md.jinja"
 
@@ -34,6 +35,8 @@ def write_report(
     probe: float | None = None,
     curve: Sequence[Point] = (),
     sections: Sequence[contents.Section] = (),
+    model: str | None = None,
+    weights: str | None = None,
 ) -> dict:
     """Writes the report of a run into its directory, and returns all results.
 
@@ -48,7 +51,9 @@ def write_report(
     errors are sought: bools (images,), their number, why they are not known, a str, or
     None where nothing is known of any. `probe` is the accuracy of a linear probe on the
     same images, `curve` the `train.scoring.learning_curve`, where they were measured.
-    `sections` are more of the pages.
+    `sections` are more of the pages. `model` is what commands call the model, by
+    default the run's directory; `weights` are what its training began from, by default
+    those of the `config`.
 
     Returns the results as in `report.json`, with its verdict.
     """
@@ -79,7 +84,8 @@ def write_report(
             course=None if history is None or is_search else course_of(history),
             results=results,
             config=config,
-            model=str(results.get("source", run_dir)),
+            model=model or str(run_dir),
+            weights=_path_of(weights or config.get("weights")),
             probe=probe,
             curve=curve,
             suspected=0 if suspected is None else len(suspected.places),
@@ -120,6 +126,11 @@ def write_report(
     write_json(run_dir / "report.json", results | details)
     told = ("leading_accuracy", "verdict", "try_next")
     return results | {name: details[name] for name in told}
+
+
+def _path_of(weights):
+    """Returns weights that are a file or folder, None where they have a name."""
+    return weights if weights and expand_home(weights).exists() else None
 
 
 def _verdict(judged, curve):

@@ -12,6 +12,7 @@ from train.data import data_flags
 from train.reports.facts import Facts
 from train.reports.training_course import DIVERGED, TOO_LONG, TOO_SHORT
 from train.reports.wording import listed, points, time_text
+from zoo.common.safe_text import counted
 
 _MOST = 3
 # The flag that makes several runs by one command.
@@ -118,9 +119,12 @@ def _check_labels(facts: Facts) -> Suggestion | None:
     if not is_good or not facts.is_surely_better:
         return None
     share = facts.suspected / facts.summary["examples"]
+    words = [str(dataset), *_of_data(facts, corrected=False)]
+    words += [f"--model={facts.weights}"] if facts.weights else []
     return Suggestion(
-        typed("check", [str(dataset), *_of_data(facts, corrected=False)]),
-        f"{facts.suspected:,} doubtful labels: at most {points(share)} of accuracy",
+        typed("check", words),
+        f"{counted(facts.suspected, 'doubtful label')}: at most {points(share)} of "
+        "accuracy",
     )
 
 

@@ -47,9 +47,11 @@ def weights(tmp_path_factory):
 
 def test_a_run_on_its_own_data(run_dir, tmp_path):
     before = (run_dir / "report.json").read_bytes()
+    # What to try next calls the run as it was called.
+    called = os.path.relpath(run_dir)
     # In another runtime than that which tested the run.
     results = evaluation.evaluate(
-        str(run_dir),
+        called,
         batch_size=50,
         engine="onnxruntime",
         out_dir=tmp_path,
@@ -60,6 +62,9 @@ def test_a_run_on_its_own_data(run_dir, tmp_path):
     assert found["test_examples"] == own["test_examples"] == 360
     assert found["test_accuracy"] == own["test_accuracy"] == results["test_accuracy"]
     assert found["test_loss"] == pytest.approx(own["test_loss"], rel=1e-5)
+    assert [row["command"] for row in results["try_next"]] == [
+        f"keras-vit evaluate {called} new_photos/"
+    ]
     assert found["loss_function"] == own["loss_function"] == "softmax cross-entropy"
     for row in own["per_class"]:
         assert row.pop("train_examples") > 0

@@ -11,6 +11,7 @@ from train.common import markdown
 from train.engine.metric_log import MetricLog
 from train.recipes import for_dataset
 from train.reports import figures as drawing
+from train.reports import verdict
 from train.reports.figures import draw_batch, write_predictions_picture
 from train.reports.report import write_report
 from train.run.task import about_loss
@@ -55,6 +56,24 @@ def written(run_dir, classes=10, **changes):
     write_report(run_dir, **(arguments | changes))
     data = json.loads((run_dir / "report.json").read_text())
     return data, (run_dir / "report.md").read_text()
+
+
+def test_suggestions_know_what_the_model_and_its_weights_are_called(
+    tmp_path, monkeypatch
+):
+    asked = []
+    judge = verdict.judge
+    monkeypatch.setattr(
+        verdict, "judge", lambda facts: asked.append(facts) or judge(facts)
+    )
+    file = tmp_path / "W.npz"
+    file.touch()
+    written(tmp_path, config={"weights": str(file)})
+    written(tmp_path, config={"weights": "augreg"})
+    written(tmp_path, config={}, model="runs/a", weights=str(file))
+    found = [(facts.model, facts.weights) for facts in asked]
+    run = str(tmp_path)
+    assert found == [(run, str(file)), (run, None), ("runs/a", str(file))]
 
 
 def class_rows(page):

@@ -336,6 +336,11 @@ def test_suggestions_read_the_same_data(checks):
     ]
     assert " --label_column=kind --relabel=b.csv --minutes=10 " in search
     assert check == "keras-vit check 'my photos/' --label_column=kind"
+    known = dataclasses.replace(known, weights="W.npz")
+    check = suggestions.SUGGESTIONS["check_labels"](known).command
+    assert check.endswith(" --label_column=kind --model=W.npz")
+    one = suggestions.SUGGESTIONS["check_labels"](facts(**RUN, suspected=1)).expected
+    assert one.startswith("1 doubtful label: ")
 
 
 def test_a_loss_that_exploded_takes_a_much_lower_rate():
