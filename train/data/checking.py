@@ -21,6 +21,8 @@ LAYOUT = (
     "expected one folder per class, such as daisy/1.jpg, or such folders in each part, "
     "train/daisy/1.jpg and test/daisy/2.jpg"
 )
+# A run directory has these files.
+RUN_SETTINGS, RUN_DATA = "config.json", "data.json"
 # Operating systems leave these files, which need no mention.
 _SYSTEM_FILES = ("thumbs.db", "desktop.ini")
 
@@ -72,11 +74,21 @@ def _check_folder(dataset, data_dir):
     for place in parts or [folder]:
         classes = [entry.path for entry in entries(place) if entry.is_dir()]
         if not classes and not parts:
+            _refuse_run(folder)
             raise no_classes(folder)
         for path in classes:
             # Stop at the first image: there may be a million.
             if not any(is_image(entry, endings) for entry in _shown(path)):
+                _refuse_run(folder)
                 raise _no_images(path)
+
+
+def _refuse_run(folder):
+    if (folder / RUN_SETTINGS).is_file() and (folder / RUN_DATA).is_file():
+        raise DataError(
+            f"{folder} is a run, not a data set: pass the photos that it was trained "
+            "on, or new ones; evaluate and predict take the run"
+        )
 
 
 def _shown(folder):

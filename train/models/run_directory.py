@@ -18,6 +18,7 @@ from train.common.files import (
     remove_temporaries,
     write_json,
 )
+from train.data.checking import RUN_DATA, RUN_SETTINGS
 from train.data.registry import is_same
 from zoo.catalog.labels import texts_of
 from zoo.common.limits import NOTE_BYTES, TEXT_BYTES
@@ -38,8 +39,8 @@ class RunDirectory:
 
     def __init__(self, path: str | os.PathLike):
         self.path = expand_home(path)
-        self.config = self.path / "config.json"
-        self.data = self.path / "data.json"
+        self.config = self.path / RUN_SETTINGS
+        self.data = self.path / RUN_DATA
         self.extended = self.path / "extended.json"
         self.micro_batches = self.path / "micro_batches.json"
         self.skipped = self.path / "skipped_images.txt"
@@ -155,7 +156,24 @@ class RunDirectory:
 
     def claim_data(self, facts: dict) -> None:
         """Writes the facts of a run's data, or checks that they have not changed."""
+        if self.is_begun() and self.data.exists():
+            # Numbers and files of images follow from the corrections.
+            earlier = _read(self.data).get("corrections")
+            if earlier != facts.get("corrections"):
+                raise RunError(self._other_corrections(earlier))
         self._claim(self.data, facts, "data")
+
+    def _other_corrections(self, earlier):
+        if earlier is None:
+            return (
+                f"{self.path} holds a run without --without and --relabel: leave them "
+                "out to continue it, or pass another --run_dir."
+            )
+        return (
+            f"{self.path} holds a run with other --without or --relabel: to continue "
+            f"it pass both as {self.corrections}, which has its corrections, or "
+            "another --run_dir."
+        )
 
     def changed_data(self, facts: dict) -> list[str]:
         """Returns how the data differ from those that the run began with.

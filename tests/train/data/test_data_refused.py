@@ -28,12 +28,14 @@ from train.data.sources import DataError, load
 
 pytestmark = pytest.mark.usefixtures("png_only")
 
+RUN = {"config.json": "{}", "data.json": "{}", "features/a.npz": ""}
 EMPTY = {"train/rose/.hidden.png": "", "train/rose/older": None}
 # The files, the data set, and what the message must name.
 NOT_THERE = [
     (DIVIDED | EMPTY, "data", "data/train/rose has no images: expected", "some (.jpg"),
     (DIVIDED | EMPTY, "data/train", "data/train/rose has no images"),
     (DIVIDED, "data/train/daisy", "no class folders", "folder above it", "/data/train"),
+    (RUN, "data", "data is a run, not a data set: pass the photos"),
     ({"a/1.HEIC": ""}, "data", "no images", "pip install pillow-heif"),
     (DIVIDED, "data/trian/daisy", 'data/trian/daisy": did you mean data/train/daisy?'),
     ({"pho\n\x1btos": None}, "./data/photos", r"you mean data/pho\x0a\x1btos? pass"),

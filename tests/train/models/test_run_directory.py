@@ -94,6 +94,22 @@ def test_a_run_does_not_go_on_with_other_data(tmp_path):
     assert json.loads(directory.data.read_text())["training images"] == 36
 
 
+def test_a_run_with_other_corrections_is_told_without_hashes(tmp_path):
+    data = {"training images": 36, "files of train": "12ab"}
+    corrected = {"training images": 35, "files of train": "34cd", "corrections": "56ef"}
+    for name, first, second, remedy in (
+        ("plain", data, corrected, "leave them out to continue"),
+        ("corrected", corrected, data, "corrections.json, which has its corrections"),
+    ):
+        directory = RunDirectory(tmp_path / name).claim(SETTINGS)
+        directory.claim_data(first)
+        directory.model.touch()
+        directory.claim_data(first)
+        with pytest.raises(RunError, match=remedy) as raised:
+            directory.claim_data(second)
+        assert "ab" not in str(raised.value).replace("relabel", "")
+
+
 def test_photos_that_change_parts_are_other_data(tmp_path):
     def facts(folder):
         return run_data.facts_of(sources.load(str(folder), log=str))
