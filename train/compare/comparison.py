@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 
 import keras_vit
+from keras_vit_start import typed
 from train.common.errors import RunError, explaining_full_memory
 from train.common.files import make_folder, write_json, write_text
 from train.compare import answers, page, photos
@@ -16,6 +17,7 @@ from train.models.run_directory import RunDirectory
 from train.reports.compute import multiply_adds
 from train.scoring import predicting
 from zoo.common.regular_files import expand_home
+from zoo.common.safe_text import counted
 
 _ROUNDS = 5
 _ROUND_SECONDS = 0.5
@@ -65,7 +67,7 @@ def compare(
         name: RunDirectory(path).read_results(*_MEASURED)
         for name, path in paths.items()
     }
-    _check_same_test(reports)
+    _check_same_test(reports, paths)
     models, rows, predictors = {}, [], {}
     for name, path in paths.items():
         models[name] = loaded = loaded_model.load(str(path))
@@ -125,7 +127,7 @@ def _short(place, places):
     return "/".join(end)
 
 
-def _check_same_test(reports):
+def _check_same_test(reports, paths):
     """Raises `RunError` unless all runs have the same data set and test images."""
     (first, expected), *others = reports.items()
     for name, report in others:
@@ -141,9 +143,21 @@ def _check_same_test(reports):
             if own != other:
                 raise RunError(
                     f"{pair}class {number} of their tests is {_described(own)} and "
-                    f"{_described(other)}. Give runs that were tested on the same "
-                    "images."
+                    f"{_described(other)}. {_remedy(paths[first], paths[name])}"
                 )
+
+
+def _remedy(first, second):
+    """Returns what to do with runs that were tested on other images."""
+    for run, other in ((first, second), (second, first)):
+        file = RunDirectory(other).corrections
+        if file.exists():
+            words = [str(run), f"--without={file}", f"--relabel={file}"]
+            return (
+                f"The data of {other} were corrected; what {run} reaches on these: "
+                f"{typed('evaluate', words)}"
+            )
+    return "Give runs that were tested on the same images."
 
 
 def _classes(report):
@@ -153,7 +167,9 @@ def _classes(report):
 
 
 def _described(row):
-    return "none" if row is None else "{name!r} with {examples:,} images".format(**row)
+    if row is None:
+        return "none"
+    return f"{row['name']!r} with {counted(row['examples'], 'image')}"
 
 
 def _row(name, report, model):

@@ -9,6 +9,7 @@ from train.reports import contents as reports
 from train.reports import html
 from train.reports.contents import Section, Table
 from train.reports.wording import points
+from zoo.common.safe_text import counted
 
 _TEMPLATE = pathlib.Path(reports.__file__).parent / "templates" / "run.md.jinja"
 _SIGNIFICANT = 0.05
@@ -80,10 +81,11 @@ def _sentence(pair):
         if pair["p"] >= _SIGNIFICANT
         else f"{second if pair['gain'] > 0 else first} is better"
     )
+    own = counted(pair["second_only"], "image")
     return (
         f"{second} beside {first}: {points(pair['gain'], '+')} of accuracy (95% "
         f"interval {points(pair['low'], '+')} to {points(pair['high'], '+')}). Only "
-        f"{second} is right on {pair['second_only']:,} images, only {first} on "
+        f"{second} is right on {own}, only {first} on "
         f"{pair['first_only']:,}. McNemar's test: p = {pair['p']:.2g}, so {verdict}."
     )
 

@@ -302,6 +302,17 @@ def test_runs_that_cannot_be_compared(runs, tmp_path, changes, message):
     assert not (tmp_path / "compare.md").exists()
 
 
+def test_runs_of_other_corrections_are_compared_by_an_evaluation(runs, tmp_path):
+    other = make_run(tmp_path / "other", 0, labels=LABELS[9:])
+    (other / "corrections.json").write_text("{}")
+    for pair in ([runs[0], other], [other, runs[0]]):
+        with pytest.raises(RunError) as raised:
+            comparison.compare(pair, output=tmp_path / "compare.md")
+        file, told = other / "corrections.json", str(raised.value)
+        assert "'cat' with 1 image" in told
+        assert f"evaluate {runs[0]} --without={file} --relabel={file}" in told
+
+
 def test_arguments_that_are_no_runs_or_no_page(runs, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     for given, output, message in (
