@@ -141,8 +141,7 @@ def test_classes_that_are_not_the_models_agree_without_an_accuracy(tmp_path):
 
 def test_images_that_calibrate_are_not_compared(model_file, tmp_path):
     given = loaded_model.load(model_file)
-    data = {"dataset": "digits", "data_dir": None, "skip_corrupt": False}
-    data |= {"central_crop": False, "split": "train"}
+    data = {"dataset": "digits", "central_crop": False, "split": "train"}
     path = tmp_path / "images"
     samples = sample_images.read(given, path, 700, calibration=2000, **data)
     compared = np.concatenate([*program.read_images(path)])
