@@ -160,7 +160,7 @@ def _classes(review):
         yield (
             f"uneven: the largest class has {counts.max() / max(counts.min(), 1):.1f} "
             f"times the {training} of the smallest: judge by the balanced accuracy. "
-            "finetune in --minutes does so itself, one training with "
+            "finetune --minutes does so itself, and one training does with "
             "--class_weights=balanced"
         )
 
