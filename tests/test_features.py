@@ -57,3 +57,9 @@ def test_a_command_chooses_the_backend_before_keras_is_imported(name):
         text=True,
     )
     assert done.stdout == "tensorflow 2\n", done.stderr
+
+
+def test_files_of_tests_have_names_of_their_own():
+    # Of two files of one name pytest collects the first alone, and only in a whole run.
+    names = [path.name for path in ROOT.glob("tests/**/test_*.py")]
+    assert sorted(names) == sorted({*names})
