@@ -19,7 +19,14 @@ from keras_vit.models.resizing import at_image_size
 from keras_vit.structure import architectures
 from keras_vit.weights import loading
 from zoo.catalog.locate import read_located
-from zoo.network import ViTConfig, finite_float, pair, positive_int, rate
+from zoo.network import (
+    ViTConfig,
+    finite_float,
+    nearest_size,
+    pair,
+    positive_int,
+    rate,
+)
 from zoo.network.head import ONE_CLASS, Head
 from zoo.network.position_embedding import METHODS
 from zoo.network.preparation import check_preparation
@@ -328,7 +335,7 @@ def _image_size(image_size, config, checkpoint, name):
         # Without a table of positions no file needs to know its images' size.
         image_size = checkpoint.image_size
     if image_size is None:
-        image_size = _nearest(224, config.stride) if any_size else 224
+        image_size = nearest_size((224, 224), config.stride) if any_size else 224
     image_size = pair(image_size, "image_size")
     config.grid_size(image_size, name=name)  # refuses what cannot be cut
     return image_size
@@ -353,11 +360,6 @@ def _pooling_options(checkpoint, pooling, keeps_head):
             "mlp_dim": checkpoint.pooling_mlp_dim,
         }
     return {}
-
-
-def _nearest(size, steps):
-    """Returns the sides that are multiples of steps, nearest to a size."""
-    return tuple(max(round(size / step), 1) * step for step in steps)
 
 
 architectures.register(

@@ -32,6 +32,7 @@ from train.models.finding import FoundModel
 from train.scoring import evaluation_data
 from zoo.common.machine import cpu_name
 from zoo.common.regular_files import expand_home
+from zoo.network import nearest_size
 from zoo.store import digest
 
 PAGE, RECORD, CLASS_NAMES = "export.md", "export.json", "class_names.txt"
@@ -232,10 +233,8 @@ class _Exports:
         """
         model = self.loaded.model
         self.of_any_size = _of_any_size(model)
-        steps = zip(model.input_shape[1:3], size_step(model), (1.5, 0.75), strict=True)
-        size = tuple(
-            max(round(scale * side / step), 1) * step for side, step, scale in steps
-        )
+        height, width = model.input_shape[1:3]
+        size = nearest_size((1.5 * height, 0.75 * width), size_step(model))
         other = dataclasses.replace(
             self.loaded, model=keras_vit.at_image_size(model, size)
         )

@@ -10,8 +10,8 @@ from train.recipes import Recipe
 from train.run import building
 from train.search import time_plan
 from train.search.backbones import Backbone
+from train.search.sizes import scaled, size_of
 from train.search.state import State
-from zoo.network import pair
 
 # 288 for 224.
 _FACTOR = 9 / 7
@@ -43,17 +43,12 @@ def _size(search, backbone):
         or not building.architecture_of(recipe).one_grid
     ):
         return []
-    sides = pair(recipe.image_size, "image_size")
-    steps = building.config_of(recipe).stride
-    size = [
-        round(_FACTOR * side / step) * step
-        for side, step in zip(sides, steps, strict=True)
-    ]
-    area = math.prod(size) / math.prod(sides)
+    own, size = size_of(recipe), scaled(recipe, _FACTOR)
+    area = math.prod(size) / math.prod(own)
     count = len(backbone.labels)
     if not time_plan.fits_larger(search, count, area, backbone.speed):
         return []
-    return size if _longer_side(photos) > max(sides) else []
+    return list(size) if _longer_side(photos) > max(own) else []
 
 
 def _longer_side(photos: Split) -> float:

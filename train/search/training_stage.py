@@ -10,7 +10,7 @@ from train.data.registry import CROPS
 from train.data.sources.splits import Split
 from train.engine import loop
 from train.engine.pace import Pace
-from train.run import building, training
+from train.run import training
 from train.run.classification import FineTuning
 from train.scoring.temperature import temperature
 from train.search import time_plan
@@ -18,11 +18,11 @@ from train.search.answers import Answer, Member
 from train.search.backbones import Backbone
 from train.search.choosing import share_of
 from train.search.probing import judged
+from train.search.sizes import scaled, size_of
 from train.search.slowdown import Slowdown
 from train.search.state import State
 from train.search.table import sides
 from train.search.trained import logits_of
-from zoo.network import pair
 
 # A training of fewer steps teaches nothing.
 _LEAST_STEPS = 20
@@ -40,8 +40,6 @@ _EPOCHS_AT_FULL_SIZE, _EPOCHS_BETWEEN = 6, 3
 # images end 0.7 to 1.1 points above windows of 60 to 100% after four epochs and 1.6
 # after one; after thirty they are 1.2 to 2.1 points below.
 _EPOCHS_WITH_CROPS = 8
-# Images of networks without patches are multiples of this.
-_STRIDE = 32
 
 
 def _plan(search, backbone):
@@ -81,10 +79,6 @@ def _about(plan, photos):
     )
 
 
-def _full(backbone):
-    return pair(backbone.recipe.image_size, "image_size")
-
-
 def smallest_area(backbone: Backbone) -> float:
     """Returns the area of the smallest images for training, by the backbone's."""
     return _area(_sizes(backbone.recipe)[-1], backbone)
@@ -92,7 +86,7 @@ def smallest_area(backbone: Backbone) -> float:
 
 def _area(size, backbone):
     """Returns the pixels of an image for training, by those for the features."""
-    return math.prod(size) / math.prod(_full(backbone))
+    return math.prod(size) / math.prod(size_of(backbone.recipe))
 
 
 def with_training(
@@ -180,18 +174,6 @@ def _joined(search, answer, member, seconds):
 
 def _sizes(recipe):
     """Returns the (height, width) of features, and smaller ones in turn."""
-    full = pair(recipe.image_size, "image_size")
-    steps = (_STRIDE, _STRIDE)
-    if building.architecture_of(recipe).one_grid:
-        steps = building.config_of(recipe).stride
-    sizes = [full]
-    for longer in _SMALLER_SIZES:
-        factor = longer / max(full)
-        if factor < 1:
-            sizes.append(
-                tuple(
-                    max(round(factor * side / step), 1) * step
-                    for side, step in zip(full, steps, strict=True)
-                )
-            )
-    return sizes
+    full = size_of(recipe)
+    factors = (longer / max(full) for longer in _SMALLER_SIZES)
+    return [full, *(scaled(recipe, factor) for factor in factors if factor < 1)]

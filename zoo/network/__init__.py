@@ -8,6 +8,7 @@ import dataclasses
 import math
 import numbers
 import operator
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -515,6 +516,19 @@ def pair(size: Any, name: str) -> tuple[int, int]:
     raise ValueError(
         f"{name} must be a positive int or a (height, width) pair of them, up to "
         f"{limits.SIZE:,}, got {brief(size)}."
+    )
+
+
+def nearest_size(sides: Iterable[float], steps: Sequence[int]) -> tuple[int, ...]:
+    """Returns the sides of images that are multiples of steps, nearest to others.
+
+    Example:
+        >>> nearest_size((288, 20), (16, 16))
+        (288, 16)
+    """
+    return tuple(
+        max(round(side / step), 1) * step
+        for side, step in zip(sides, steps, strict=True)
     )
 
 
