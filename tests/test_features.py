@@ -60,6 +60,6 @@ def test_a_command_chooses_the_backend_before_keras_is_imported(name):
 
 
 def test_files_of_tests_have_names_of_their_own():
-    # Of two files of one name pytest collects the first alone, and only in a whole run.
+    # pytest collects the first alone of two files of one name, and only in a whole run.
     names = [path.name for path in ROOT.glob("tests/**/test_*.py")]
     assert sorted(names) == sorted({*names})

@@ -20,7 +20,7 @@ _WIDER = 5.0
 # Five folds of four fifths of the photos take so many times as long as all at once.
 _FOLDS = 4.0
 # Features of fewer photos do not show how fast they come.
-_FEWEST = 64
+FEWEST = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +74,7 @@ def features_in(
     """
     turns = in_turns(split.labels())
     parts, taken, done = [], [], 0
-    count = min(_FEWEST, len(turns))
+    count = min(FEWEST, len(turns))
     while count:
         begun = clock()
         taken.append(np.sort(turns[done : done + count]))
@@ -83,7 +83,7 @@ def features_in(
         keep(done, speed)
         rest = len(turns) - done
         coming = speed * seconds_left(rest / speed)
-        part = min(max(int(coming / 2), _FEWEST), rest)
+        part = min(max(int(coming / 2), FEWEST), rest)
         count = part if coming >= part else 0
     order = np.argsort(np.concatenate(taken))
     return _each(lambda values: values[order], joined(parts))
@@ -145,14 +145,22 @@ def probed(
         name = f"{candidate.name}{of}"
         wider = _WIDER * taken.get(candidate.kind, 0.0) if candidate.patches else 0.0
         coming, left = max([wider, *taken.values()]), end - before
-        allowed = left if coming <= left else 0.0
         if number is not None or not fitted:
-            allowed = math.inf if len(fitted) < (number or 1) else 0.0
+            # The first, and those of a run before, may take any time.
+            left = math.inf if len(fitted) < (number or 1) else 0.0
         found = None
-        if allowed > 0:
-            found = _fit(candidate, features, mirrored, classes, groups, allowed, clock)
+        if left > 0 and coming <= left:
+            found = _fit(
+                candidate,
+                features,
+                mirrored,
+                classes,
+                groups=groups,
+                seconds=left,
+                clock=clock,
+            )
         if found is None:
-            # Those that follow are left out too.
+            # As the time is over, those that follow are left out, too.
             end = before
             log(f"{name}: left out, as the time is needed for the rest")
             continue
@@ -164,7 +172,7 @@ def probed(
     return _together(fitted, features, groups, judge, photos_per_class)
 
 
-def _fit(candidate, features, mirrored, classes, groups, seconds, clock):
+def _fit(candidate, features, mirrored, classes, *, groups, seconds, clock):
     """Returns a probe and its logits for held-out photos, with a temperature.
 
     It is None where it would take more than some seconds, as one of all photos shows.

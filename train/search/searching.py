@@ -21,10 +21,10 @@ from train.search.budget import FEATURES, Budget
 from train.search.larger import larger_of
 from train.search.options import Options
 from train.search.reporting import report, tested_in_time
+from train.search.sizes import size_of
 from train.search.state import State
 from train.search.task import Found
 from train.search.training_stage import smallest_area, with_training
-from zoo.network import pair
 
 # A budget is kept within a tenth.
 _LATE = 1.1
@@ -71,9 +71,19 @@ def run(
             owner = RunDirectory(features_of).path
             budget.take_over(owner / path.name, FEATURES)
         features = owner / "features"
-        search = State(task, source, directory, devices, budget, features, command)
-        search.seeds, search.is_default = seeds, options.minutes is None
-        return results(search)
+        return results(
+            State(
+                task=task,
+                source=source,
+                directory=directory,
+                devices=devices,
+                budget=budget,
+                features=features,
+                command=command,
+                seeds=seeds,
+                is_default=options.minutes is None,
+            )
+        )
 
 
 def results(search: State) -> dict:
@@ -199,7 +209,7 @@ def _again(search, best, fitted):
         words.append(f"--seed={recipe.seed}")
     words += data_flags.of_command(search.command)
     if search.trained == 1.0 and stage is not None:
-        size = ",".join(map(str, pair(stage.image_size, "image_size")))
+        size = ",".join(map(str, size_of(stage)))
         words += [f"--image_size={size}", f"--batch_size={stage.batch_size}"]
         words.append(f"--steps={search.task.steps(search.directory)}")
         words.append(f"--crop={stage.crop}")

@@ -16,8 +16,8 @@ from train.search.state import State
 
 # Shares of the time for features: of all photos to train on, and of those that judge.
 _FEATURES, _JUDGES = 0.4, 0.1
-# Of the photos of a large set only some give features: training learns more from all.
-# On all of CIFAR-100 probes of 21,000 photos reach 75% and one epoch at 128 82%.
+# Only some photos of a large set give features: training learns more from all. On all
+# of CIFAR-100 probes of 21,000 photos reach 75% and one epoch at 128 82%.
 _FEATURES_OF_SOME = 0.15
 # Shares of the budget for testing the first answer, and the last.
 FIRST_TEST, _TEST = 0.02, 0.1
@@ -103,8 +103,9 @@ def for_features(
     if not number and needed > seconds and used < _FEATURES_OF_SOME * whole:
         seconds = _FEATURES_OF_SOME * whole - used
     is_small = search.source.train.num_examples <= _SMALL_SET
-    training = _for_training(search) + LEAST_SECONDS - seconds - _LEAST_PROBES
-    if is_small or training < max(LEAST_SECONDS, _seconds_of_steps(search)):
+    # Both are beyond the least training: the time left, and that of fifty steps.
+    above = _for_training(search) - seconds - _LEAST_PROBES
+    if is_small or above < max(_seconds_of_steps(search) - LEAST_SECONDS, 0.0):
         rest = left - least_end(search) - _LEAST_PROBES
         seconds = max(seconds, rest / (count - number))
     return seconds

@@ -9,9 +9,6 @@ from train.search import probing, time_plan
 from train.search.budget import FEATURES
 from train.search.state import State
 
-# Beside the first photos so many show how fast photos come.
-_MEASURING = 64
-
 Extract = Callable[..., Features]
 
 
@@ -84,10 +81,10 @@ class TimedFeatures:
         """Returns as many photos that judge a training as there is time for."""
         if "judges" not in self._facts:
             begun = self._budget.clock()
-            first = limited(judges, time_plan.COMPILED + _MEASURING)
+            first = limited(judges, time_plan.COMPILED + probing.FEWEST)
             self._extract(first)
             taken = max(self._budget.clock() - begun, 1e-6)
-            fitting = time_plan.for_judges(self._search) * _MEASURING / taken
+            fitting = time_plan.for_judges(self._search) * probing.FEWEST / taken
             most = min(judges.num_examples, int(fitting))
             self._keep(judges=max(first.num_examples, most))
         return limited(judges, self._facts["judges"])

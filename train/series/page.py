@@ -11,7 +11,7 @@ from train.reports.wording import points
 from zoo.common.safe_text import printable
 
 _TEMPLATE = pathlib.Path(reports.__file__).parent / "templates" / "run.md.jinja"
-# What differs between the runs.
+# Names of the differences between the runs.
 _OF_TRAININGS = (
     "the seed alone: the order of the photos, their crops, dropout and new weights"
 )

@@ -20,7 +20,7 @@ from train.series.runs import RunSeries
 from train.series.spread import spread
 from train.series.validation import best_validated
 
-# What the rows have of the report of a run, where it has it.
+# The rows have these from the report of a run, where it has them.
 _OF_REPORTS = (
     *("run", "test_accuracy", "test_balanced_accuracy", "validation_accuracy"),
     *("validation_loss", "steps", "seconds"),

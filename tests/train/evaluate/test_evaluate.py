@@ -47,7 +47,7 @@ def weights(tmp_path_factory):
 
 def test_a_run_on_its_own_data(run_dir, tmp_path):
     before = (run_dir / "report.json").read_bytes()
-    # What to try next calls the run as it was called.
+    # The suggestions call the run as it was called.
     called = os.path.relpath(run_dir)
     # In another runtime than that which tested the run.
     results = evaluation.evaluate(

@@ -152,7 +152,7 @@ def test_training_joins_where_held_out_photos_say_so(
     assert 120 < used < 180 and used < results["seconds"]
     model = loaded_model.load(str(tmp_path / "run")).model
     assert len(members(model)) == 2 and model.input_shape == (None, 32, 32, 3)
-    # What is known of photos was handed over, and is what the model computes.
+    # The known features were handed over, and are those that the model computes.
     kept = held_out.read(tmp_path / "run" / "held_out.npz")
     assert kept.known.shape[1] == 20
     source = run_data.limit(sources.load("digits"), None, RECIPE.test_examples)

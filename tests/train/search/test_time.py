@@ -52,7 +52,7 @@ class Machine:
     # The longer side of its photos.
     side: int = 224
     now: float = 0.0
-    # What its disk keeps of a search.
+    # The name of the search on its disk.
     name: str = dataclasses.field(default_factory=map(str, itertools.count()).__next__)
     # The photos of each view.
     features: dict = dataclasses.field(default_factory=dict)
@@ -173,7 +173,7 @@ def searched(tmp_path, monkeypatch, capsys):
             tested = subset.limited(search.test, count)
             reporting.measured_logits(search, answer, tested)
             begun = machine.now
-            # What is known of photos is handed over.
+            # The known features are handed over.
             assert answer.features(tested).shape[0] == count
             machine.spend(len(answer.members) * machine.build + machine.report)
             search.budget.keep(report_seconds=machine.now - begun)

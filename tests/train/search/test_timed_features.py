@@ -54,5 +54,5 @@ def test_each_backbone_knows_the_photos_that_judge_it(monkeypatch):
         numbers = one.judges.arrays[0]
         assert len(numbers) == count
         np.testing.assert_array_equal(one.of_judges.pooled[:, 0], numbers)
-    # Those of a slower backbone do not take the place of the others.
+    # A slower backbone does not change them for the others.
     assert search.source.validation is quick.judges

@@ -116,7 +116,7 @@ def test_of_a_large_set_some_photos_give_features():
         patch.setattr(probing, "pick", lambda split, places: places)
         # All take 80 s, which are 40% of the time.
         assert photos(210.0) == 4_000
-        # Of less time 15% are for some, and the rest is for training.
+        # With less time 15% of it is for some, and the rest is for training.
         assert photos(190.0) == pytest.approx(0.15 * 190 * 50, abs=64)
-        # Where none fits, features have the time.
+        # Features have the time where none fits.
         assert photos(35.0) > 2 * 0.15 * 35 * 50
