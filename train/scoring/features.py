@@ -22,7 +22,7 @@ from train.common import predictors
 from train.common.errors import RunError
 from train.data import pipeline
 from train.data.sources.splits import Split
-from train.data.transforms.preprocessing import squash
+from train.data.transforms.preprocessing import resized
 from train.scoring import predicting
 from train.scoring.feature_cache import cached
 from zoo.network import pair
@@ -198,7 +198,11 @@ def rows_of(
 
 def _batches(predictor, split, preparation, mirrored, through):
     size = predictor.model.input_shape[1:3]
-    settings = {"image_size": through or size, "preparation": preparation}
+    settings = {
+        "image_size": through or size,
+        "preparation": preparation,
+        "finish": resized(size) if through else None,
+    }
     if preparation == FEW_SHOT:
         settings = {"image_size": tuple(round(side * 8 / 7) for side in size)}
     batches = pipeline.evaluation_batches(
@@ -207,8 +211,6 @@ def _batches(predictor, split, preparation, mirrored, through):
     if preparation == FEW_SHOT:
         crop = tf.image.resize_with_crop_or_pad
         batches = batches.map(lambda images, labels: (crop(images, *size), labels))
-    if through:
-        batches = batches.map(lambda images, labels: (squash(images, size), labels))
     if mirrored:
         batches = batches.map(lambda images, labels: (images[:, :, ::-1], labels))
     return batches

@@ -5,11 +5,10 @@ import os
 from collections.abc import Generator
 
 import numpy as np
-import tensorflow as tf
 
 from train.data import pipeline
 from train.data.sources.splits import Split
-from train.data.transforms.preprocessing import squash
+from train.data.transforms.preprocessing import resized
 from train.engine import loop
 from train.run.training import Run
 from train.scoring.feature_cache import cached
@@ -33,16 +32,13 @@ def logits_of(
     """
     size = run.image_size
 
-    def resized(image: tf.Tensor, label: tf.Tensor, _: tf.Tensor) -> tuple:
-        return squash(image, size), label
-
     def compute(part: Split) -> Generator[np.ndarray]:
         make = functools.partial(
             pipeline.evaluation_batches,
             part,
             image_size=through,
             batch_size=run.recipe.batch_size // run.trainer.micro_batches,
-            finish=None if through == size else resized,
+            finish=None if through == size else resized(size),
         )
         batches = pipeline.explained(run.devices.batches(make), part)
         for _, logits, _ in loop.answered(run.trainer, batches):

@@ -33,6 +33,15 @@ def squash(image: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
     )
 
 
+def resized(size: tuple[int, int]) -> Callable[..., tuple]:
+    """Returns a `finish` of `train.data.pipeline` that squashes images to a size."""
+
+    def finish(image: tf.Tensor, label: tf.Tensor, _: tf.Tensor) -> tuple:
+        return squash(image, size), label
+
+    return finish
+
+
 def fitted(image: tf.Tensor, size: tuple[int, int], preparation: str) -> tf.Tensor:
     """Brings an image to a model's size with the numbers of `zoo.photos.fitted`.
 
