@@ -52,7 +52,7 @@ def written(out, split, *, mistakes=30, names=NAMES, part="test", in_training=No
     summary["notes"] = [*names]
     results = write_report(
         out,
-        config={"model": names[0], "dataset": names[1], "weights": {names[2]: names}},
+        config={"model": names[0], "dataset": names[1], "mixing": {names[2]: names}},
         summary=summary,
         results={"command": "\n".join(names), "loss_function": names[2]},
         split=part,

@@ -39,5 +39,5 @@ def test_a_run_records_corrections_and_goes_on_with_the_same(tmp_path, monkeypat
     begin(without=out, relabel=new)
     begin(**again)
     for others in ({}, {"without": out}, {"relabel": new}):
-        with pytest.raises(RunError, match="a run with other data: .*corrections"):
+        with pytest.raises(RunError, match="a run with other --without or"):
             begin(**others)
