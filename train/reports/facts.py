@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from train.reports.training_course import TOO_LONG, Course
 from train.scoring import paired
 from train.scoring.learning_curve import Gain, Point, last_gain
+from train.scoring.uneven import is_uneven
 
-# Classes are uneven where the largest has so many times the images of the smallest:
-# balanced accuracy then leads.
-UNEVEN = 3
 # A difference that chance makes less often than this is taken for real.
 SIGNIFICANT = 0.05
 # A training that answers fewer of its own images has not learned them.
@@ -52,10 +52,16 @@ class Facts:
         return sorted(classes, key=lambda row: -row["examples"])
 
     @property
+    def counted(self) -> str:
+        """What makes classes uneven, a key of the summary's classes."""
+        is_run = "train_examples" in self.summary["per_class"][0]
+        return "train_examples" if is_run else "examples"
+
+    @property
     def is_uneven(self) -> bool:
         """Whether the classes differ so much that the accuracy misleads."""
-        counts = [row["examples"] for row in self.tested]
-        return counts[0] >= UNEVEN * counts[-1]
+        counts = [row[self.counted] for row in self.summary["per_class"]]
+        return is_uneven(np.array(counts))
 
     @property
     def leading(self) -> str:

@@ -7,8 +7,8 @@ import numpy as np
 from train.data.photo_names import relative
 from train.data.review import Review
 from train.data.sources.corrections import left_out_by
-from train.reports.facts import UNEVEN
 from train.scoring.label_errors import LabelErrors
+from train.scoring.uneven import is_uneven
 from zoo.common.safe_text import class_text, counted, printable
 
 # With fewer photos to train on, a class is hard to learn.
@@ -155,11 +155,12 @@ def _classes(review):
             f"few: {len(few):,} class{'' if len(few) == 1 else 'es'} of fewer than "
             f"{_FEW} photos{to_train}, which are hard to learn: {_first(few)}; add some"
         )
-    if counts.max() >= UNEVEN * max(counts.min(), 1):
+    if is_uneven(counts):
         training = "training photos" if part else "photos"
+        ratio = counts.max() / counts[counts > 0].min()
         yield (
-            f"uneven: the largest class has {counts.max() / max(counts.min(), 1):.1f} "
-            f"times the {training} of the smallest: judge by the balanced accuracy. "
+            f"uneven: the largest class has {ratio:.1f} times the {training} of the "
+            "smallest: judge by the balanced accuracy. "
             "finetune --minutes does so itself, and one training does with "
             "--class_weights=balanced"
         )

@@ -57,12 +57,15 @@ def _accuracy(facts: Facts) -> str | None:
 def _balanced_accuracy(facts: Facts) -> str | None:
     if not facts.is_uneven:
         return None
-    largest, smallest = facts.tested[0], facts.tested[-1]
+    counted = facts.counted
+    present = (row for row in facts.summary["per_class"] if row[counted])
+    largest, *_, smallest = sorted(present, key=lambda row: -row[counted])
+    images = "images" if counted == "examples" else "training images"
     balanced = interval_text(facts.summary, "balanced_accuracy")
     plain = interval_text(facts.summary, "accuracy")
     return (
-        f"The classes are uneven: {largest['examples']:,} images of "
-        f"{listed([largest])}, {smallest['examples']:,} of {listed([smallest])}. So "
+        f"The classes are uneven: {largest[counted]:,} {images} of "
+        f"{listed([largest])}, {smallest[counted]:,} of {listed([smallest])}. So "
         "the balanced accuracy comes first, the mean of the accuracies of the classes: "
         f"{balanced}. The "
         f"plain accuracy is {plain}."

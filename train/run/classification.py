@@ -32,7 +32,8 @@ from train.scoring.learning_curve import Point
 from train.scoring.metrics import classification_summary
 from train.scoring.ranked import joined, ranked
 
-# Counting the classes of more, as of all ImageNet, would take minutes of reading.
+# Counting the classes of more whose labels are in the records, as of all ImageNet,
+# would take minutes of reading.
 _COUNTED_EXAMPLES = 200_000
 
 
@@ -49,6 +50,14 @@ class FineTuning(Task):
     # The accuracy of a probe on the test images and a learning curve, where measured.
     probe: float | None = None
     curve: Sequence[Point] = ()
+
+    @property
+    def train_counts(self) -> np.ndarray | None:
+        """Counts the photos of each class to train on; None where that takes long."""
+        train, names = self.source.train, self.source.class_names
+        if train.known_labels is None and train.num_examples > _COUNTED_EXAMPLES:
+            return None
+        return train.class_counts(len(names))
 
     def check_devices(self, devices: Devices) -> None:
         """Refuses mixed examples on several hosts, and batch norms on devices."""
@@ -155,8 +164,7 @@ class FineTuning(Task):
         summary = classification_summary(answered, source.class_names)
         if notes := self.notes():
             summary["notes"] = notes
-        if source.train.num_examples <= _COUNTED_EXAMPLES:
-            counts = source.train.class_counts(len(source.class_names))
+        if (counts := self.train_counts) is not None:
             for row, count in zip(summary["per_class"], counts, strict=True):
                 row["train_examples"] = int(count)
         if source.skipped:

@@ -10,9 +10,9 @@ import dataclasses
 
 import numpy as np
 
-from train.reports.facts import UNEVEN
 from train.scoring.probes import balancing
 from train.scoring.temperature import log_losses
+from train.scoring.uneven import is_uneven
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,10 +53,7 @@ EVEN = Judge()
 
 def judge_of(counts: np.ndarray) -> Judge:
     """Returns the judge where classes have so many training photos, (classes,)."""
-    present = counts[counts > 0]
-    if present.max() < UNEVEN * present.min():
-        return EVEN
-    return Judge(balancing(counts))
+    return Judge(balancing(counts)) if is_uneven(counts) else EVEN
 
 
 def _weights(labels):

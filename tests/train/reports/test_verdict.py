@@ -200,6 +200,24 @@ def test_accuracy_comes_first():
         assert found.sentences[0] == told and found.leading == name
 
 
+def test_the_photos_to_train_on_make_the_classes_of_a_run_uneven():
+    known = facts(counts=(4, 3, 1), hits=(4, 2, 1))
+    assert verdict.judge(known).leading == "balanced_accuracy"
+
+    def trained_on(*counts: int) -> verdict.Verdict:
+        for row, count in zip(known.summary["per_class"], counts, strict=True):
+            row["train_examples"] = count
+        return verdict.judge(known)
+
+    # A test of few photos makes even classes look uneven.
+    even = trained_on(20, 18, 15)
+    assert even.leading == "accuracy" and "uneven" not in "".join(even.sentences)
+    uneven = trained_on(5, 0, 15)
+    assert uneven.leading == "balanced_accuracy"
+    told = "The classes are uneven: 15 training images of dusk, 5 of day. So"
+    assert uneven.sentences[0].startswith(told)
+
+
 def test_balanced_accuracy_of_the_largest_class():
     assert verdict.judge(always_day()).sentences[1] == (
         "Always answering day, the largest class, gives 63.83%, and 33.33% balanced "
