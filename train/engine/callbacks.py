@@ -78,12 +78,13 @@ class RunLog:
         self.writer.flush()
 
     def validation(self, step: int, **values: float) -> None:
-        """Writes and prints a validation, `val_loss` and `val_accuracy`."""
+        """Writes and prints a validation: `val_loss`, `val_accuracy` and the like."""
         self.write(step, **values)
-        self.print(
-            f"step {step}: validation accuracy {values['val_accuracy']:.1%}, "
-            f"loss {values['val_loss']:.3f}"
-        )
+        accuracy = f"accuracy {values['val_accuracy']:.1%}"
+        if "val_balanced_accuracy" in values:
+            balanced = values["val_balanced_accuracy"]
+            accuracy = f"balanced accuracy {balanced:.1%}, {accuracy}"
+        self.print(f"step {step}: validation {accuracy}, loss {values['val_loss']:.3f}")
 
     def images(self, step: int, images: dict[str, np.ndarray]) -> None:
         """Writes images for TensorBoard: uint8 arrays (height, width, 3) by name."""

@@ -14,6 +14,8 @@ from train.common.files import whole_file
 from zoo.common.limits import TABLE_BYTES
 from zoo.common.regular_files import open_regular, read_bytes
 
+# What a validation measures; the balanced accuracy only where that leads.
+VALIDATED = ("accuracy", "balanced_accuracy", "loss")
 _BROKEN = (ValueError, TypeError, KeyError, OverflowError, RecursionError)
 
 
@@ -64,26 +66,32 @@ class MetricLog:
         return steps, np.array([record[name] for record in records], dtype=np.float64)
 
     def best_validation(self) -> tuple:
-        """Returns the step of the best validation, if any, and how many came after."""
-        steps, accuracies = self.series("val_accuracy")
+        """Returns the step of the best validation, if any, and how many came after.
+
+        The balanced accuracy decides where it is in the log.
+        """
+        steps, accuracies = self.series("val_balanced_accuracy")
+        if not len(steps):
+            steps, accuracies = self.series("val_accuracy")
         if not len(steps):
             return None, 0
         place = int(np.argmax(accuracies))
         return int(steps[place]), len(steps) - 1 - place
 
     def validation(self, *, best: bool = False) -> dict[str, float]:
-        """Returns accuracy and loss of the last validation, or the best; {} of none.
+        """Returns what the last validation measured, or the best; {} of none.
 
-        They are called as in `report.json`.
+        The names are those in `report.json`.
         """
-        _, accuracies = self.series("val_accuracy")
-        _, losses = self.series("val_loss")
-        if not len(accuracies):
+        validations = {one["step"]: one for one in self.records() if "val_loss" in one}
+        if not validations:
             return {}
-        place = int(np.argmax(accuracies)) if best else -1
+        step = self.best_validation()[0] if best else max(validations)
+        measured = validations[step]
         return {
-            "validation_accuracy": float(accuracies[place]),
-            "validation_loss": float(losses[place]),
+            f"validation_{name}": measured[f"val_{name}"]
+            for name in VALIDATED
+            if f"val_{name}" in measured
         }
 
     def _lines(self):

@@ -244,8 +244,8 @@ class RunDirectory:
         def checked(report: dict) -> dict:
             if missing := [name for name in more if name not in report]:
                 raise RunError(
-                    f"{self.results} has no {', '.join(missing)}, so it was changed: "
-                    f"{remedy}."
+                    f"{self.results} has no {', '.join(missing)}, so it was changed or "
+                    f"is of an earlier version: {remedy}."
                 )
             config = report["config"]
             config["dataset"], config["model"], report["test_examples"]

@@ -132,8 +132,8 @@ class TrainingSettings:
     )
     early_stopping: int = _optimization(
         0,
-        "Stop after this many validations without a better accuracy, and take the best "
-        "weights; 0 for never.",
+        "Stop after this many validations without a better accuracy (balanced accuracy "
+        "where classes are uneven), and take the best weights; 0 for never.",
         AT_LEAST_0,
     )
     image_column: str | None = setting(

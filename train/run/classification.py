@@ -31,6 +31,7 @@ from train.scoring import kept_test
 from train.scoring.learning_curve import Point
 from train.scoring.metrics import classification_summary
 from train.scoring.ranked import joined, ranked
+from train.scoring.uneven import accuracies
 
 # Counting the classes of more whose labels are in the records, as of all ImageNet,
 # would take minutes of reading.
@@ -95,11 +96,11 @@ class FineTuning(Task):
     def evaluate(
         self, trainer: Trainer, batches: Iterable, on_batch: Callable | None = None
     ) -> dict:
-        """Returns loss, accuracy, and the `Ranked` of the answers."""
+        """Returns loss, accuracies that matter, and the `Ranked` of the answers."""
         parts, loss = loop.evaluate(trainer, batches, ranked, on_batch)
         answered = joined(parts)
-        accuracy = float(np.mean(answered.predicted == answered.labels))
-        return {"loss": loss, "accuracy": accuracy, "ranked": answered}
+        shares = accuracies(answered.labels, answered.predicted, self.train_counts)
+        return {"loss": loss, **shares, "ranked": answered}
 
     def draw_batch(
         self, path: pathlib.Path, images: ArrayLike, labels: ArrayLike
@@ -192,7 +193,11 @@ class FineTuning(Task):
         }
 
     def validation_results(self, log: MetricLog) -> dict[str, float]:
-        """Returns `validation_accuracy` and `validation_loss` of the weights kept."""
+        """Returns how the weights kept answer held-out photos.
+
+        These are `validation_accuracy`, `validation_loss`, and where it leads the
+        `validation_balanced_accuracy`.
+        """
         return log.validation(best=bool(self.recipe.early_stopping))
 
     def head_features(self) -> kept_test.Features | None:

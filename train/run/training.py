@@ -20,6 +20,7 @@ from train.data.sources.splits import Source
 from train.engine import reproducibility
 from train.engine.devices import start
 from train.engine.loop import TrainingLoop, check_finite, explained_device_errors
+from train.engine.metric_log import VALIDATED
 from train.engine.step import Devices
 from train.models.run_directory import RunDirectory
 from train.recipes import Recipe
@@ -128,11 +129,11 @@ class Run:
         return itertools.chain([next(batches)], batches)
 
     def validate(self, batches: Iterable | None) -> dict[str, float] | None:
-        """Returns `val_loss` and `val_accuracy` of batches, or None."""
+        """Returns `val_loss`, `val_accuracy` and the like of batches, or None."""
         if batches is None:
             return None
         measured = self.task.evaluate(self.trainer, batches)
-        return {"val_loss": measured["loss"], "val_accuracy": measured["accuracy"]}
+        return {f"val_{name}": measured[name] for name in VALIDATED if name in measured}
 
     def pictures(self, step: int) -> dict[str, np.ndarray]:
         """Returns what the model attends to, pictures by name."""

@@ -1,4 +1,4 @@
-"""Whether classes differ so much in size that the balanced accuracy leads."""
+"""Whether classes differ so much in size that the balanced accuracy leads, and it."""
 
 import numpy as np
 
@@ -22,3 +22,20 @@ def is_uneven(counts: np.ndarray) -> bool:
     """
     present = counts[counts > 0]
     return bool(present.max() >= UNEVEN * present.min())
+
+
+def accuracies(
+    labels: np.ndarray, predicted: np.ndarray, counts: np.ndarray | None
+) -> dict[str, float]:
+    """Returns the `accuracy` of answers, and the `balanced_accuracy` where that leads.
+
+    `counts` are those of `is_uneven`, None where they are not known.
+    """
+    found = {"accuracy": float(np.mean(predicted == labels))}
+    if counts is not None and is_uneven(counts):
+        from sklearn.metrics import recall_score
+
+        found["balanced_accuracy"] = float(
+            recall_score(labels, predicted, labels=np.unique(labels), average="macro")
+        )
+    return found

@@ -16,6 +16,7 @@ from train.run.task import about_loss
 from train.run.trained_parts import count_parameters
 from train.scoring import kept_test
 from train.scoring.temperature import log_losses
+from train.scoring.uneven import accuracies
 from train.search import heads, table
 from train.search.options import Options
 from train.search.table import Tried
@@ -88,10 +89,9 @@ class Found(FineTuning):
     def validation_results(self, log: MetricLog) -> dict[str, float]:
         labels = self.source.validation.labels()
         logits = self.held_out[-len(labels) :]
-        return {
-            "validation_accuracy": float(np.mean(logits.argmax(axis=1) == labels)),
-            "validation_loss": float(log_losses(logits, labels).mean()),
-        }
+        shares = accuracies(labels, logits.argmax(axis=1), self.train_counts)
+        measured = shares | {"loss": float(log_losses(logits, labels).mean())}
+        return {f"validation_{name}": value for name, value in measured.items()}
 
     @staticmethod
     def steps(directory: RunDirectory) -> int:

@@ -8,6 +8,7 @@ from train.reports import contents as reports
 from train.reports import html
 from train.reports.contents import Section, Table
 from train.reports.wording import points
+from train.series import validation
 from zoo.common.safe_text import printable
 
 _TEMPLATE = pathlib.Path(reports.__file__).parent / "templates" / "run.md.jinja"
@@ -20,8 +21,9 @@ _OF_SEARCHES = (
     "training, and what fits the minutes"
 )
 _COLUMNS = {
-    "validation_accuracy": "Held-out accuracy",
-    "validation_loss": "Held-out loss",
+    validation.BALANCED: "Held-out balanced accuracy",
+    validation.PLAIN: "Held-out accuracy",
+    validation.LOSS: "Held-out loss",
     "steps": "Steps",
     "seconds": "Seconds",
 }
@@ -70,15 +72,18 @@ def _choice(results):
             f"as {use}."
         )
     row = next(row for row in results["runs"] if row["run"] == use)
-    accuracy = row["validation_accuracy"]
-    equal = [one for one in results["runs"] if one["validation_accuracy"] == accuracy]
+    name = validation.leading_of(row)
+    equal = [one for one in results["runs"] if one[name] == row[name]]
     by = ""
     if len(equal) > 1:
-        alike = len({one["validation_loss"] for one in equal}) == 1
+        alike = len({one[validation.LOSS] for one in equal}) == 1
         by = ", as others do" if alike else " by log loss"
+    how = f"{row[name]:.2%} of them"
+    if name == validation.BALANCED:
+        how = f"with a balanced accuracy of {row[name]:.2%}"
     return (
-        f"Use {use}, which answers held-out photos best{by}, {accuracy:.2%} of them. "
-        "The test photos chose nothing."
+        f"Use {use}, which answers held-out photos best{by}, {how}. The test photos "
+        "chose nothing."
     )
 
 

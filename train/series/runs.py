@@ -3,7 +3,7 @@
 import functools
 import pathlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -15,6 +15,7 @@ from train.recipes import Recipe
 from train.run import training
 from train.run.classification import FineTuning
 from train.run.task import Task
+from train.series import validation
 
 
 class RunSeries:
@@ -31,6 +32,8 @@ class RunSeries:
         task: function of a recipe to the `train.run.task.Task` of its run.
         make: function that makes the run of a recipe, with the keywords of
             `train.run.training.run`, which it is by default.
+        needed: names that the `report.json` of each run must have, beside those of
+            its validation.
         skips_missing_data: bool.
         settings: keywords of `make` that all runs have; `devices` and `data_options`
             are among them.
@@ -43,6 +46,7 @@ class RunSeries:
         total: int,
         task: Callable[[Recipe], Task] = FineTuning,
         make: Callable[..., dict | None] | None = None,
+        needed: Sequence[str] = (),
         skips_missing_data: bool = False,
         **settings: Any,
     ):
@@ -50,6 +54,7 @@ class RunSeries:
         self.total = total
         self.task = task
         self.make = make or training.run
+        self.needed = needed
         self.skips_missing_data = skips_missing_data
         self.settings = settings
         self.failed: dict[str, str] = {}
@@ -99,7 +104,9 @@ class RunSeries:
         else:
             keras.utils.clear_session()
             self.make(recipe, run_dir=path, **settings)
-        return directory.read_results()
+        held_out = (validation.PLAIN, validation.LOSS)
+        validated = held_out if recipe.validation_fraction else ()
+        return directory.read_results(*self.needed, *validated)
 
 
 def is_finished(directory: RunDirectory) -> bool:

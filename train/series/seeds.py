@@ -15,15 +15,15 @@ from train.models.run_directory import RunDirectory
 from train.recipes import Recipe
 from train.run.classification import FineTuning
 from train.run.task import Task
-from train.series import page
+from train.series import page, validation
 from train.series.runs import RunSeries
 from train.series.spread import spread
-from train.series.validation import best_validated
 
-# The rows have these from the report of a run, where it has them.
+# The rows have these from the report of a run, the others where it has them.
+_ACCURACIES = ("test_accuracy", "test_balanced_accuracy")
 _OF_REPORTS = (
-    *("run", "test_accuracy", "test_balanced_accuracy", "validation_accuracy"),
-    *("validation_loss", "steps", "seconds"),
+    *("run", *_ACCURACIES, validation.BALANCED, validation.PLAIN, validation.LOSS),
+    *("steps", "seconds"),
 )
 
 
@@ -85,6 +85,7 @@ def run(
             total=seeds,
             task=task,
             make=make,
+            needed=("leading_accuracy", *_ACCURACIES),
             data_options=data_options,
             devices=devices,
             command=command,
@@ -118,17 +119,14 @@ def run(
 def _results(finished):
     """Returns the results of all finished runs, as in `report.json`."""
     first = use = finished[0]
-    if is_chosen := "validation_accuracy" in first:
-        use = best_validated(finished)
+    if is_chosen := validation.PLAIN in first:
+        use = validation.best_validated(finished)
     config = {name: value for name, value in first["config"].items() if name != "seed"}
     return {
         "config": config,
         "leading_accuracy": first["leading_accuracy"],
         "test_examples": first["test_examples"],
-        **{
-            name: spread([one[name] for one in finished])
-            for name in ("test_accuracy", "test_balanced_accuracy")
-        },
+        **{name: spread([one[name] for one in finished]) for name in _ACCURACIES},
         "runs": [{key: one.get(key) for key in _OF_REPORTS} for one in finished],
         "use": use["run"],
         "is_chosen": is_chosen,

@@ -2,30 +2,25 @@
 
 from collections.abc import Sequence
 
-from train.common.errors import RunError
-
-_KEYS = ("validation_accuracy", "validation_loss")
+# A run has the balanced one where its classes are uneven; then it leads.
+BALANCED, PLAIN = "validation_balanced_accuracy", "validation_accuracy"
+LOSS = "validation_loss"
 
 
 def validation_of(result: dict) -> dict[str, float]:
-    """Returns accuracy and loss of a run on photos that were held out.
+    """Returns what a run measured on photos that were held out, by its results."""
+    return {key: result[key] for key in (BALANCED, PLAIN, LOSS) if key in result}
 
-    `result` is that of `train.series.runs.RunSeries`. Raises a `RunError` where no
-    photo was held out.
-    """
-    if missing := [key for key in _KEYS if key not in result]:
-        raise RunError(
-            f"The report of {result['run']} has no {missing[0]}, by which runs are "
-            "chosen: pass a --validation_fraction above 0 and another --run_dir."
-        )
-    return {key: result[key] for key in _KEYS}
+
+def leading_of(row: dict) -> str:
+    """Returns the name of the accuracy by which a row is judged."""
+    return PLAIN if row.get(BALANCED) is None else BALANCED
 
 
 def best_validated(rows: Sequence[dict]) -> dict:
-    """Returns the row of the highest validation accuracy.
+    """Returns the row of the highest validation accuracy, of that which leads.
 
     If accuracies are equal the lower loss decides, and then the order of the rows.
     """
-    return max(
-        rows, key=lambda row: (row["validation_accuracy"], -row["validation_loss"])
-    )
+    name = leading_of(rows[0])
+    return max(rows, key=lambda row: (row[name], -row[LOSS]))

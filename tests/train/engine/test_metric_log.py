@@ -111,6 +111,19 @@ def test_a_validation_is_the_last_or_the_best(log):
     assert log.validation(best=True) == dict(zip(names, (0.6, 1.0), strict=True))
 
 
+def test_the_best_balanced_accuracy_is_the_best(log):
+    for step, (accuracy, balanced) in enumerate([(0.9, 0.5), (0.8, 0.7)], start=1):
+        shares = {"val_accuracy": accuracy, "val_balanced_accuracy": balanced}
+        log.append(step, **shares, val_loss=0.1)
+    log.append(3, loss=0.1)
+    assert log.best_validation() == (2, 0)
+    assert log.validation(best=True) == {
+        "validation_accuracy": 0.8,
+        "validation_balanced_accuracy": 0.7,
+        "validation_loss": 0.1,
+    }
+
+
 # The log of a run
 
 

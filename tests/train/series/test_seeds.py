@@ -15,11 +15,13 @@ from train.series import page, seeds
 from train.series.spread import spread
 
 DIGITS = recipes.for_dataset("digits").override(seed=4)
+NOT_HELD_OUT = DIGITS.override(validation_fraction=0.0)
 REPORT = {
     "config": {"dataset": "digits", "model": "ViT-Ti_16", "seed": 4, "steps": 9},
     **{"leading_accuracy": "accuracy", "test_examples": 50, "parameters": 5},
     **{"per_class": [], "seconds": 1.5, "steps": 9},
 }
+HELD_OUT = {"validation_accuracy": 0.7, "validation_loss": 0.9}
 
 
 class Made:
@@ -37,6 +39,7 @@ class Made:
         if isinstance(found, Exception):
             raise found
         own = {"test_balanced_accuracy": found["test_accuracy"] / 2}
+        own |= HELD_OUT if recipe.validation_fraction else {}
         (run_dir / "model.keras").touch()
         (run_dir / "report.json").write_text(json.dumps(REPORT | own | found))
 
@@ -112,9 +115,39 @@ def test_held_out_photos_choose_and_not_the_test(made, series, tmp_path):
         series(4, recipe=DIGITS.override(steps=7))
 
 
+def test_held_out_photos_choose_by_the_accuracy_that_leads(made, series, tmp_path):
+    made.outcome = lambda seed: {
+        **{"test_accuracy": 0.8, "leading_accuracy": "balanced_accuracy"},
+        "validation_accuracy": 1 - 0.1 * seed,
+        "validation_balanced_accuracy": 0.1 * seed,
+    }
+    found = series(2)
+    assert found["use"] == "seed-5"
+    told = "Use seed-5, which answers held-out photos best, with a balanced accuracy of"
+    assert f"{told} 50.00%." in page.sentences(found)[-1]
+    text = (tmp_path / "report.md").read_text()
+    assert "| Held-out balanced accuracy | Held-out accuracy |" in text
+    assert "| 50.00% | 50.00% | 0.9 |" in text
+
+
+@pytest.mark.parametrize(
+    "missing", ["validation_accuracy", "leading_accuracy", "test_balanced_accuracy"]
+)
+def test_a_run_without_what_is_needed_is_refused(missing, made, series, tmp_path):
+    made.outcome = lambda seed: {"test_accuracy": 0.1 * seed}
+    series(2)
+    report = tmp_path / "seed-5" / "report.json"
+    results = json.loads(report.read_text())
+    del results[missing]
+    report.write_text(json.dumps(results))
+    told = f"seed-5/report.json has no {missing}, so it was changed or is of an earlier"
+    with pytest.raises(RunError, match=f"{told} version: remove it and give the"):
+        series(2)
+
+
 @pytest.mark.usefixtures("made")
 def test_what_is_not_known_is_told(series):
-    told = page.sentences(series(2))
+    told = page.sentences(series(2, recipe=NOT_HELD_OUT))
     assert (
         "No photos were held out" in told[-1] and "use any, such as seed-4" in told[-1]
     )
@@ -122,8 +155,7 @@ def test_what_is_not_known_is_told(series):
 
 
 def test_equal_runs_have_no_interval_of_seeds(made, series):
-    held_out = {"validation_accuracy": 0.7, "validation_loss": 0.9}
-    made.outcome = lambda seed: {"test_accuracy": 0.5, **held_out}
+    made.outcome = lambda seed: {"test_accuracy": 0.5}
     first, second, last = page.sentences(series(2))
     assert first == "Test accuracy 50.00% with each of 2 seeds."
     assert "the seeds show no difference" in second and "50 test photos" in second

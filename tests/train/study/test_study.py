@@ -46,6 +46,7 @@ class Trainings:
     def __init__(self):
         self.recipes = []
         self.outcome = lambda recipe: (0.5, 0.5, 1.0)
+        self.more = lambda recipe: {}
 
     def __call__(self, recipe, *, run_dir, **_):
         keras.config.set_dtype_policy("mixed_bfloat16")
@@ -61,6 +62,7 @@ class Trainings:
         report = REPORT | {"test_accuracy": test}
         if validation is not None:
             report |= {"validation_accuracy": validation, "validation_loss": loss}
+            report |= self.more(recipe)
         (run_dir / "model.keras").touch()
         (run_dir / "report.json").write_text(json.dumps(report))
 
@@ -140,6 +142,28 @@ def test_runs_that_stop_early_hold_images_out_to_the_end(trainings, study):
     assert trainings.recipes[-1].validation_fraction == DIGITS.validation_fraction
 
 
+def test_rates_are_chosen_by_the_accuracy_that_leads(trainings, study, tmp_path):
+    trainings.outcome = lambda recipe: (0.5, 1 - recipe.learning_rate, 1.0)
+    trainings.more = lambda recipe: {
+        "validation_balanced_accuracy": recipe.learning_rate
+    }
+    assert study(0.1, 0.3)["learning_rate"] == 0.3
+    page = (tmp_path / "study.md").read_text()
+    assert "| 0.3 | 30.00% | 1.0000 | chosen |" in page
+    assert "Chosen by the validation balanced accuracy" in page
+
+
+def test_a_run_without_its_validation_is_refused(trainings, study, tmp_path):
+    study(0.1, 0.2, 0.3)
+    report = tmp_path / "rate-0.3" / "report.json"
+    results = json.loads(report.read_text())
+    del results["validation_accuracy"]
+    report.write_text(json.dumps(results))
+    told = "rate-0.3/report.json has no validation_accuracy, so it was changed or is of"
+    with pytest.raises(RunError, match=f"{told} an earlier version: remove it and"):
+        study(0.1, 0.2, 0.3)
+
+
 def test_a_failed_run_loses_no_other(trainings, study, tmp_path, capsys):
     def outcome(recipe):
         if recipe.learning_rate == 0.03:
@@ -193,6 +217,7 @@ def test_vtab(trainings, study, tmp_path):
     page = (tmp_path / "study.md").read_text()
     assert "| all tasks | 19 | 45.00% |" in page and "not the benchmark" not in page
     # On images held out it is another number, and without all data.
+    trainings.outcome = lambda recipe: (accuracies[recipe.dataset], 0.5, 1.0)
     held_out = VTAB.override(validation_fraction=0.2)
     found = study(name="vtab", recipe=held_out, folder=tmp_path / "b")
     assert not found["is_benchmark"]

@@ -7,7 +7,7 @@ from train.common import markdown
 from train.common.errors import RunError
 from train.recipes import Recipe
 from train.reports.figures import BLUE, ORANGE
-from train.series.validation import best_validated, validation_of
+from train.series import validation
 from train.study import accuracies
 from train.study.options import Options
 from train.study.runs import Point, Runs, measured
@@ -34,8 +34,8 @@ def measure(recipe: Recipe, options: Options, settings: dict) -> tuple[Runs, dic
         label = f"rate-{rate}"
         if result := runs.result(label, recipe.override(learning_rate=rate)):
             facts = {"label": label, "learning_rate": rate, "runs": [label]}
-            rows.append(facts | validation_of(result))
-    rate = best_validated(rows)["learning_rate"]
+            rows.append(facts | validation.validation_of(result))
+    rate = validation.best_validated(rows)["learning_rate"]
     print(f"chosen: learning rate {rate:g}")
     final = recipe.override(learning_rate=rate)
     if not recipe.early_stopping:
@@ -47,13 +47,15 @@ def measure(recipe: Recipe, options: Options, settings: dict) -> tuple[Runs, dic
 def tables(results: dict) -> Iterator[str]:
     """Yields the rates with their validations, and the tests of the chosen one."""
     rows, rate = results["rows"], results["learning_rate"]
+    leading = validation.leading_of(rows[0])
+    name = leading.replace("_", " ")
     yield markdown.table(
-        ("Learning rate", "Validation accuracy", "Validation loss", ""),
+        ("Learning rate", name.capitalize(), "Validation loss", ""),
         [
             (
                 f"{row['learning_rate']:g}",
-                f"{row['validation_accuracy']:.2%}",
-                f"{row['validation_loss']:.4f}",
+                f"{row[leading]:.2%}",
+                f"{row[validation.LOSS]:.4f}",
                 "chosen" if row["learning_rate"] == rate else "",
             )
             for row in rows
@@ -66,7 +68,7 @@ def tables(results: dict) -> Iterator[str]:
             "(--learning_rates)."
         )
     yield (
-        "Chosen by the validation accuracy, of equal ones by the loss, on images of "
+        f"Chosen by the {name}, of equal ones by the loss, on images of "
         "train that were held out; the test images had no part in it. Then with the "
         "chosen rate, on all of train unless the runs stop early:"
     )
@@ -89,15 +91,17 @@ def draw(figure: "Figure", results: dict) -> None:
     axes = figure.subplots()
     rows = sorted(results["rows"], key=lambda row: row["learning_rate"])
     rates = [row["learning_rate"] for row in rows]
-    values = [row["validation_accuracy"] for row in rows]
-    axes.semilogx(rates, values, "o-", color=ORANGE, label="validation, each rate")
+    leading = validation.leading_of(rows[0])
+    label = f"{leading.replace('_', ' ')}, each rate"
+    values = [row[leading] for row in rows]
+    axes.semilogx(rates, values, "o-", color=ORANGE, label=label)
     for row in results["chosen"]:
         accuracies.points(
             axes,
             [results["learning_rate"]],
             [row["test_accuracy"]],
             color=BLUE,
-            label="test, the chosen rate",
+            label="test accuracy, the chosen rate",
         )
     axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
     axes.minorticks_off()
