@@ -1,11 +1,11 @@
 """Command-line flags of data sets and image preparation."""
 
 import dataclasses
-import shlex
 from collections.abc import Sequence
 
 from absl import app, flags
 
+from train.common.flag_help import flags_in
 from train.data.columns import NO_COLUMN, of_settings
 from train.data.options import DataOptions
 from train.data.registry import SOURCES
@@ -88,14 +88,7 @@ def of_command(command: str, corrected: bool = True) -> list[str]:
         >>> of_command("")
         []
     """
-    names = _READ + _CORRECTED * corrected
-    words, kept = shlex.split(command), []
-    for word, following in zip(words, [*words, ""][1:], strict=True):
-        name, has_value, _ = word.lstrip("-").partition("=")
-        if word.startswith("-") and name in names:
-            is_whole = has_value or name == "skip_corrupt"
-            kept.append(word if is_whole else f"--{name}={following}")
-    return kept
+    return flags_in(command, _READ + _CORRECTED * corrected)
 
 
 def define_corrections() -> None:

@@ -140,7 +140,7 @@ class FineTuning(Task):
         self, directory: RunDirectory, measured: dict[str, dict], command: str
     ) -> dict:
         source, tested = self.source, measured["test"]
-        log = MetricLog(directory.metrics)
+        log = self.log_of_training(directory)
         answered = tested["ranked"]
         results = {
             "test_loss": tested["loss"],
@@ -149,7 +149,7 @@ class FineTuning(Task):
                 self.model.trainable_weights, lora=True
             ),
             "command": command,
-            **speed(log),
+            **({} if log is None else speed(log)),
             **self.more_results(),
         }
         if source.validation:
@@ -192,7 +192,11 @@ class FineTuning(Task):
             "weights": str(directory.weights) if directory.weights.exists() else None,
         }
 
-    def validation_results(self, log: MetricLog) -> dict[str, float]:
+    def log_of_training(self, directory: RunDirectory) -> MetricLog | None:
+        """Returns the log of the training that made the model; None without one."""
+        return MetricLog(directory.metrics)
+
+    def validation_results(self, log: MetricLog | None) -> dict[str, float]:
         """Returns how the weights kept answer held-out photos.
 
         These are `validation_accuracy`, `validation_loss`, and where it leads the

@@ -182,10 +182,10 @@ def add_to_help(
     for field in dataclasses.fields(settled.recipe):
         if field.name in absl_flags.FLAGS and field.name != "dataset":
             flag = absl_flags.FLAGS[field.name]
-            flag.help = f"{flag.help} [{label}: {_value(settled.recipe, field.name)}]"
+            flag.help = f"{flag.help} [{label}: {written(settled.recipe, field.name)}]"
 
 
-def _value(recipe, name):
+def written(recipe: Recipe, name: str) -> str:
     """Returns the value of a setting as a flag takes it."""
     value = getattr(recipe, name)
     if value is None:

@@ -8,7 +8,7 @@ from train import recipes
 from train.common import flag_help
 from train.common.errors import RunError
 from train.recipes import Recipe
-from train.search.options import Options
+from train.search.options import Options, begins_with
 
 # Flags belong to the command that defines them, in its --help too.
 flags.disclaim_key_flags()
@@ -56,14 +56,9 @@ def define() -> None:
 
 
 def for_dataset(dataset: str, name: str | None = None) -> Recipe:
-    """Returns the recipe of a data set; with `--minutes` that of own data instead.
-
-    The recipes of papers are for accelerators.
-    """
-    recipe = recipes.for_dataset(dataset, name)
-    if flags.FLAGS["minutes"].value is not None and recipe.published:
-        return recipes.for_dataset(dataset, recipes.OWN_DATA)
-    return recipe
+    """Returns the recipe of a data set; with `--minutes` what a search begins with."""
+    is_search = flags.FLAGS["minutes"].value is not None
+    return (begins_with if is_search else recipes.for_dataset)(dataset, name)
 
 
 def options_of(recipe: Recipe) -> Options | None:

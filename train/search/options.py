@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from train import recipes
 from train.common.errors import RunError
 from train.recipes import Recipe
 
@@ -10,6 +11,17 @@ _PHOTOS_PER_MINUTE = 500
 _LEAST_MINUTES, _MOST_MINUTES = 2.0, 10.0
 # A search that shares its minutes with those of other seeds has at least so many.
 _LEAST_SHARE = 1.0
+
+
+def begins_with(dataset: str, name: str | None = None) -> Recipe:
+    """Returns the recipe whose settings a search of a data set begins with.
+
+    It is that of own data in place of a paper's, which is for accelerators.
+    """
+    recipe = recipes.for_dataset(dataset, name)
+    return (
+        recipes.for_dataset(dataset, recipes.OWN_DATA) if recipe.published else recipe
+    )
 
 
 @dataclasses.dataclass(frozen=True)

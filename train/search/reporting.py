@@ -71,6 +71,7 @@ def report(
         task.answer = heads.combined(networks, weights, search.judge.shift)
     task.build(dataclasses.replace(search.source, test=tested))
     task.tried, task.reasons = search.tried, search.reasons
+    task.best, task.stage = best.recipe, search.stage if search.trained else None
     task.held_out = search.judge.adjusted(answer.held_out)
     task.features, task.used = answer.features, best.photos
     task.curve, task.probe = best.curve, None

@@ -7,21 +7,18 @@ import os
 import time
 from collections.abc import Callable
 
-from keras_vit_start import typed
 from train.common.errors import RunError
-from train.data import data_flags
 from train.data.options import DEFAULTS, DataOptions
 from train.engine.devices import start
 from train.engine.step import Devices
 from train.models.run_directory import RunDirectory
 from train.recipes import Recipe
 from train.run import training
-from train.search import backbones, time_plan
+from train.search import backbones, repeating, time_plan
 from train.search.budget import FEATURES, Budget
 from train.search.larger import larger_of
 from train.search.options import Options
 from train.search.reporting import report, tested_in_time
-from train.search.sizes import size_of
 from train.search.state import State
 from train.search.task import Found
 from train.search.training_stage import smallest_area, with_training
@@ -124,7 +121,8 @@ def results(search: State) -> dict:
             if "report_seconds" not in search.budget.facts:
                 found = _first_report(search, best, answer)
             answer = with_training(search, best, answer, stack)
-        if again := _again(search, best, fitted):
+        again = "" if _is_late(search) else repeating.command(search, best, fitted)
+        if again:
             search.because(f"To repeat what answers: {again}")
         # Without a training the first report stays, where there is no time for another.
         if found is None or answer is not of_probes or time_plan.can_report(search):
@@ -192,37 +190,6 @@ def _too_short(search):
             f"on this machine: {remedy}"
         )
     return f"--minutes={minutes:g} was too short: {remedy}"
-
-
-def _again(search, best, fitted):
-    """Returns the command that makes what answers without what does not.
-
-    It is "" where Python made the network, and where the time was too short.
-    """
-    recipe, stage = best.recipe, search.task.stage
-    if not isinstance(recipe.model, str) or _is_late(search):
-        return ""
-    words = [f"--dataset={recipe.dataset}", f"--model={recipe.model}"]
-    if recipe.weights != recipe.model:
-        words.append(f"--weights={recipe.weights or 'none'}")
-    if recipe.seed:
-        words.append(f"--seed={recipe.seed}")
-    words += data_flags.of_command(search.command)
-    if search.trained == 1.0 and stage is not None:
-        size = ",".join(map(str, size_of(stage)))
-        words += [f"--image_size={size}", f"--batch_size={stage.batch_size}"]
-        words.append(f"--steps={search.task.steps(search.directory)}")
-        words.append(f"--crop={stage.crop}")
-    else:
-        answering = [
-            one.recipe.model
-            for one in fitted
-            if any(row.share for row in one.probed.tried)
-        ]
-        others = [model for model in answering if model != recipe.model]
-        words.append(f"--minutes={search.options.minutes:g}")
-        words += [f"--models={','.join(others)}"] if others else []
-    return typed("finetune", [*words, f"--run_dir={search.directory.path}-again"])
 
 
 def _is_late(search):

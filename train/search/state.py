@@ -33,6 +33,7 @@ class State:
         command: str, for the report.
         tried: rows of what was tried.
         reasons: sentences about what was chosen, and why.
+        stage: `Recipe` of the training, or None.
         trained: float, the share of the trained network.
         judge: `Judge` of the answers to held-out photos.
         slowdown: float, how many times slower the machine is than when its costs were
@@ -50,6 +51,7 @@ class State:
     command: str
     tried: list[Tried] = dataclasses.field(default_factory=list)
     reasons: list[str] = dataclasses.field(default_factory=list)
+    stage: Recipe | None = None
     trained: float = 0.0
     judge: Judge = EVEN
     slowdown: float = 1.0

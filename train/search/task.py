@@ -1,5 +1,6 @@
 """The classifier that a search has found, as a task that tests and reports it."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 import keras
@@ -21,6 +22,13 @@ from train.search import heads, table
 from train.search.options import Options
 from train.search.table import Tried
 
+# Settings of a recipe that hold without a training, too.
+_OF_ANY_SEARCH = (
+    *("dataset", "model", "weights", "image_size", "bits", "flip", "seed", "precision"),
+    *("image_column", "label_column", "split_column"),
+    *("train_examples", "test_examples", "validation_fraction"),
+)
+
 
 class Found(FineTuning):
     """What a search of the best classifier has found.
@@ -31,7 +39,8 @@ class Found(FineTuning):
         tried: rows of what was tried.
         reasons: sentences about what was chosen, and why.
         seconds: float, what the search has taken.
-        stage: `Recipe` of the training in it, or None.
+        best: `Recipe` of the network that answers best, or None.
+        stage: `Recipe` of the training that is part of the answer, or None.
         features: function of a split to what the head reads, (photos, size), or None
             where the network computes it.
         held_out: logits of the answer for photos of which the validation part is last.
@@ -43,6 +52,7 @@ class Found(FineTuning):
     tried: Sequence[Tried] = ()
     reasons: Sequence[str] = ()
     seconds: float = 0.0
+    best: Recipe | None = None
     stage: Recipe | None = None
     features: Callable[[Split], np.ndarray] | None = None
     held_out: np.ndarray
@@ -70,23 +80,28 @@ class Found(FineTuning):
         self.loss = building.loss(self.recipe, source)
 
     def training_results(self, directory: RunDirectory) -> dict:
-        examples = self.source.train.num_examples
-        trained = {"training_only": "nothing"}
-        if self.stage is not None:
-            taken = self.steps(directory)
-            trained = {
-                **about_loss(self.stage),
-                "steps": taken,
-                "epochs": taken * self.stage.batch_size / examples,
-            }
         return {
             **about_loss(self.recipe),
-            **trained,
-            "train_examples": examples,
+            "training_only": "nothing",
+            **self._of_training(directory),
+            "train_examples": self.source.train.num_examples,
             "parameters": count_parameters(self.network.weights),
         }
 
-    def validation_results(self, log: MetricLog) -> dict[str, float]:
+    def _of_training(self, directory):
+        if self.stage is None:
+            return {}
+        taken, photos = self.steps(directory), self.source.train.num_examples
+        return {
+            **about_loss(self.stage),
+            "steps": taken,
+            "epochs": taken * self.stage.batch_size / photos,
+        }
+
+    def log_of_training(self, directory: RunDirectory) -> MetricLog | None:
+        return None if self.stage is None else super().log_of_training(directory)
+
+    def validation_results(self, log: MetricLog | None) -> dict[str, float]:
         labels = self.source.validation.labels()
         logits = self.held_out[-len(labels) :]
         shares = accuracies(labels, logits.argmax(axis=1), self.train_counts)
@@ -135,9 +150,21 @@ class Found(FineTuning):
         return [table.section(self.tried, self.reasons)]
 
     def written_settings(self, directory: RunDirectory) -> dict:
-        settings = super().written_settings(directory)
-        settings |= self._of_options()
-        return settings | ({"crop": self.stage.crop} if self.stage else {})
+        """Returns the settings of what answers: of its training too, if it has one."""
+        recipe = self.stage or self.best or self.recipe
+        settings = dataclasses.asdict(recipe) | recipe.in_use()
+        if self.stage is None:
+            settings = {name: settings[name] for name in _OF_ANY_SEARCH}
+        else:
+            # The clock has decided how long it was.
+            del settings["warmup_steps"]
+            of_training = self._of_training(directory)
+            settings |= {name: of_training[name] for name in ("steps", "epochs")}
+        height, width = self.network.input_shape[1:3]
+        settings["image_size"] = height if height == width else (height, width)
+        for name in ("minutes", "models", "single"):
+            settings[name] = getattr(self.options, name)
+        return {name: value for name, value in settings.items() if value != ""}
 
     def _of_options(self):
         return vars(self.options) | {"crop": self.options.crop_of(self.recipe)}

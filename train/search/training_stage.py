@@ -134,7 +134,7 @@ def _trained(search, backbone):
     every = min(max(int(1 / seconds_of_step), 1), max(recipe.steps // 20, 1))
     pace = Pace(left, recipe.steps, every)
     loop.TrainingLoop(run, pace).train()
-    search.task.stage = recipe
+    search.stage = recipe
     return run
 
 
@@ -149,7 +149,7 @@ def _joined(search, answer, member, seconds):
     if search.options.single:
         share = float(share > 0.5)
     row = judged(
-        f"All weights, trained at {sides(search.task.stage.image_size)}",
+        f"All weights, trained at {sides(search.stage.image_size)}",
         weight * logits,
         labels,
         seconds,

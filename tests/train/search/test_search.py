@@ -28,6 +28,7 @@ from train.search import (
     training_stage,
 )
 from train.search.options import Options
+from train.search.task import Found
 
 TINY = ViTConfig(hidden_size=16, num_layers=1, num_heads=2, mlp_dim=32, patch_size=8)
 RECIPE = (
@@ -71,7 +72,9 @@ def test_too_little_time_leaves_the_probes(searched, tmp_path, capsys):
     assert not MetricLog(run.metrics).records()
     report = json.loads(run.results.read_text())
     assert report["budget_seconds"] == 30.0 and report["config"]["minutes"] == 0.5
-    assert report["config"]["crop"] == "shift"
+    # No training has settings.
+    of_training = {"steps", "learning_rate", "epochs", "crop", "batch_size"}
+    assert not of_training & (report["config"].keys() | report.keys())
     examples = [point["train_examples"] for point in report["learning_curve"]]
     assert examples == sorted(examples) and examples[-1] == report["train_examples"]
     assert any("training photos instead of" in told for told in report["verdict"])
@@ -122,6 +125,23 @@ def test_searches_of_several_seeds_share_minutes_and_features(tmp_path, monkeypa
     assert 0 <= report["validation_accuracy"] <= 1 and report["validation_loss"] > 0
 
 
+def test_a_training_that_is_left_out_is_not_what_the_report_is_of(tmp_path):
+    log = MetricLog(tmp_path / "metrics.jsonl")
+    log.append(9, loss=1.0)
+    task, directory = Found(RECIPE, Options(2.0)), RunDirectory(tmp_path)
+    task.source = sources.load("digits", log=lambda line: None)
+    task.network = keras.Sequential([keras.Input((32, 48, 3)), keras.layers.Flatten()])
+    settings = task.written_settings(directory)
+    assert task.log_of_training(directory) is None
+    assert "steps" not in task.training_results(directory).keys() | settings.keys()
+    assert settings["image_size"] == (32, 48) and settings["minutes"] == 2.0
+    task.stage = RECIPE.override(batch_size=8, steps=30, learning_rate=0.5)
+    settings = task.written_settings(directory)
+    assert (settings["steps"], settings["learning_rate"]) == (9, 0.5)
+    assert task.training_results(directory)["steps"] == 9
+    assert task.log_of_training(directory).records()
+
+
 @pytest.mark.slow
 def test_training_joins_where_held_out_photos_say_so(
     searched, tmp_path, monkeypatch, capsys
@@ -163,6 +183,8 @@ def test_training_joins_where_held_out_photos_say_so(
     )
     report = json.loads((tmp_path / "run" / "report.json").read_text())
     assert report["operations_of_one_network"] == pytest.approx(2, abs=0.2)
+    assert report["config"]["steps"] == taken and report["config"]["crop"] == "shift"
+    assert "warmup_steps" not in report["config"]
     assert 0 < report["test_probe_accuracy"] <= 1
     assert any("A linear probe of the frozen model" in one for one in report["verdict"])
 

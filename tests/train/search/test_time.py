@@ -18,7 +18,9 @@ from train.scoring.features import Features
 from train.search import (
     backbones,
     larger,
+    options,
     probing,
+    repeating,
     reporting,
     searching,
     training_stage,
@@ -207,7 +209,6 @@ def searched(tmp_path, monkeypatch, capsys):
             task = types.SimpleNamespace(
                 recipe=RECIPE,
                 options=Options(minutes, **given),
-                stage=None,
                 steps=lambda directory: machine.steps,
             )
             strategy = types.SimpleNamespace(scope=contextlib.nullcontext)
@@ -338,6 +339,66 @@ def test_a_search_is_repeated_without_the_models_that_do_not_help(
     assert "--model=ViT-Ti_16" in again
     short = searched(Machine(), 0.2, source, models=("ViT-S_16",))
     assert "was too short: pass" in short.printed and "To repeat" not in short.told
+
+
+def backbone(recipe, share=1.0):
+    tried = types.SimpleNamespace(share=share)
+    return types.SimpleNamespace(
+        recipe=recipe, probed=types.SimpleNamespace(tried=[tried])
+    )
+
+
+def repeated(recipe, command="", stage=None, trained=0.0, **options):
+    search = types.SimpleNamespace(
+        options=Options(2.0, **options),
+        command=command,
+        stage=stage,
+        trained=trained,
+        directory=types.SimpleNamespace(path="run"),
+        task=types.SimpleNamespace(steps=lambda directory: 40),
+    )
+    best = backbone(recipe)
+    return repeating.command(search, best, [best]).partition("finetune ")[2]
+
+
+def test_what_repeats_a_search_has_all_flags_that_change_its_result():
+    plain = "--dataset=photos/ --model=ViT-Ti_16 --weights=augreg-imagenet21k "
+    assert repeated(RECIPE) == f"{plain}--minutes=2 --run_dir=run-again"
+    changed = {"flip": False, "seed": 3, "precision": "auto", "mixup": 0.2}
+    recipe = RECIPE.override(image_size=(160, 224), eval_every=5, **changed)
+    again = repeated(
+        recipe,
+        "keras-vit finetune photos/ --bits 12 --strategy=one --flip=no --single",
+        single=True,
+        crop="inception",
+    )
+    assert {*again.split()} == {
+        *plain.split(),
+        *("--crop=inception", "--mixup=0.2", "--image_size=160,224", "--flip=no"),
+        *("--seed=3", "--precision=auto", "--bits=12", "--strategy=one"),
+        *("--minutes=2", "--single", "--run_dir=run-again"),
+    }
+
+
+def test_what_repeats_a_training_has_its_settings():
+    recipe = RECIPE.override(flip=False, crop="gentle")
+    stage = recipe.override(image_size=(128, 128), batch_size=32, steps=90)
+    again = repeated(recipe, stage=stage, trained=1.0, single=True, crop="gentle")
+    assert again.split()[3:] == [
+        *("--image_size=128,128", "--batch_size=32", "--steps=40", "--crop=gentle"),
+        *("--flip=no", "--run_dir=run-again"),
+    ]
+    # A paper's recipe is not what was trained.
+    recipe = options.begins_with("cifar100")
+    stage = recipe.override(image_size=(128, 128), batch_size=64, steps=90)
+    words = repeated(recipe, stage=stage, trained=1.0).split()
+    assert "--recipe=own_data" in words
+    made = recipes.for_dataset("cifar100", "own_data").override(
+        image_size=(128, 128), batch_size=64, steps=40, crop=stage.crop
+    )
+    assert made == stage.override(steps=40)
+    brought = recipe.override(model="dinov2-s14/lvd142m")
+    assert " --weights" not in repeated(brought)
 
 
 def test_a_killed_search_goes_on_in_its_schedule(searched):
