@@ -8,9 +8,9 @@ import pathlib
 
 import numpy as np
 
-from train.data import registry
+from train.data import copies, registry
 from train.data.sources import corrections
-from train.data.sources.splits import Source, Split
+from train.data.sources.splits import Source, Split, pick
 from train.data.sources.subset import limited
 
 
@@ -53,16 +53,24 @@ def facts_of(source: Source) -> dict:
     return facts
 
 
-def seen(split: Split, trained: Split) -> np.ndarray | None:
-    """Returns bools (examples,), whether a model was trained on each image of a split.
+def seen(split: Split, trained: Split) -> tuple[np.ndarray, np.ndarray] | None:
+    """Returns which images of a split a model was trained on, and which are copies.
 
-    `trained` is the split that it was trained on. None where the images are not files.
+    Both are bools (examples,); copies, which are among the first, are other files of
+    the same content. `trained` is the split that the model was trained on. None where
+    the images are not files.
     """
     files, known = _files(split), _files(trained)
     if files is None or known is None:
         return None
-    known = set(map(os.path.realpath, known))
-    return np.array([os.path.realpath(path) in known for path in files])
+    paths = set(map(os.path.realpath, known))
+    is_known = np.array([os.path.realpath(path) in paths for path in files])
+    is_copy = np.zeros(len(files), bool)
+    others = np.flatnonzero(~is_known)
+    digests = copies.digests([pick(split, others), trained])
+    contents = {digest for digest in digests[len(others) :] if digest}
+    is_copy[others] = [digest in contents for digest in digests[: len(others)]]
+    return is_known | is_copy, is_copy
 
 
 def _files(split):

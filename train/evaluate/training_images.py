@@ -7,12 +7,14 @@ import numpy as np
 from train.common.errors import RunError
 from train.data import run_data, sources
 from train.data.options import DataOptions
+from train.data.photo_names import relative
 from train.data.registry import kind_of
 from train.data.sources.splits import Source, Split
 from train.models.loaded_model import LoadedModel
 from train.models.run_directory import RunDirectory
 from train.scoring.evaluation_data import as_its_run, is_of_run
 from train.scoring.metrics import share
+from zoo.common.safe_text import named
 
 
 def in_training(
@@ -25,9 +27,10 @@ def in_training(
     """Returns which images of a part the model's run was trained on, and warnings.
 
     The images are bools (examples,), their number, int, None where no image is known to
-    be one, or why they are not known, a str. The warnings, a list of str, say whether
-    the data of the run have changed. `part` is the `Split` of the source that is called
-    `split`, as the run divided it if it is the run's data set.
+    be one, or why they are not known, a str. The warnings, a list of str, name copies
+    of images of the training, and say whether the data of the run have changed. `part`
+    is the `Split` of the source that is called `split`, as the run divided it if it is
+    the run's data set.
     """
     own = loaded.config.get("dataset")
     is_same = is_of_run(loaded, source.name, data_options.columns)
@@ -44,17 +47,31 @@ def in_training(
         count = min(most, divided.train.num_examples)
         return count if is_trained else None, []
     limited = run_data.limit(divided, most, loaded.config.get("test_examples"))
-    mask = run_data.seen(part, limited.train)
+    mask, warnings = None, []
+    if (found := run_data.seen(part, limited.train)) is not None:
+        mask, is_copy = found
+        warnings = _copies(part, source.name, np.flatnonzero(is_copy))
     if not is_same:
-        return mask, []
+        return mask, warnings
     if mask is None and is_trained:
         mask = limited.train.num_examples
     # The training left out damaged images; they are known only if left out here too.
     if RunDirectory(loaded.source).skipped.exists() and not (
         data_options.skip_corrupt and divided is source
     ):
-        return mask, []
-    return mask, _changes(loaded.source, source.name, run_data.facts_of(limited))
+        return mask, warnings
+    facts = run_data.facts_of(limited)
+    return mask, warnings + _changes(loaded.source, source.name, facts)
+
+
+def _copies(part, dataset, places):
+    """Returns a sentence that names copies of images of the training, if any."""
+    if not len(places):
+        return []
+    names = named(relative([part.locate(place) for place in places], dataset))
+    if len(places) == 1:
+        return [f"One of these files is a copy of a training image: {names}."]
+    return [f"{len(places):,} of these files are copies of training images: {names}."]
 
 
 def _divided_by_run(loaded, source, data_dir, is_same):

@@ -201,8 +201,14 @@ def test_a_folder_of_the_same_name_is_another(photos, tmp_path, monkeypatch):
         assert evaluation_data.is_of_run(loaded, str(photos))
         assert not evaluation_data.is_of_run(loaded, str(other / "photos"))
         assert evaluation_data.is_of_run(loaded, "photos") == is_same
-        mask, warnings = seen(run, "photos")
-        assert np.sum(mask) == 9 * is_same and warnings == []
+        mask, told = seen(run, "photos")
+        # Copies of the photos are known by their content.
+        copies = "9 of these files are copies of training images: train/Red_Hot/0.png,"
+        assert np.sum(mask) == 9 and [text[: len(copies)] for text in told] == (
+            [] if is_same else [copies]
+        )
+    (other / "photos/train/blue/0.png").write_bytes(b"another of the same name")
+    assert np.sum(seen(run, "photos")[0]) == 8
     # A run that was moved with its photos has them where they were from it.
     photos.rename(tmp_path / "gone")
     assert evaluation_data.is_of_run(loaded_model.load(str(run)), "photos")
