@@ -48,7 +48,9 @@ def _of_search(search: State, best: Recipe, fitted: Iterable[Backbone]) -> Itera
     """Yields the flags of a search with the models that answer."""
     yield f"--minutes={search.options.minutes:g}"
     answering = [
-        one.recipe.model for one in fitted if any(row.share for row in one.probed.tried)
+        str(one.recipe.model)
+        for one in fitted
+        if any(row.share for row in one.probed.tried)
     ]
     if others := [model for model in answering if model != best.model]:
         yield f"--models={','.join(others)}"

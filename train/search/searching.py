@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from train.common.errors import RunError
 from train.data.options import DEFAULTS, DataOptions
+from train.data.sources.splits import Source
 from train.engine.devices import start
 from train.engine.step import Devices
 from train.models.run_directory import RunDirectory
@@ -38,6 +39,7 @@ def run(
     started: float | None = None,
     features_of: str | os.PathLike | None = None,
     seeds: int = 1,
+    source: Source | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> dict:
     """Finds the best classifier in so many minutes, or goes on where it was killed.
@@ -45,8 +47,9 @@ def run(
     The settings of the recipe are those of its training, but for steps, which fit the
     time. `started` is what the `clock` said when the command began; `features_of` is
     the run directory of a search of the same data and networks, whose features are
-    read. `seeds` says how many searches share the time that a user gave. The other
-    arguments and the results are those of `train.run.training.run`.
+    read. `seeds` says how many searches share the time that a user gave, `source` are
+    their data, which are loaded if not given. The other arguments and the results are
+    those of `train.run.training.run`.
 
     Raises a `RunError` as that does, and for several hosts.
     """
@@ -57,7 +60,7 @@ def run(
             "--minutes measures one machine, and this run has several: pass --steps."
         )
     task = Found(recipe, options)
-    source = training.suitable_source(task, devices, data_options)
+    source = source or training.suitable_source(task, devices, data_options)
     task.options = options.settled(source.train.num_examples)
     with training.begun(task, run_dir, devices, lambda: source) as directory:
         training.check_source(source, directory, is_decoded=data_options.skip_corrupt)

@@ -32,6 +32,22 @@ def folder_of(run_dir: str | os.PathLike, seed: int) -> pathlib.Path:
     return RunDirectory(run_dir).path / f"seed-{seed}"
 
 
+def check(run_dir: str | os.PathLike, seeds: int, devices: Devices) -> None:
+    """Refuses devices of several hosts, and a folder that is a run, by a `RunError`."""
+    # The other hosts would find the directory locked.
+    if devices.has_hosts:
+        raise RunError(
+            "--seeds makes its runs on one machine: leave --strategy=multiworker out, "
+            "or give one run after the other its --seed."
+        )
+    directory = RunDirectory(run_dir)
+    if directory.is_begun():
+        raise RunError(
+            f"{directory.path} is a run itself, and --seeds={seeds} has a folder for "
+            "each of its runs: pass another --run_dir."
+        )
+
+
 def run(
     recipe: Recipe,
     seeds: int,
@@ -66,18 +82,8 @@ def run(
             are several hosts, or the folder is itself a run.
     """
     devices = devices or start("one")
-    # The other hosts would find the directory locked.
-    if devices.has_hosts:
-        raise RunError(
-            "--seeds makes its runs on one machine: leave --strategy=multiworker out, "
-            "or give one run after the other its --seed."
-        )
+    check(run_dir, seeds, devices)
     directory = RunDirectory(run_dir)
-    if directory.is_begun():
-        raise RunError(
-            f"{directory.path} is a run itself, and --seeds={seeds} has a folder for "
-            "each of its runs: pass another --run_dir."
-        )
     # The runs begin with new Keras sessions.
     with directory.locked(), reproducibility.preserved_state():
         runs = RunSeries(

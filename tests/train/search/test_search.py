@@ -125,6 +125,22 @@ def test_searches_of_several_seeds_share_minutes_and_features(tmp_path, monkeypa
     assert 0 <= report["validation_accuracy"] <= 1 and report["validation_loss"] > 0
 
 
+def test_searches_of_several_seeds_share_the_start_and_the_data(tmp_path, monkeypatch):
+    made = []
+    monkeypatch.setattr(searching, "run", lambda *_, **given: made.append(given))
+    monkeypatch.setattr(
+        seeds.series,
+        "run",
+        lambda recipe, count, *, make, **_: [make(recipe) for _ in range(count)],
+    )
+    clock = itertools.count(30.0).__next__
+    seeds.run(RECIPE, 2, Options(), run_dir=tmp_path, started=10.0, clock=clock)
+    first, second = made
+    assert [one["started"] for one in made] == [31.0 - 10, 32.0 - 10]
+    assert first["source"] is second["source"]
+    assert first["features_of"] == second["features_of"] == tmp_path / "seed-1"
+
+
 def test_a_training_that_is_left_out_is_not_what_the_report_is_of(tmp_path):
     log = MetricLog(tmp_path / "metrics.jsonl")
     log.append(9, loss=1.0)
