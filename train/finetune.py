@@ -45,7 +45,6 @@ def main(argv: Sequence[str], started: float | None = None) -> None:
     packages = recipe_flags.CLASSIFIER_PACKAGES
     task = "train.run.classification:FineTuning"
     started = time.monotonic() if started is None else started
-    instead = functools.partial(search, started=started)
     recipe_flags.perform(
         argv,
         "finetune",
@@ -53,15 +52,22 @@ def main(argv: Sequence[str], started: float | None = None) -> None:
         packages,
         task,
         next_steps,
-        instead=several if flags.FLAGS.seeds else instead,
+        instead=functools.partial(
+            several if flags.FLAGS.seeds else search, started=started
+        ),
         check_recipe=check,
         kind="seeds" if flags.FLAGS.seeds else "",
     )
 
 
 def check(recipe: Recipe) -> None:
-    """Raises a `RunError` for flags that do not go together."""
+    """Raises a `RunError` for flags that do not go together.
+
+    Models that do not exist are refused by a `ValueError`.
+    """
     options = search_flags.options_of(recipe)
+    for model in () if options is None else options.models:
+        recipe.override(model=model).check()
     if flags.FLAGS.seeds:
         series_flags.check()
         if options is not None:
@@ -83,8 +89,11 @@ def search(recipe: Recipe, keywords: dict, started: float) -> tuple[dict, str] |
     return results, Found.summary(results)
 
 
-def several(recipe: Recipe, keywords: dict) -> tuple[dict, str]:
-    """Returns the results of runs with several seeds, and their summary."""
+def several(recipe: Recipe, keywords: dict, started: float) -> tuple[dict, str]:
+    """Returns the results of runs with several seeds, and their summary.
+
+    `started` is what the clock said when the command began.
+    """
     options, seeds = search_flags.options_of(recipe), flags.FLAGS.seeds
     from train.series import page
     from train.series import seeds as of_seeds
@@ -94,7 +103,7 @@ def several(recipe: Recipe, keywords: dict) -> tuple[dict, str]:
     else:
         from train.search import seeds as searches
 
-        results = searches.run(recipe, seeds, options, **keywords)
+        results = searches.run(recipe, seeds, options, started=started, **keywords)
     return results, page.summary(results)
 
 

@@ -22,7 +22,6 @@ from absl import app, flags
 
 from train.common import command_line, predictors
 from train.data import data_flags
-from train.data.checking import check as check_data
 from train.models.finding import FoundModel, find
 from train.recipes.recipe import brings_weights
 
@@ -63,7 +62,7 @@ def main(argv: Sequence[str]) -> None:
     with command_line.exit_on_errors("no page was written"):
         name = flags.FLAGS.model
         model = None if name == "none" else find(name)
-        check_data(flags.FLAGS.dataset, flags.FLAGS.data_dir)
+        data_flags.check()
         from train.check import checking
 
         results = checking.check(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from train.data.checking import DataError
@@ -77,6 +78,11 @@ class Columns:
 
 # Columns are found by their usual names.
 USUAL = Columns()
+# What a table should look like, for messages.
+LAYOUT = (
+    "expected the columns path,label, such as images/1.jpg,daisy, and perhaps split "
+    "with train, test or validation; or train.csv and test.csv in one folder"
+)
 
 
 def separator(header: str) -> str:
@@ -92,6 +98,20 @@ def separator(header: str) -> str:
         return len(next(csv.reader([header], delimiter=separator), []))
 
     return max(SEPARATORS, key=columns)
+
+
+def rows(first: str, others: Iterable[str] = ()) -> Any:
+    """Returns a `csv.reader` of the lines of a table; a `csv.Error` says what is wrong.
+
+    >>> [*rows("path; label", ["1.jpg; daisy"])]
+    [['path', 'label'], ['1.jpg', 'daisy']]
+    """
+    return csv.reader(
+        itertools.chain([first], others),
+        delimiter=separator(first),
+        strict=True,
+        skipinitialspace=True,
+    )
 
 
 def of_settings(settings: Mapping[str, Any]) -> Columns:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from absl import app, flags
 
 from train.common.flag_help import flags_in
+from train.data import early_checks
 from train.data.columns import NO_COLUMN, of_settings
 from train.data.options import DataOptions
 from train.data.registry import SOURCES
@@ -71,6 +72,11 @@ def options() -> DataOptions:
     return DataOptions(columns=of_settings(values), **given)
 
 
+def check() -> None:
+    """Refuses what the flags say of the data, before TensorFlow is loaded."""
+    early_checks.check(flags.FLAGS.dataset, options())
+
+
 def given() -> list[str]:
     """Returns the flags of the data that were given, for another command on them."""
     own = (flags.FLAGS[name] for name in _READ)
@@ -93,17 +99,18 @@ def of_command(command: str, corrected: bool = True) -> list[str]:
 
 def define_corrections() -> None:
     """Defines `--without` and `--relabel`, files that correct the data."""
-    flags.DEFINE_string(
+    flags.DEFINE_multi_string(
         "without",
         None,
         "File of photos to leave out: a CSV file with a column path, or the JSON of "
         "keras-vit check, of whose copies the first photos stay.",
     )
-    flags.DEFINE_string(
+    flags.DEFINE_multi_string(
         "relabel",
         None,
-        "File of other labels of photos: a CSV file path,label, or the JSON of "
-        "keras-vit check, whose label errors get the labels suggested.",
+        "File of labels of photos: a CSV file path,label, or the JSON of keras-vit "
+        "check, whose label errors get the labels suggested. Photos that the data do "
+        "not have are added to those to train on.",
     )
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import os
 
 from train.data.columns import USUAL, Columns
+from train.data.correction_files import Files
 
 
 @dataclasses.dataclass(frozen=True)
@@ -13,8 +14,8 @@ class DataOptions:
     Attributes:
         data_dir: folder of TFDS data sets, None for its default.
         skip_corrupt: decode all images first, and leave out those that cannot be read.
-        without: file of the photos to leave out.
-        relabel: file of other labels of photos; like `without` as
+        without: file of the photos to leave out, or several.
+        relabel: file of labels of photos, or several; like `without` as
             `train.data.sources.corrections.corrected` takes it.
         bits: bits of the values in PNG and TIFF files of 16 bits, 8 to 16.
         columns: those of a CSV file.
@@ -22,8 +23,8 @@ class DataOptions:
 
     data_dir: str | os.PathLike | None = None
     skip_corrupt: bool = False
-    without: str | os.PathLike | None = None
-    relabel: str | os.PathLike | None = None
+    without: Files = None
+    relabel: Files = None
     bits: int | None = None
     columns: Columns = USUAL
 

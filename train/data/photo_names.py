@@ -48,11 +48,16 @@ class Places:
 
     def find(self, name: str) -> int | None:
         """Returns the place of a photo, None if there is none of this name."""
+        candidates = (path for path in self._meant(name) if path in self._places)
+        return next((self._places[path] for path in candidates), None)
+
+    def file(self, name: str) -> str | None:
+        """Returns the path of the file that a name means, None if there is none."""
+        return next(filter(os.path.isfile, self._meant(name)), None)
+
+    def _meant(self, name):
         within = name if self._folder is None else os.path.join(self._folder, name)
-        for full in (self._full(within), self._full(name)):
-            if full in self._places:
-                return self._places[full]
-        return None
+        return self._full(within), self._full(name)
 
     def _full(self, name):
         return name if self._folder is None else os.path.abspath(name)

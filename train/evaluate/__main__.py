@@ -26,7 +26,6 @@ from absl import app, flags
 
 from train.common import command_line, predictors
 from train.data import data_flags
-from train.data.checking import check as check_data
 from train.data.registry import PARTS, kind_of
 from train.models.finding import find
 
@@ -74,8 +73,7 @@ def main(argv: Sequence[str]) -> None:
     command_line.need_tensorflow("The input")
     with command_line.exit_on_errors("no report was written"):
         model = find(argv[1])
-        if settings["dataset"] is not None:
-            check_data(settings["dataset"], flags.FLAGS.data_dir)
+        data_flags.check()
         from train.evaluate import evaluation
         from train.reports import terminal
 

@@ -24,7 +24,6 @@ from absl import app, flags
 
 from train.common import command_line
 from train.data import data_flags
-from train.data.checking import check as check_data
 from train.export.formats import ALL, FORMATS, OPTIONS, select
 from train.models.finding import find
 
@@ -124,8 +123,7 @@ def main(argv: list[str]) -> None:
     command_line.need_tensorflow("An export")
     with command_line.exit_on_errors("nothing was written"):
         model = find(models[0])
-        if values["dataset"] is not None:
-            check_data(values["dataset"], values["data_dir"])
+        data_flags.check()
     from train.export import report, run
 
     failure = None

@@ -19,7 +19,6 @@ from absl import app, flags
 from train.common import command_line, predictors
 from train.common.flag_names import is_count
 from train.data import data_flags
-from train.data.checking import check as check_data
 from train.data.registry import kind_of
 from train.models.finding import find
 from train.models.run_directory import RunDirectory
@@ -75,7 +74,7 @@ def main(argv: Sequence[str]) -> None:
         )
     with command_line.exit_on_errors("no report was written"):
         model = find(argv[1])
-        check_data(flags.FLAGS.dataset, flags.FLAGS.data_dir)
+        data_flags.check()
         from train.scoring import linear_probe
 
         results = linear_probe.run(

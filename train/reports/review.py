@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from train.data.correction_files import left_out_by
 from train.data.photo_names import relative
 from train.data.review import Review
-from train.data.sources.corrections import left_out_by
 from train.scoring.label_errors import LabelErrors
 from train.scoring.uneven import is_uneven
 from zoo.common.safe_text import class_text, counted, printable

@@ -11,8 +11,8 @@ from absl import app, flags
 
 from train.common import command_line, flag_help, setting
 from train.common.errors import RunError
-from train.data import data_flags, registry
-from train.data.checking import check as check_data
+from train.data import data_flags, early_checks, registry
+from train.data.columns import of_settings
 from train.data.options import DataOptions
 from train.recipes import Recipe
 from train.run import settings
@@ -262,13 +262,15 @@ def read(
         print(settings.page(settled, others))
         sys.exit()
     command_line.need_packages(command, registry.kind_of(recipe.dataset).packages)
-    if is_dataset:
-        check_data(recipe.dataset, values["data_dir"])
+    options = DataOptions(**{name: values[name] for name in _OF_DATA})
+    columns = of_settings(vars(recipe))
+    dataset = recipe.dataset if is_dataset else None
+    early_checks.check(dataset, dataclasses.replace(options, columns=columns))
     from train.engine import devices
 
     return recipe, {
         "run_dir": run_dir,
-        "data_options": DataOptions(**{name: values[name] for name in _OF_DATA}),
+        "data_options": options,
         "devices": devices.start(values["strategy"]),
         "command": command_line.as_typed(command),
     }

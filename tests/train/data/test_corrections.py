@@ -89,7 +89,8 @@ def test_records_are_left_out_and_relabelled(tmp_path, monkeypatch):
         ("without", '{"near": ["a.png"]}', ["list of lists of paths"]),
         ("without", "{", ["cannot read"]),
         ("relabel", "path,label\ntrain/rose/1.png,daisi\n", ["did you mean daisy"]),
-        ("relabel", "path,label\ntrain/rose/1.png,\n", ["row 2 has no label"]),
+        ("relabel", "path,label\ntrain/rose/1.png,\n", ["no row of file has a label"]),
+        ("relabel", "path,label\n,rose\n", ["row 2 has no path"]),
         ("relabel", "path\ntrain/rose/1.png\n", ["no column label"]),
         ("relabel", '{"label_errors": [{"path": "a"}]}', ["cannot read", "label"]),
     ],
@@ -99,6 +100,35 @@ def test_a_file_that_cannot_be_used_is_refused(folder, tmp_path, flag, text, wor
     with pytest.raises(DataError) as refused:
         loaded(folder, **{flag: "file"})
     assert all(word in str(refused.value) for word in words)
+
+
+def test_labelled_photos_that_the_data_lack_are_trained_on(folder, tmp_path):
+    lay_out(tmp_path, images({"new": 3}))
+    rows = ["train/daisy/0.png,rose", f"{tmp_path}/new/0.png,rose", "new/1.png,daisy"]
+    lay_out(tmp_path, {"asked.csv": "\n".join(["path,label", *rows, "new/2.png,"])})
+    source, [line] = loaded(folder, relabel="asked.csv", validation_fraction=0.25)
+    assert line.endswith("relabelled 1, added 2 to train on, as asked")
+    names = source.train.names() + source.validation.names()
+    assert names.count(str(tmp_path / "new/0.png")) == 1
+    assert source.train.labels()[-2:].tolist() == [1, 0]
+    assert (source.train.num_examples, source.total) == (8, 14)
+    assert source.added == {
+        f"{tmp_path}/new/0.png": "rose",
+        f"{tmp_path}/new/1.png": "daisy",
+    }
+    assert len([*source.train.records()]) == 8
+    # The record of a run adds them again, also where the data are not divided.
+    (tmp_path / "record.json").write_text(json.dumps(corrections.record(source)))
+    again, _ = loaded(folder, relabel="record.json", validation_fraction=None)
+    assert again.all.names()[-2:] == source.train.names()[-2:]
+    # Files that come later override earlier ones.
+    lay_out(tmp_path, {"later.csv": f"path,label\n{tmp_path}/new/0.png,daisy\n"})
+    both, _ = loaded(folder, relabel=["asked.csv", "later.csv"])
+    assert {*both.added.values()} == {"daisy"} and len(both.added) == 2
+    with pytest.raises(
+        DataError, match="--relabel=later.csv names 1 photo that digits"
+    ):
+        load("digits", relabel="later.csv", log=str)
 
 
 def test_leaving_out_a_whole_part_is_refused(folder, tmp_path):

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from train.data.checking import DataError, check, heic_remedy
-from train.data.columns import USUAL
+from train.data.early_checks import check_columns
 from train.data.options import DEFAULTS, DataOptions
 from train.data.registry import kind_of
 from train.data.sources.corrections import corrected
@@ -52,11 +52,7 @@ def load(
     bits = check_bits(options.bits)
     kind = kind_of(dataset)
     check(dataset, options.data_dir)
-    if options.columns != USUAL and not kind.has_columns:
-        raise DataError(
-            f"{dataset} is no table, so it has no columns: leave out --image_column, "
-            "--label_column and --split_column, or pass a CSV file"
-        )
+    check_columns(dataset, options.columns)
     loader = pkgutil.resolve_name(f"{__name__}.{kind.loader}")
     source = loader(dataset, validation_fraction, options)
     splits = source.splits().items()
@@ -70,11 +66,12 @@ def load(
             f"ignored, no {kind.used_files}: {named(source.ignored)}"
             f"{heic_remedy(source.ignored)}"
         )
-    if options.without is not None or options.relabel is not None:
+    if options.without or options.relabel:
         source = corrected(source, options.without, options.relabel)
+        added = f", added {len(source.added):,} to train on" if source.added else ""
         log(
             f"{source.name}: left out {counted(len(source.left_out), 'image')}, "
-            f"relabelled {len(source.relabelled):,}, as asked"
+            f"relabelled {len(source.relabelled):,}{added}, as asked"
         )
     if not options.skip_corrupt:
         return source

@@ -8,7 +8,8 @@ import re
 from typing import NamedTuple
 
 from train.data.checking import PART_OF, DataError
-from train.data.columns import NO_COLUMN, SEPARATORS, separator
+from train.data.columns import LAYOUT, NO_COLUMN, SEPARATORS
+from train.data.columns import rows as rows_of
 from train.data.options import DataOptions
 from train.data.registry import PARTS
 from train.data.sources.folder_source import file_split
@@ -17,11 +18,6 @@ from train.data.sources.subset import divide, with_test_part
 from zoo.common.limits import TABLE_BYTES
 from zoo.common.regular_files import TooLargeError, expand_home, open_regular
 from zoo.common.safe_text import counted, named
-
-LAYOUT = (
-    "expected the columns path,label, such as images/1.jpg,daisy, and perhaps split "
-    "with train, test or validation; or train.csv and test.csv in one folder"
-)
 
 
 class _Row(NamedTuple):
@@ -120,13 +116,7 @@ def _read(path, columns):
         with io.TextIOWrapper(
             open_regular(path, most=TABLE_BYTES), encoding="utf-8-sig", newline=""
         ) as file:
-            first = file.readline()
-            reader = csv.reader(
-                itertools.chain([first], file),
-                delimiter=separator(first),
-                strict=True,
-                skipinitialspace=True,
-            )
+            reader = rows_of(file.readline(), file)
             header = [name.strip() for name in next(reader, [])]
             places = columns.find(header, f"{path} line 1", LAYOUT)
             for values in reader:

@@ -101,7 +101,8 @@ class Source:
     the number of examples of the data set, with parts that are not used. `skipped`
     names the images that were left out because they cannot be read; `ignored` what else
     is in the folders of the data, and is not used. `left_out` names the images that the
-    user left out, `relabelled` has the new class of those that the user corrected.
+    user left out, `relabelled` has the new class of those that the user corrected,
+    `added` the class of those that the user added.
     """
 
     name: str
@@ -115,6 +116,7 @@ class Source:
     ignored: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     relabelled: dict[str, str] = field(default_factory=dict)
+    added: dict[str, str] = field(default_factory=dict)
 
     def splits(self) -> dict[str, Split]:
         """Returns the splits that there are, by the names of their fields."""
@@ -208,6 +210,14 @@ def relabelled(split: Split, labels: np.ndarray) -> Split:
     return replace(
         split, records=records, known_labels=labels, ranges=split.ranges and ranges
     )
+
+
+def appended(split: Split, paths: Sequence[str], labels: Sequence[int]) -> Split:
+    """Returns a split of image files with further ones at its end."""
+    files = np.concatenate([split.arrays[0], np.array(paths, object)])
+    numbers = np.concatenate([split.arrays[1], np.array(labels, np.int32)])
+    part = in_memory(split.name, files, numbers, split.read, lambda index: files[index])
+    return replace(part, honour_exif=split.honour_exif, bits=split.bits)
 
 
 def tf_options() -> tf.data.Options:
