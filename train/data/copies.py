@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from train.data.fingerprint_cache import has_keys, known
-from train.data.fingerprints import Fingerprint, is_of_files
+from train.data.fingerprints import Fingerprint
 from train.data.near_copies import near_pairs
-from train.data.sources.splits import Split
+from train.data.sources.splits import Split, is_of_files
 from zoo.common.regular_files import open_regular
 
 # With more examples our own splits separate identical files alone: decoding them all

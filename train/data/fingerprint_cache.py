@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from train.data.fingerprints import SIDE, Fingerprint, fingerprints, is_of_files
-from train.data.sources.splits import Split, pick
+from train.data.fingerprints import SIDE, Fingerprint, fingerprints
+from train.data.sources.splits import Split, is_of_files, pick
 from zoo.photos.headers import Header
 from zoo.store import cache_dir
 

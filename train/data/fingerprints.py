@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 from PIL import Image
 
-from train.data.sources.splits import Split, tf_options
+from train.data.sources.splits import Split, is_of_files, tf_options
 from zoo import photos
 from zoo.common.limits import PHOTO_BYTES
 from zoo.common.regular_files import read_bytes
@@ -81,11 +80,6 @@ def contents(split: Split) -> Iterator[str | bytes | np.ndarray]:
         lambda record, _: split.read(record), num_parallel_calls=2, deterministic=True
     )
     yield from read.prefetch(_AHEAD).with_options(tf_options()).as_numpy_iterator()
-
-
-def is_of_files(split: Split) -> bool:
-    """Returns whether the examples of a split are files of their own."""
-    return split.arrays is not None and split.read is tf.io.read_file
 
 
 def _taken(named, bits):

@@ -10,9 +10,8 @@ import numpy as np
 from train.data import correction_files
 from train.data.checking import DataError
 from train.data.correction_files import LEFT_OUT, RELABELLED, File, Files
-from train.data.fingerprints import is_of_files
 from train.data.photo_names import Places, relative
-from train.data.sources.splits import Source, appended, pick, relabelled
+from train.data.sources.splits import Source, appended, is_of_files, pick, relabelled
 from zoo.common.safe_text import counted, named
 
 

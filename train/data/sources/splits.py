@@ -212,6 +212,11 @@ def relabelled(split: Split, labels: np.ndarray) -> Split:
     )
 
 
+def is_of_files(split: Split) -> bool:
+    """Returns whether the examples of a split are files of their own."""
+    return split.arrays is not None and split.read is tf.io.read_file
+
+
 def appended(split: Split, paths: Sequence[str], labels: Sequence[int]) -> Split:
     """Returns a split of image files with further ones at its end."""
     files = np.concatenate([split.arrays[0], np.array(paths, object)])
