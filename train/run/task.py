@@ -83,6 +83,10 @@ class Task:
     def check_data(self, source: Source) -> None:
         """Raises a `RunError` where the task cannot be learned from the data."""
 
+    def is_finished(self, directory: RunDirectory) -> bool:
+        """Returns whether a run directory has the results and the model of the task."""
+        return directory.results.is_file() and directory.model.is_file()
+
     def build(self, source: Source) -> None:
         """Builds the model for this data, in the scope of the devices."""
         raise NotImplementedError

@@ -17,6 +17,7 @@ from train.scoring.learning_curve import Point, of_probe
 from train.scoring.probed_network import probed_network
 from train.search import probing, time_plan
 from train.search.answers import Answer, Member
+from train.search.budget import PROBES
 from train.search.choosing import even_share, share_of
 from train.search.probing import Probed
 from train.search.state import State
@@ -82,9 +83,9 @@ def backbone_of(search: State, recipe: Recipe, number: int, count: int) -> Backb
             groups=groups,
             judge=search.judge,
             log=search.say,
-            number=search.budget.facts.get(f"probes {number}"),
+            number=search.budget.facts.get(f"{PROBES}{number}"),
         )
-        search.budget.keep(**{f"probes {number}": len(probed.tried)})
+        search.budget.keep(**{f"{PROBES}{number}": len(probed.tried)})
         curve = _curve(timed, len(search.names))
     search.tried += probed.tried
     member = Member(

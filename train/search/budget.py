@@ -8,8 +8,13 @@ from typing import Any
 
 from train.common.files import read_json, write_json
 
-# Facts about the features of a backbone are called so, with its number.
-FEATURES = "features "
+FILE = "search.json"
+# Facts about the features of a backbone are called so, with its number, and so is how
+# many probes were fitted on them.
+FEATURES, PROBES = "features ", "probes "
+# Searches with other seeds try the same, and are tested on the same photos. Features
+# that are known show no speed.
+_SHARED = (FEATURES, PROBES, "larger", "photo_scale", "tested")
 
 
 class Budget:
@@ -50,19 +55,22 @@ class Budget:
         """Seconds that are left; negative once the run has taken too long."""
         return self.seconds - self.used
 
-    def take_over(self, path: pathlib.Path, name: str) -> None:
-        """Takes over the facts whose names begin so from the file of another run.
+    def take_over(self, path: pathlib.Path) -> None:
+        """Takes over what a run with another seed has in its file.
 
-        The seconds that they took there count here, too, so that both runs have as
+        The seconds that its features took count here, too, so that both runs have as
         many left for all else. Nothing changes in a run that goes on.
         """
         if self.path.exists() or not path.exists():
             return
         kept = read_json(path, "remove it, and its facts are measured again", _checked)
         found = {
-            key: kept["facts"][key] for key in kept["facts"] if key.startswith(name)
+            key: one for key, one in kept["facts"].items() if key.startswith(_SHARED)
         }
-        self._earlier = sum(float(one["seconds"]) for one in found.values())
+        features = [one for key, one in found.items() if key.startswith(FEATURES)]
+        self._earlier = sum(
+            one["seconds"] + one.get("mirrored_seconds", 0.0) for one in features
+        )
         self.keep(**found)
 
     @property

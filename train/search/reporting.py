@@ -22,6 +22,9 @@ def tested_in_time(search: State, answer: Answer) -> int:
     slower is noticed.
     """
     cost, total = time_plan.costs(search), search.test.num_examples
+    if search.seeds > 1:
+        # The others are tested on the same photos, and have planned for no more.
+        total = time_plan.planned_test(search)
     seconds, done = cost.photo + cost.longest, 0
     count = min(time_plan.FEWEST_TESTED, total)
     while count:
@@ -44,7 +47,7 @@ def measured_logits(search: State, answer: Answer, tested: Split) -> np.ndarray:
     """
     begun = search.budget.clock()
     logits = answer.logits(tested)
-    if "report_seconds" not in search.budget.facts:
+    if "photo_scale" not in search.budget.facts:
         expected = time_plan.costs(search).photo * tested.num_examples
         scale = (search.budget.clock() - begun) / expected
         # Features of a run that was killed are known, and a conversion that is tried

@@ -16,7 +16,7 @@ from train.models.run_directory import RunDirectory
 from train.recipes import Recipe
 from train.run import training
 from train.search import backbones, repeating, time_plan
-from train.search.budget import FEATURES, Budget
+from train.search.budget import FILE, Budget
 from train.search.larger import larger_of
 from train.search.options import Options
 from train.search.reporting import report, tested_in_time
@@ -47,9 +47,9 @@ def run(
     The settings of the recipe are those of its training, but for steps, which fit the
     time. `started` is what the `clock` said when the command began; `features_of` is
     the run directory of a search of the same data and networks, whose features are
-    read. `seeds` says how many searches share the time that a user gave, `source` are
-    their data, which are loaded if not given. The other arguments and the results are
-    those of `train.run.training.run`.
+    read, and which decides what is tried and tested. `seeds` says how many searches
+    share the time that a user gave, `source` are their data, which are loaded if not
+    given. The other arguments and the results are those of `train.run.training.run`.
 
     Raises a `RunError` as that does, and for several hosts.
     """
@@ -64,12 +64,12 @@ def run(
     task.options = options.settled(source.train.num_examples)
     with training.begun(task, run_dir, devices, lambda: source) as directory:
         training.check_source(source, directory, is_decoded=data_options.skip_corrupt)
-        path = directory.path / "search.json"
-        budget = Budget(60 * task.options.minutes, path, started, clock)
+        minutes, path = task.options.minutes, directory.path / FILE
+        budget = Budget(60 * minutes, path, started, clock)
         owner = directory.path
         if features_of is not None:
             owner = RunDirectory(features_of).path
-            budget.take_over(owner / path.name, FEATURES)
+            budget.take_over(owner / FILE)
         features = owner / "features"
         return results(
             State(

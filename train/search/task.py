@@ -19,6 +19,7 @@ from train.scoring import kept_test
 from train.scoring.temperature import log_losses
 from train.scoring.uneven import accuracies
 from train.search import heads, table
+from train.search.budget import FILE, Budget
 from train.search.options import Options
 from train.search.table import Tried
 
@@ -73,6 +74,12 @@ class Found(FineTuning):
             if name not in lengths
         }
         return own | self._of_options()
+
+    def is_finished(self, directory: RunDirectory) -> bool:
+        """Returns whether the search has ended: a first answer has a report, too."""
+        path = directory.path / FILE
+        ended = path.exists() and "seconds" in Budget(0.0, path).facts
+        return ended and super().is_finished(directory)
 
     def build(self, source: Source) -> None:
         self.source = source

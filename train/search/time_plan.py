@@ -180,7 +180,7 @@ def least_training(search: State) -> float:
 def left_for_training(search: State, area: float) -> float:
     """Returns the seconds for training on images of an area of the backbone's."""
     cost, judges = costs(search), search.source.validation
-    count = tested(search, _TEST)
+    count = planned_test(search)
     # The network that was trained also computes photos of the training that the report
     # knows; the backbones know these already.
     known = min(search.source.train.num_examples, KNOWN)
@@ -207,6 +207,14 @@ def tested(search: State, share: float) -> int:
     cost = costs(search)
     fitting = int(share * search.budget.seconds / (cost.photo + cost.longest))
     return min(search.test.num_examples, max(fitting, FEWEST_TESTED))
+
+
+def planned_test(search: State) -> int:
+    """Returns how many photos of the test part the last answer is to be tested on.
+
+    A search with another seed may have decided it.
+    """
+    return search.budget.facts.get("tested") or tested(search, _TEST)
 
 
 def is_short(search: State) -> bool:

@@ -66,7 +66,10 @@ class TimedFeatures:
         self._keep(mirrored=time_plan.fits_mirrored(search, count, self.speed))
         if not self._facts["mirrored"]:
             return None
-        return probing.joined([self._extract(part, mirrored=True) for part in parts])
+        begun = self._budget.clock()
+        features = [self._extract(part, mirrored=True) for part in parts]
+        self._keep(mirrored_seconds=self._budget.clock() - begun)
+        return probing.joined(features)
 
     def _keep(self, **facts):
         """Notes facts that are not known yet, and the time that all has taken."""

@@ -47,6 +47,13 @@ def sentences(results: dict) -> list[str]:
             f"these {results['test_examples']:,} to test on, are not in it: the report "
             "of each run has the interval of its test."
         )
+    counts = sorted({row["test_examples"] for row in results["runs"]})
+    if len(counts) > 1:
+        told.append(
+            f"The runs were tested on {counts[0]:,} to {counts[-1]:,} photos, so their "
+            "accuracies are not of the same ones: pass another --run_dir for runs that "
+            "are."
+        )
     return [*told, _choice(results)]
 
 

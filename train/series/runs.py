@@ -10,7 +10,6 @@ import keras
 
 from train.common.errors import RunError, Stopped
 from train.data.sources import DataError
-from train.models.run_directory import RunDirectory
 from train.recipes import Recipe
 from train.run import training
 from train.run.classification import FineTuning
@@ -99,7 +98,7 @@ class RunSeries:
         )
         with training.begun(task, path, devices, data) as directory:
             pass  # Raises if the directory holds another run.
-        if is_finished(directory):
+        if task.is_finished(directory):
             print(f"{path} is finished already")
         else:
             keras.utils.clear_session()
@@ -107,8 +106,3 @@ class RunSeries:
         held_out = (validation.PLAIN, validation.LOSS)
         validated = held_out if recipe.validation_fraction else ()
         return directory.read_results(*self.needed, *validated)
-
-
-def is_finished(directory: RunDirectory) -> bool:
-    """Returns whether a run directory has its results and its model."""
-    return directory.results.is_file() and directory.model.is_file()

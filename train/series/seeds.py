@@ -23,7 +23,7 @@ from train.series.spread import spread
 _ACCURACIES = ("test_accuracy", "test_balanced_accuracy")
 _OF_REPORTS = (
     *("run", *_ACCURACIES, validation.BALANCED, validation.PLAIN, validation.LOSS),
-    *("steps", "seconds"),
+    *("test_examples", "steps", "seconds"),
 )
 
 

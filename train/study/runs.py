@@ -12,7 +12,7 @@ from train.engine.metric_log import MetricLog
 from train.models.run_directory import RunDirectory
 from train.recipes import Recipe
 from train.scoring import linear_probe
-from train.series.runs import RunSeries, is_finished
+from train.series.runs import RunSeries
 from train.series.spread import spread
 from train.study.options import Options
 
@@ -59,7 +59,7 @@ class Runs(RunSeries):
 
     def finished(self, path: pathlib.Path, recipe: Recipe) -> dict:
         directory = RunDirectory(path)
-        is_new = not is_finished(directory)
+        is_new = not self.task(recipe).is_finished(directory)
         result = super().finished(path, recipe)
         # A run that stopped early has fewer steps than the recipe.
         steps, _ = MetricLog(directory.metrics).series("loss")

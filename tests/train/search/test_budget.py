@@ -7,10 +7,13 @@ import keras
 import numpy as np
 import pytest
 
+from train import recipes
 from train.common.errors import RunError
 from train.engine.pace import Pace
-from train.search.budget import Budget
+from train.models.run_directory import RunDirectory
+from train.search.budget import FILE, Budget
 from train.search.options import Options
+from train.search.task import Found
 
 
 @pytest.fixture
@@ -42,6 +45,19 @@ def test_what_is_used_outlives_a_kill(tmp_path, clock):
     path.write_text("{}")
     with pytest.raises(RunError, match="search.json is damaged .*whole budget is used"):
         Budget(60.0, path)
+
+
+def test_a_search_with_a_first_answer_is_not_finished(tmp_path):
+    directory = RunDirectory(tmp_path)
+    found = Found(recipes.for_dataset("photos/"), Options(1.0))
+    for file in (directory.results, directory.model):
+        assert not found.is_finished(directory)
+        file.touch()
+    budget = Budget(60.0, tmp_path / FILE)
+    budget.keep(report_seconds=3.0)
+    assert not found.is_finished(directory)
+    budget.keep(seconds=50.0)
+    assert found.is_finished(directory)
 
 
 def taken_in(seconds, seconds_of_step, steps, every=1):

@@ -114,7 +114,9 @@ def test_searches_of_several_seeds_share_minutes_and_features(tmp_path, monkeypa
         json.loads((run / "search.json").read_text()) for run in (first, second)
     )
     measured = of_first["facts"]["features 0"]
-    assert of_second["facts"]["features 0"] == measured
+    # All try the same, and are tested on the same photos.
+    for name in ("features 0", "probes 0", "larger", "tested"):
+        assert of_second["facts"][name] == of_first["facts"][name]
     # Their seconds count in both, so that a training has as many.
     assert of_second["used_seconds"] > measured["seconds"] > 0
     assert found["config"]["minutes"] == 1.5
@@ -122,6 +124,12 @@ def test_searches_of_several_seeds_share_minutes_and_features(tmp_path, monkeypa
     assert len([*(first / "features").iterdir()]) == 2
     report = json.loads((first / "report.json").read_text())
     assert found["is_chosen"]
+    # One that was killed after its first answer goes on.
+    del of_second["facts"]["seconds"]
+    (second / "search.json").write_text(json.dumps(of_second))
+    seeds.run(RECIPE, 2, Options(3.0), run_dir=tmp_path, clock=clock)
+    again = json.loads((second / "search.json").read_text())["facts"]
+    assert again["seconds"] > 0 and again["tested"] == of_first["facts"]["tested"]
     assert 0 <= report["validation_accuracy"] <= 1 and report["validation_loss"] > 0
 
 

@@ -25,7 +25,7 @@ from train.search import (
     searching,
     training_stage,
 )
-from train.search.budget import Budget
+from train.search.budget import FILE, Budget
 from train.search.options import Options
 from train.search.state import State
 from zoo.network import pair
@@ -107,9 +107,12 @@ class Known:
 
 @pytest.fixture
 def searched(tmp_path, monkeypatch, capsys):
-    """A function that searches on a machine; again on the same it goes on."""
+    """A function that searches on a machine; again on the same it goes on.
 
-    def search(machine, minutes, source, **given):
+    `after` is the machine of a search with another seed.
+    """
+
+    def search(machine, minutes, source, after=None, seeds=1, **given):
         folder = tmp_path / machine.name
         folder.mkdir(exist_ok=True)
 
@@ -204,7 +207,10 @@ def searched(tmp_path, monkeypatch, capsys):
             patch.setattr(searching, "report", report)
             patch.setattr(larger, "_longer_side", lambda photos: machine.side)
             began = machine.now
-            budget = Budget(60 * minutes, folder / "search.json", began, machine.clock)
+            budget = Budget(60 * minutes, folder / FILE, began, machine.clock)
+            if after is not None:
+                machine.features = after.features
+                budget.take_over(tmp_path / after.name / FILE)
             machine.spend(machine.start)
             task = types.SimpleNamespace(
                 recipe=RECIPE,
@@ -214,7 +220,8 @@ def searched(tmp_path, monkeypatch, capsys):
             strategy = types.SimpleNamespace(scope=contextlib.nullcontext)
             devices = types.SimpleNamespace(strategy=strategy)
             directory = types.SimpleNamespace(path=folder)
-            state = State(task, source, directory, devices, budget, folder, "")
+            shared = (task, source, directory, devices, budget, folder, "")
+            state = State(*shared, seeds=seeds)
             results = searching.results(state)
         return types.SimpleNamespace(
             seconds=budget.used,
@@ -413,6 +420,35 @@ def test_a_killed_search_goes_on_in_its_schedule(searched):
         assert found.seconds <= LIMIT * 300 and machine.now <= LIMIT * 300 + 10
         assert found.facts["training"] == whole.facts["training"] or killed_at < 40
         assert found.trained and found.tested >= 100
+
+
+SHARED = ("features 0", "features 1", "probes 0", "probes 1", "larger", "tested")
+
+
+# The first is killed while it computes features of larger images, or not at all.
+@pytest.mark.parametrize("killed_at", [45.0, np.inf])
+def test_another_seed_tries_and_tests_the_same(killed_at, searched):
+    source = source_of(450, judges=45, tested=20_000)
+
+    def found_by(machine: Machine, after: Machine | None = None):
+        try:
+            return searched(machine, 5.0, source, after, seeds=2)
+        except KeyboardInterrupt:
+            machine.killed_at = np.inf
+            return searched(machine, 5.0, source, after, seeds=2)
+
+    first = Machine(side=300, killed_at=killed_at)
+    found = found_by(first)
+    assert set(SHARED) <= found.facts.keys() and found.facts["features 0"]["mirrored"]
+    slower = Machine(side=300, probe=3.0, killed_at=150.0)
+    for other in (found_by(slower, first), found_by(Machine(side=300), first)):
+        assert all(other.facts[name] == found.facts[name] for name in SHARED)
+        assert other.tested == found.tested < 20_000
+        assert other.seconds <= LIMIT * 300
+    # On the same machine it trains as long.
+    plans = [one.facts["training"] for one in (found, other)]
+    assert plans[0]["image_size"] == plans[1]["image_size"]
+    assert plans[0]["steps"] == pytest.approx(plans[1]["steps"], rel=0.15)
 
 
 def test_a_finished_search_finds_the_same_again(searched):

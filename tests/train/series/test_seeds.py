@@ -162,6 +162,12 @@ def test_equal_runs_have_no_interval_of_seeds(made, series):
     assert "Use seed-4, which answers held-out photos best, as others do, 70" in last
 
 
+def test_runs_with_other_test_photos_are_named(made, series):
+    made.outcome = lambda seed: {"test_accuracy": 0.1 * seed, "test_examples": 10**seed}
+    told = "The runs were tested on 10,000 to 100,000 photos, so their accuracies are"
+    assert any(told in one for one in page.sentences(series(2)))
+
+
 def test_searches_differ_by_the_clock_too(made, series):
     config = REPORT["config"]
     made.outcome = lambda seed: {
