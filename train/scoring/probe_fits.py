@@ -22,7 +22,8 @@ _CONSTANT = 100.0
 # to 1,000 photos of 5 and 100 classes the best is around 100; stronger ones leave rare
 # classes unanswered.
 LOGISTIC_L2 = (300.0, 100.0, 30.0, 10.0, 3.0)
-_LOGISTIC_STEPS, _LOGISTIC_TOLERANCE = 200, 3e-5
+# The log loss in folds is within 0.001 of that of the exact minimum.
+_LOGISTIC_STEPS, _LOGISTIC_TOLERANCE = 200, 5e-4
 _ROWS = 8192
 # From weak to strong; the last one is that of classes of one photo each.
 LDA_SHRINKAGES = (0.1, 0.3, 0.5, 0.7, 0.9, 0.95)
@@ -123,33 +124,35 @@ def solve_logistic(
     """Returns kernel and bias of logistic regressions, one for each strength of L2.
 
     They minimise the sum of cross-entropies + l2 / 2 |kernel|^2, from the strongest to
-    the weakest, each from where the one before ended. The inputs are turned to their
-    main axes and each of these is scaled by its curvature, so that few steps are
-    needed.
+    the weakest, each from where the line through the two before it leads. The inputs
+    are turned to their main axes, and each of these is scaled by its curvature at the
+    start, so that few steps are needed.
     """
     from scipy.optimize import minimize
 
     examples, size = inputs.shape
     values, vectors = np.linalg.eigh(inputs.T @ inputs / examples)
-    turned = (inputs @ vectors).astype(np.float32)
-    kernel, bias = np.zeros((size, classes)), np.zeros(classes)
+    # The bias is a last row of the weights, for an input of 1.
+    values = np.append(np.maximum(values, 0), 1.0)[:, None]
+    turned = np.pad(inputs @ vectors, ((0, 0), (0, 1)), constant_values=1.0)
+    turned = turned.astype(np.float32)
+    penalised = np.append(np.ones(size), 0.0)[:, None]
+    before = weights = np.zeros((size + 1, classes))
     solved = []
     for strength in sorted(strengths, reverse=True):
-        l2 = strength / examples  # beside the mean
-        curvature = np.sqrt(np.maximum(values, 0) / classes + l2)[:, None]
+        l2 = strength / examples * penalised  # beside the mean
+        scale = np.sqrt(values * _curvature(turned, weights) + l2)
 
-        def loss(parameters, curvature=curvature, l2=l2):
-            scaled, bias = parameters[:-classes], parameters[-classes:]
-            kernel = scaled.reshape(size, classes) / curvature
-            value, of_kernel, of_bias = _cross_entropy(turned, labels, kernel, bias)
-            value += l2 / 2 * np.sum(kernel**2)
-            of_scaled = (of_kernel + l2 * kernel) / curvature
-            return value, np.concatenate([of_scaled.ravel(), of_bias])
+        def loss(scaled, scale=scale, l2=l2):
+            weights = scaled.reshape(-1, classes) / scale
+            value, slopes = _cross_entropy(turned, labels, weights)
+            value += np.sum(l2 * weights**2) / 2
+            return value, ((slopes + l2 * weights) / scale).ravel()
 
-        start = np.concatenate([(kernel * curvature).ravel(), bias])
+        start = scale * (2 * weights - before)
         minimum = minimize(
             loss,
-            start,
+            start.ravel(),
             jac=True,
             method="L-BFGS-B",
             options={
@@ -158,21 +161,28 @@ def solve_logistic(
                 "ftol": 0,
             },
         )
-        kernel = minimum.x[:-classes].reshape(size, classes) / curvature
-        bias = minimum.x[-classes:]
-        solved.append((vectors @ kernel, bias))
+        before, weights = weights, minimum.x.reshape(-1, classes) / scale
+        solved.append((vectors @ weights[:-1], weights[-1]))
     return solved
 
 
-def _cross_entropy(inputs, labels, kernel, bias):
-    """Returns the mean cross-entropy and its gradients, of the kernel and the bias."""
-    kernel, bias = kernel.astype(np.float32), bias.astype(np.float32)
-    value, of_kernel, of_bias = 0.0, np.zeros(kernel.shape), np.zeros(bias.shape)
+def _curvature(inputs, weights):
+    """Returns the mean over photos and classes of p (1 - p), by the probabilities p."""
+    from scipy.special import softmax
+
+    odds = softmax(inputs @ weights.astype(np.float32), axis=1)
+    return np.mean(odds * (1 - odds), dtype=np.float64) + EPSILON
+
+
+def _cross_entropy(inputs, labels, weights):
+    """Returns the mean cross-entropy and its gradient."""
+    weights = weights.astype(np.float32)
+    value, slopes = 0.0, np.zeros(weights.shape)
     # The logits of some rows stay in the processor's cache.
     for begin in range(0, len(inputs), _ROWS):
         rows, truth = inputs[begin : begin + _ROWS], labels[begin : begin + _ROWS]
         numbers = np.arange(len(rows))
-        logits = rows @ kernel + bias
+        logits = rows @ weights
         logits -= logits.max(axis=1, keepdims=True)
         value -= logits[numbers, truth].sum(dtype=np.float64)
         np.exp(logits, out=logits)
@@ -180,9 +190,8 @@ def _cross_entropy(inputs, labels, kernel, bias):
         value += np.log(sums).sum(dtype=np.float64)
         logits /= sums
         logits[numbers, truth] -= 1
-        of_kernel += rows.T @ logits
-        of_bias += logits.sum(axis=0)
-    return tuple(part / len(inputs) for part in (value, of_kernel, of_bias))
+        slopes += rows.T @ logits
+    return value / len(inputs), slopes / len(inputs)
 
 
 def lda(

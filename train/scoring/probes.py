@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from train.common.threads import one_thread
 from train.scoring import probe_fits
 from train.scoring.folds import folds_of
 from train.scoring.probe_kinds import KINDS
@@ -136,14 +137,15 @@ def fit(
     features, labels = _checked(kind, features, labels, classes)
     present, places = np.unique(labels, return_inverse=True)
     count, hidden = len(present), None
-    if count == 1:
-        fitted = np.zeros((features.shape[1], 1)), np.zeros(1)
-    elif kind == "lda":
-        fitted = probe_fits.lda(features, places, count, groups)
-    elif kind == "mlp":
-        hidden, fitted = probe_fits.mlp(features, places, count, seed)
-    else:
-        fitted = getattr(probe_fits, kind)(features, places, count)
+    with one_thread():
+        if count == 1:
+            fitted = np.zeros((features.shape[1], 1)), np.zeros(1)
+        elif kind == "lda":
+            fitted = probe_fits.lda(features, places, count, groups)
+        elif kind == "mlp":
+            hidden, fitted = probe_fits.mlp(features, places, count, seed)
+        else:
+            fitted = getattr(probe_fits, kind)(features, places, count)
     linear = Linear(*probe_fits.with_absent(fitted, present, classes, len(labels)))
     return linear if hidden is None else Mlp(Linear(*hidden), linear)
 
