@@ -46,6 +46,8 @@ def make_folder(folder):
     save_image(folder / "digit.png", (32, 32), seed=4)
     for label, seed in (("daisy", 5), ("tulip", 6)):
         save_image(folder / "garden" / label / "1.jpg", (240, 320), seed)
+    # Downloaded from a gallery.
+    (folder / "relabel.csv").write_text("path,label\nholiday/beach.jpg,tulip\n")
     (folder / "runs").mkdir()
     write_records(folder)
     card = zoo.get("vit-ti16/augreg-imagenet21k+imagenet2012")

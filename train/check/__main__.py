@@ -37,13 +37,14 @@ flags.DEFINE_string(
     "none seeks no label errors.",
 )
 flags.DEFINE_string(
-    "json", None, "File of the findings; check.json in --out if not given."
+    "json", None, "A further file of the findings, beside check.json in --out."
 )
 flags.DEFINE_string(
     "out",
     None,
-    "Folder of the page; runs/checks/NAME if not given, with the name of the folder or "
-    "file, such as photos.csv.",
+    "Folder of the page and of check.json; runs/checks/NAME if not given, with the "
+    "name of the folder or file, such as photos.csv. There the check of other data of "
+    "that name is not replaced.",
 )
 data_flags.define_image_size(crops=False)
 data_flags.define_batch_size(32, "Images at a time.")

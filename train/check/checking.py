@@ -8,11 +8,11 @@ import numpy as np
 
 from train.check import page
 from train.common.errors import RunError
-from train.common.files import make_folder, write_json, write_text
+from train.common.files import make_folder, read_json, write_json, write_text
 from train.data import sources
 from train.data.checking import DataError
 from train.data.options import DEFAULTS, DataOptions
-from train.data.registry import short_name
+from train.data.registry import real_path, short_name
 from train.data.review import Review, ordered, review
 from train.data.sources.splits import Source, pick
 from train.models import loaded_model
@@ -22,6 +22,8 @@ from train.scoring import label_errors
 from train.scoring.features import Extractor
 from train.scoring.label_errors import LabelErrors
 from zoo.store import cache_dir
+
+_RECORD = "check.json"
 
 
 def check(
@@ -54,9 +56,7 @@ def check(
         >>> check("photos/")["leaks"]  # doctest: +SKIP
         [['test/daisy/3.jpg', 'train/daisy/7.jpg']]
     """
-    # A table, an archive and a folder of one name are different data.
-    name = short_name(dataset, endings=True)
-    folder = make_folder(out or f"runs/checks/{name}", "--out")
+    folder = _folder(dataset, out)
     extractor = None
     if model is not None:
         network = _network(model, image_size)
@@ -75,8 +75,12 @@ def check(
         lines = texts.label_error_lines(errors, found, dataset)
     results = texts.record(found, errors, dataset)
     results |= {"ignored": source.ignored, "command": command}
-    file = pathlib.Path(json or folder / "check.json")
-    write_json(file, results, "--json" if json else "--out")
+    results["data"] = real_path(dataset)
+    file = folder / _RECORD
+    write_json(file, results, "--out")
+    if json is not None:
+        file = pathlib.Path(json)
+        write_json(file, results, "--json")
     lines = [
         *texts.overview(found, dataset),
         *notes,
@@ -90,6 +94,24 @@ def check(
     paths = {"page": str(folder / "check.html"), "json": str(file)}
     without = [f"--without={file}"] if left_out else []
     return {**results, "lines": lines, **paths, "train": None if notes else without}
+
+
+def _folder(dataset, out):
+    """Returns the folder of the page, which is made; by default no other data's."""
+    if out is not None:
+        return make_folder(out, "--out")
+    # A table, an archive and a folder of one name are different data.
+    name = short_name(dataset, endings=True)
+    folder = make_folder(f"runs/checks/{name}", "--out")
+    record, data = folder / _RECORD, real_path(dataset)
+    if record.exists():
+        other = read_json(record, "remove it, or pass --out").get("data", data)
+        if other != data:
+            raise RunError(
+                f"{folder} holds the check of other data, {other}: pass --out, or "
+                "remove it."
+            )
+    return folder
 
 
 def _network(model, image_size):

@@ -42,7 +42,9 @@ flags.DEFINE_string(
     "out",
     None,
     "A .csv or .jsonl file for the answers instead of the terminal: file, label and "
-    "probability, then the four next labels. Lines are added as photos are answered.",
+    "probability, then the four next labels. Lines are added as photos are answered. "
+    "With --ask it is a .csv file of these photos alone, whose column label is to be "
+    "filled in.",
 )
 flags.DEFINE_string(
     "features",
@@ -76,7 +78,8 @@ flags.DEFINE_integer(
     "ask",
     None,
     "Print, in place of the answers, so many photos alone: those whose labels would "
-    "help the model most, the most helpful first. --gallery shows these, too.",
+    "help the model most, the most helpful first. --gallery shows these to be "
+    "labelled, --out lists them; keras-vit finetune --relabel=FILE takes the labels.",
     lower_bound=1,
 )
 flags.DEFINE_bool(
@@ -130,7 +133,7 @@ def main(argv: Sequence[str]) -> None:
                 "central_crop bits batch_size engine precision trust"
             ),
         )
-    for asked in predictions.asked:
+    for asked in predictions.asked if out is None else ():
         show(asked)
     sys.exit(_report(predictions, values))
 

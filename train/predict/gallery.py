@@ -59,8 +59,11 @@ class Gallery:
         self._shown.add((photo, answer))
         self._counts[_section(answer)] += 1
 
-    def write(self, model: str, class_names: Sequence[str]) -> None:
-        """Writes the page; `model` is the name of the model, of these classes."""
+    def write(self, model: str, class_names: Sequence[str], asks: bool = False) -> None:
+        """Writes the page; `model` is the name of the model, of these classes.
+
+        `asks` says whether the photos are shown to be labelled.
+        """
         shown = sorted(self._shown.kept, key=lambda item: -item[1].top[0][1])
         by_section = collections.defaultdict(list)
         read = read_ahead(shown, lambda item: _thumbnail(item[0], self._bits))
@@ -73,6 +76,7 @@ class Gallery:
             ["corrections"],
             model=model,
             class_names=class_names,
+            asks=asks,
             sections=[
                 {
                     "title": _TITLES.get(mark) or class_text(name),

@@ -15,7 +15,7 @@ from train.common import packages
 from train.common.errors import RunError, explaining_full_memory
 from train.common.files import locked
 from train.models.finding import bits_of, find
-from train.predict import classifiers
+from train.predict import classifiers, labelling
 from train.predict.answers import FORMATS, TOP, Answer, AnswerFile, of_spelled, spelled
 from train.predict.asking import Asking
 from train.predict.doubts import MARKS, Doubts, check_answers
@@ -94,7 +94,8 @@ def predict(
             or the path of an exported file.
         photos: sequence of str: files, folders, patterns, or `"-"` for a list on
             standard input.
-        out: path of a `.csv` or `.jsonl` file of the answers.
+        out: path of a `.csv` or `.jsonl` file of the answers; with `ask` that of a CSV
+            file of the photos to label.
         features: path of an `.npz` file, of the features and the names of the files.
         sort_into: path of a folder, in which photos are copied to folders by class.
         gallery: path of an HTML page, of the photos with their answers.
@@ -135,7 +136,7 @@ def predict(
     asking = None if ask is None else Asking(ask)
     selection = Photos(photos, [] if sort_into is None else [sort_into])
     with contextlib.ExitStack() as stack:
-        file = _opened(stack, out, features, resume)
+        file = _opened(stack, None if asking else out, features, resume)
         total = selection.count(file.has if file else None)
         if total == 0 and not (file and file.count):
             raise _no_photo(model, selection)
@@ -158,7 +159,12 @@ def predict(
         )
         job.predictions.notes += notes
         job.open(stack, features, sort_into, gallery)
-        return job.run(total, show_progress)
+        job.run(total, show_progress)
+        if asking is not None:
+            if out is not None:
+                labelling.write_list(out, job.predictions.asked)
+            job.predictions.notes.append(labelling.advice(model, out, gallery))
+        return job.predictions
 
 
 class _Job:
@@ -209,8 +215,8 @@ class _Job:
         if gallery is not None:
             self.gallery = Gallery(gallery, self.bits)
 
-    def run(self, total: int | None, show_progress: bool) -> Predictions:
-        """Answers all photos; returns `Predictions`."""
+    def run(self, total: int | None, show_progress: bool) -> None:
+        """Answers all photos; `predictions` are then complete."""
         self._show_earlier()
         self._answer_all(total, show_progress)
         if self.asking is not None:
@@ -218,25 +224,20 @@ class _Job:
         if self.features is not None:
             self.features.finish()
         if self.gallery is not None:
-            self.gallery.write(self.classifier.name, self.names)
+            asks = self.asking is not None
+            self.gallery.write(self.classifier.name, self.names, asks=asks)
         predictions = self.predictions
         if not (predictions.answered or predictions.unreadable or total == 0):
             raise RunError("There is no photo in the list on standard input.")
         if note := self.photos.note():
             predictions.notes.append(note)
-        return predictions
 
     def _choose(self):
         """Chooses photos to be labelled, which alone the gallery then shows."""
-        path_of = self.file.path_of if self.file else of_spelled
         self.predictions.asked = self.asking.chosen()
-        self.predictions.notes.append(
-            "labels of these photos would help most, the first ones more; leave out "
-            "what is none of the classes"
-        )
         if self.gallery is not None:
             for answer in self.predictions.asked:
-                self.gallery.add(path_of(answer.file), answer)
+                self.gallery.add(of_spelled(answer.file), answer)
 
     def _show_earlier(self):
         """Copies photos that the file has answers for, and adds them to the gallery."""
@@ -389,7 +390,7 @@ def _check(out, features, gallery, resume, ask):
             "earlier ones: leave one of them out."
         )
     endings = {
-        "out": (out, tuple(FORMATS)),
+        "out": (out, tuple(FORMATS) if ask is None else (".csv",)),
         "features": (features, (".npz",)),
         "gallery": (gallery, (".html",)),
     }
@@ -402,7 +403,9 @@ def _check(out, features, gallery, resume, ask):
                 f"--{flag} is a file {' or '.join(f'NAME{end}' for end in allowed)}, "
                 f"got {path}."
             )
-        if path.exists() and not resume and flag != "out":
+        # A list that was asked for may be filled in by now.
+        is_new = flag != "out" or ask is not None
+        if path.exists() and not resume and is_new:
             raise RunError(f"{path} exists: pass another --{flag}, or remove it.")
     if gallery is not None:
         packages.need("--gallery", ("jinja2",))

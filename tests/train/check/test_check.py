@@ -168,6 +168,23 @@ def test_the_command(planted, tmp_path, capsys, monkeypatch):
     assert "finetune photos/ --data_dir=tfds --bits=16 --without=runs/" in printed
 
 
+def test_other_data_of_the_same_name_have_a_check_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    files = {f"{name}/{seed}.png": b"no photo" for name in "ab" for seed in range(2)}
+    for folder in ("one/photos", "two/photos"):
+        lay_out(tmp_path / folder, files)
+    page = pathlib.Path("runs/checks/photos/check.html")
+    for _ in range(2):
+        checking.check("one/photos", json="found.json")
+        assert page.exists()
+    page.unlink()
+    with pytest.raises(RunError, match="check of other data, .*one/photos: pass --out"):
+        checking.check("two/photos")
+    assert not page.exists()
+    checking.check("two/photos", out="runs/checks/photos")
+    assert page.exists()
+
+
 def test_the_next_command_has_the_model_that_was_given(
     tmp_path, capsys, monkeypatch, goldens
 ):

@@ -19,13 +19,18 @@ FILES = ('a,"b".png', "<i>.png", "plain.png", "d.png")
 
 
 @pytest.fixture
-def page(tmp_path):
-    page = Gallery(tmp_path / "page.html")
+def gallery(tmp_path):
+    gallery = Gallery(tmp_path / "page.html")
     for file in FILES:
         Image.new("RGB", (8, 8)).save(tmp_path / file)
-        page.add(str(tmp_path / file), Answer(file, (("7", 0.9),)))
-    page.write("model", NAMES)
-    return page.path
+        gallery.add(str(tmp_path / file), Answer(file, (("7", 0.9),)))
+    return gallery
+
+
+@pytest.fixture
+def page(gallery):
+    gallery.write("model", NAMES)
+    return gallery.path
 
 
 def test_a_page_has_the_classes_and_the_whole_paths(page, tmp_path):
@@ -36,7 +41,7 @@ def test_a_page_has_the_classes_and_the_whole_paths(page, tmp_path):
     assert sorted(found.values("data-path")) == sorted(paths)
 
 
-# Gives classes to all photos, one of them twice, and reads what is downloaded.
+# Gives classes to photos, and reads what is downloaded.
 FRAME = """
 <iframe style="width: 400px; height: 900px; border: 0" srcdoc="{page}"></iframe>
 <script>onload = async () => {{
@@ -53,13 +58,7 @@ FRAME = """
     select.value = text;
     select.dispatchEvent(new Event("change"));
   }};
-  choose(0, {names}[0]);
-  found.choices = d.querySelectorAll("li select option").length;
-  choose(0, {names}[1]);
-  choose(1, "not sure");
-  choose(2, "remove");
-  choose(3, {names}[2]);
-  choose(3, "as it is");
+  {steps}
   found.said = bar.querySelector("output").textContent;
   found.marked = d.querySelectorAll(".corrected").length;
   for (const button of bar.querySelectorAll("button")) button.click();
@@ -70,15 +69,39 @@ FRAME = """
 """
 
 
-@pytest.mark.slow
-def test_chosen_classes_are_downloaded_as_two_files(page, tmp_path):
+# Of the first photo twice.
+CORRECTIONS = """
+  choose(0, {names}[0]);
+  found.choices = d.querySelectorAll("li select option").length;
+  choose(0, {names}[1]);
+  choose(1, "not sure");
+  choose(2, "remove");
+  choose(3, {names}[2]);
+  choose(3, "as it is");
+"""
+LABELS = """
+  choose(0, {names}[1]);
+  found.choices = d.querySelectorAll("li select option").length;
+  choose(3, {names}[2]);
+  choose(3, "no label");
+"""
+
+
+def chosen(page, tmp_path, steps):
+    """Returns what a browser finds after some steps on a page."""
     outer = tmp_path / "outer.html"
     names = json.dumps(NAMES).replace("<", "\\u003c")
-    outer.write_text(FRAME.format(page=html.escape(page.read_text()), names=names))
+    steps = steps.format(names=names)
+    outer.write_text(FRAME.format(page=html.escape(page.read_text()), steps=steps))
     flags = ("window-size=1400,1000", "virtual-time-budget=10000")
     dom, printed = chromium.opened(outer, tmp_path, *flags)
     assert "CONSOLE" not in printed, printed
-    found = json.loads(html.unescape(re.search("<title>(.*?)</title>", dom)[1]))
+    return json.loads(html.unescape(re.search("<title>(.*?)</title>", dom)[1]))
+
+
+@pytest.mark.slow
+def test_chosen_classes_are_downloaded_as_two_files(page, tmp_path):
+    found = chosen(page, tmp_path, CORRECTIONS)
     assert (found["hidden"], found["choices"]) == (True, len(NAMES) + 3)
     assert found["said"] == "3 photos corrected." and found["marked"] == 3
     assert found["width"] == 400
@@ -86,3 +109,14 @@ def test_chosen_classes_are_downloaded_as_two_files(page, tmp_path):
     paths = Page(page).values("data-path")
     assert relabel == [["path", "label"], [paths[0], NAMES[1]]]
     assert without == [["path"], [paths[1]], [paths[2]]]
+
+
+@pytest.mark.slow
+def test_photos_that_are_asked_for_are_labelled(gallery, tmp_path):
+    gallery.write("model", NAMES, asks=True)
+    found = chosen(gallery.path, tmp_path, LABELS)
+    assert (found["hidden"], found["choices"]) == (True, len(NAMES) + 1)
+    assert found["said"] == "1 photo labelled." and found["marked"] == 1
+    [relabel] = (list(csv.reader(io.StringIO(one))) for one in found["files"])
+    path = Page(gallery.path).values("data-path")[0]
+    assert relabel == [["path", "label"], [path, NAMES[1]]]

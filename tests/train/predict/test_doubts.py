@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import pathlib
 
 import numpy as np
 import pytest
@@ -10,9 +11,10 @@ from html_page import Page
 from photo_folder import by_mean, paths, prepared, text_of
 
 from train.common.errors import RunError
+from train.data import correction_files
 from train.models.finding import FoundModel
 from train.models.run_directory import RunDirectory
-from train.predict import prediction
+from train.predict import labelling, prediction
 from train.predict.prediction import predict
 from train.scoring import held_out
 from train.scoring.held_out import HeldOut
@@ -107,7 +109,7 @@ def test_photos_to_label_are_chosen_among_those_that_are_answered(folder, stub):
     found = predict("stub", ["photos"], ask=3, gallery="page.html")
     files = [answer.file for answer in found.asked]
     assert len({*files}) == 3 and {*files} <= {*paths()}
-    assert "leave out what is none of the classes" in found.notes[-1]
+    assert "press Label on those in page.html that are of a class" in found.notes[-1]
     shown = Page(RunDirectory(".").path / "page.html").values("data-path")
     assert sorted(shown) == sorted(map(os.path.abspath, files))
     probabilities, features = by_mean(prepared(8, 8))
@@ -116,6 +118,43 @@ def test_photos_to_label_are_chosen_among_those_that_are_answered(folder, stub):
     assert files[0] == paths()[lengths.argmax()]
     with pytest.raises(RunError, match="--ask .* leave one of them out"):
         predict("stub", ["photos"], ask=3, out="out.csv", resume=True)
+    with pytest.raises(RunError, match="--out is a file NAME.csv, got out.jsonl"):
+        predict("stub", ["photos"], ask=3, out="out.jsonl")
+
+
+def test_labels_of_a_list_of_photos_are_read(folder, stub):
+    stub()
+    found = predict("stub", ["photos"], ask=3, out="ask.csv")
+    assert "fill in the column label of ask.csv" in found.notes[-1]
+    file = pathlib.Path("ask.csv")
+    header, first, *others = file.read_text().splitlines()
+    assert header == "path,label,guess,probability" and len(others) == 2
+    [(guess, probability), *_] = found.asked[0].top
+    path = os.path.abspath(found.asked[0].file)
+    assert first == f"{path},,{guess},{probability}"
+    file.write_text("\n".join([header, first.replace(",,", ",blue,"), *others]))
+    assert correction_files.labels(file) == {path: "blue"}
+    # What a user has filled in is not replaced.
+    with pytest.raises(RunError, match="ask.csv exists: pass another --out"):
+        predict("stub", ["photos"], ask=3, out="ask.csv")
+
+
+def test_the_command_that_takes_labels_is_that_of_the_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pathlib.Path("run").mkdir()
+    command = "keras-vit finetune 'my photos/' --minutes=5 --run_dir=run"
+    pathlib.Path("run/report.json").write_text(json.dumps({"command": command}))
+    for model in ("run", "run/model.keras"):
+        assert labelling.command(model, "ask.csv") == (
+            "keras-vit finetune 'my photos/' --minutes=5 --relabel=ask.csv "
+            "--run_dir=run-labelled"
+        )
+    assert labelling.command("vit-ti16/x", "ask.csv").endswith(
+        "finetune photos/ --relabel=ask.csv"
+    )
+    assert labelling.advice("run").endswith("--out=ask.csv for a list to fill in")
+    told = labelling.advice("run", gallery="ask.html")
+    assert "download relabel.csv; then" in told and "--relabel=relabel.csv" in told
 
 
 @pytest.mark.parametrize("problem_type", ["regression", "multi_label_classification"])

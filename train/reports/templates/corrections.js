@@ -4,6 +4,8 @@
   const photos = [...document.querySelectorAll("li[data-path]")];
   const classes = [...document.querySelectorAll("#classes option")];
   const bar = document.getElementById("corrections");
+  // Photos that were asked for have no label yet.
+  const asks = "asks" in bar.dataset;
   // The path of a photo to {label}, or to {} for one that is left out.
   const chosen = new Map();
   let isSaved = true;
@@ -26,10 +28,12 @@
       option.to = to;
       select.add(option);
     };
-    add("as it is", null);
+    add(asks ? "no label" : "as it is", null);
     for (const { textContent } of classes) add(textContent, { label: textContent });
-    add("not sure", {});
-    add("remove", {});
+    if (!asks) {
+      add("not sure", {});
+      add("remove", {});
+    }
     return select;
   };
 
@@ -41,8 +45,9 @@
       button.disabled = rows[button.dataset.file]().length === 1;
     }
     bar.hidden = !chosen.size;
+    const done = asks ? "labelled" : "corrected";
     bar.querySelector("output").textContent =
-      chosen.size === 1 ? "1 photo corrected." : `${chosen.size} photos corrected.`;
+      chosen.size === 1 ? `1 photo ${done}.` : `${chosen.size} photos ${done}.`;
   };
 
   const choose = (photo) => {
@@ -63,7 +68,7 @@
     place.className = "correct-it";
     const button = document.createElement("button");
     button.type = "button";
-    button.textContent = "Change class";
+    button.textContent = asks ? "Label" : "Change class";
     button.addEventListener("click", () => {
       const select = choose(photo);
       button.replaceWith(select);
