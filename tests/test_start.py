@@ -22,12 +22,13 @@ ROOT = pathlib.Path(__file__).parent.parent
 KERAS_VIT = pathlib.Path(sys.executable).with_name("keras-vit")
 OURS = ("keras_vit.", "train.", "zoo.")
 # Every installation has the first ones; a data set, a recipe, a format or a backend
-# asks for others, and some are used where they are installed.
+# asks for others, some are used where they are installed, and what fits probes asks for
+# scikit-learn, with which threadpoolctl comes.
 ASKED_FOR_ELSEWHERE = {
     *("absl", "einops", "filelock", "h5py", "keras", "numpy", "requests", "rich"),
     *("tqdm", "urllib3", "keras_vit_start", "tensorflow_datasets", "jax", "torch"),
     *("onnx", "onnxruntime", "ai_edge_litert", "ai_edge_quantizer", "flatbuffers"),
-    *("huggingface_hub", "anyascii", "pillow_heif", "yaml"),
+    *("huggingface_hub", "anyascii", "pillow_heif", "yaml", "threadpoolctl"),
 }
 # Modules that a command imports need these in functions that it does not call.
 NOT_CALLED = {
