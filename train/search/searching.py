@@ -118,18 +118,16 @@ def results(search: State) -> dict:
         number = len(fitted)
         fitted.append(backbones.backbone_of(search, recipe, number, number + 1))
     of_probes = answer = backbones.of_probes(search, best, fitted)
-    found = None
     with contextlib.ExitStack() as stack:
         if time_plan.may_train(search, smallest_area(best)):
             if "report_seconds" not in search.budget.facts:
-                found = _first_report(search, best, answer)
+                _first_report(search, best, answer)
             answer = with_training(search, best, answer, stack)
         again = "" if _is_late(search) else repeating.command(search, best, fitted)
         if again:
             search.because(f"To repeat what answers: {again}")
-        # Without a training the first report stays, where there is no time for another.
-        if found is None or answer is not of_probes or time_plan.can_report(search):
-            found = _last_report(search, best, answer, of_probes)
+        # The first report does not have what was tried, and why, since then.
+        found = _last_report(search, best, answer, of_probes)
     if not is_again:
         search.budget.keep(seconds=search.budget.used)
         search.say(_about_time(search))
@@ -140,6 +138,7 @@ def _first_report(search, best, answer):
     """Reports the answer of the probes, and says how good it is."""
     with search.budget.part("first answer"):
         count = time_plan.tested(search, time_plan.FIRST_TEST)
+        search.budget.keep(first_tested=count)
         results = report(search, answer, count, best, answer)
     search.say(
         f"first answer after {search.budget.used:.0f} s: test accuracy "
@@ -164,7 +163,9 @@ def _last_report(search, best, answer, of_probes):
     """Tests and reports what answers in the end."""
     with search.budget.part("test"):
         if "tested" not in search.budget.facts:
-            search.budget.keep(tested=tested_in_time(search, answer))
+            is_first = answer is of_probes
+            known = search.budget.facts.get("first_tested", 0) if is_first else 0
+            search.budget.keep(tested=tested_in_time(search, answer, known))
     with search.budget.part("report"):
         return report(search, answer, search.budget.facts["tested"], best, of_probes)
 

@@ -197,11 +197,6 @@ def left_for_tests(search: State) -> float:
     return search.budget.left - CAUTION * costs(search).report
 
 
-def can_report(search: State) -> bool:
-    """Returns whether there is time for a report."""
-    return left_for_tests(search) > 0
-
-
 def tested(search: State, share: float) -> int:
     """Returns how many photos of the test part fit in a share of the budget."""
     cost = costs(search)

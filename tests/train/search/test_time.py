@@ -182,7 +182,8 @@ def searched(tmp_path, monkeypatch, capsys):
             assert answer.features(tested).shape[0] == count
             machine.spend(len(answer.members) * machine.build + machine.report)
             search.budget.keep(report_seconds=machine.now - begun)
-            return {"test_accuracy": 0.9, "tested": count}
+            rows = [one.name for one in search.tried]
+            return {"test_accuracy": 0.9, "tested": count, "rows": rows}
 
         def out_of_fold(kind, rows, labels, classes, groups=None):
             machine.spend(machine.probe)
@@ -228,6 +229,7 @@ def searched(tmp_path, monkeypatch, capsys):
             facts=budget.facts,
             trained=machine.steps,
             tested=results["tested"],
+            rows=results["rows"],
             told="\n".join(state.reasons),
             printed=capsys.readouterr().out,
         )
@@ -267,6 +269,18 @@ def test_it_holds_with_larger_images_and_mirrored_photos(minutes, photos, search
 def test_a_machine_that_becomes_half_as_fast_keeps_it(minutes, share, searched):
     machine = Machine(slower_from=share * 60 * minutes)
     assert searched(machine, minutes, source_of(450)).seconds <= LIMIT * 60 * minutes
+
+
+@pytest.mark.parametrize("share", [0.6, 0.9])
+def test_a_training_that_is_left_out_is_in_the_report(share, searched, monkeypatch):
+    monkeypatch.setattr(training_stage, "share_of", lambda *logits: 0.0)
+    # At the end the time left is less than a report takes.
+    machine = Machine(slower_from=share * 120, report=20.0)
+    found = searched(machine, 2.0, source_of(100, tested=20_000))
+    assert found.trained and found.rows[-1] == "All weights, trained at 160x160"
+    assert found.seconds <= LIMIT * 120
+    # The report has as many test photos as the first one.
+    assert found.tested >= found.facts["first_tested"] >= 100
 
 
 @pytest.mark.parametrize(
