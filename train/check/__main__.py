@@ -60,6 +60,7 @@ def main(argv: Sequence[str]) -> None:
         )
     command_line.need_packages("check", PACKAGES)
     command_line.need_tensorflow("The input")
+    command = command_line.as_typed("check")
     with command_line.exit_on_errors("no page was written"):
         name = flags.FLAGS.model
         model = None if name == "none" else find(name)
@@ -69,7 +70,7 @@ def main(argv: Sequence[str]) -> None:
         results = checking.check(
             model=model,
             data_options=data_flags.options(),
-            command=command_line.as_typed("check"),
+            command=command,
             **command_line.values(
                 "dataset json out image_size batch_size engine precision"
             ),
@@ -81,7 +82,8 @@ def main(argv: Sequence[str]) -> None:
         sep="\n",
     )
     if results["train"] is not None:
-        words = (*data_flags.given(), *_model_flags(model), *results["train"])
+        words = [*data_flags.of_command(command), *_model_flags(model)]
+        words += results["train"]
         command_line.say_next(("finetune", flags.FLAGS.dataset, *words))
 
 

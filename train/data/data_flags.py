@@ -77,12 +77,6 @@ def check() -> None:
     early_checks.check(flags.FLAGS.dataset, options())
 
 
-def given() -> list[str]:
-    """Returns the flags of the data that were given, for another command on them."""
-    own = (flags.FLAGS[name] for name in _READ)
-    return [f"--{flag.name}={flag.value}" for flag in own if flag.present]
-
-
 def of_command(command: str, corrected: bool = True) -> list[str]:
     """Returns the flags of the data in a command, for another one on the same data.
 

@@ -165,7 +165,7 @@ def test_the_command(planted, tmp_path, capsys, monkeypatch):
     assert json.loads((tmp_path / "found.json").read_text())["photos"] == 34
     run_command("check", "photos/", "--model=none", "--bits=16", "--data_dir=tfds")
     printed = capsys.readouterr().err
-    assert "finetune photos/ --data_dir=tfds --bits=16 --without=runs/" in printed
+    assert "finetune photos/ --bits=16 --data_dir=tfds --without=runs/" in printed
 
 
 def test_other_data_of_the_same_name_have_a_check_of_their_own(tmp_path, monkeypatch):
