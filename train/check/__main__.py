@@ -20,6 +20,7 @@ from collections.abc import Sequence
 
 from absl import app, flags
 
+from train.check.folder import folder_of
 from train.common import command_line, predictors
 from train.data import data_flags
 from train.models.finding import FoundModel, find
@@ -65,6 +66,7 @@ def main(argv: Sequence[str]) -> None:
         name = flags.FLAGS.model
         model = None if name == "none" else find(name)
         data_flags.check()
+        folder_of(flags.FLAGS.dataset, flags.FLAGS.out)
         from train.check import checking
 
         results = checking.check(

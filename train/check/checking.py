@@ -7,12 +7,13 @@ import pathlib
 import numpy as np
 
 from train.check import page
+from train.check.folder import RECORD, folder_of
 from train.common.errors import RunError
-from train.common.files import make_folder, read_json, write_json, write_text
+from train.common.files import write_json, write_text
 from train.data import sources
 from train.data.checking import DataError
 from train.data.options import DEFAULTS, DataOptions
-from train.data.registry import real_path, short_name
+from train.data.registry import real_path
 from train.data.review import Review, ordered, review
 from train.data.sources.splits import Source, pick
 from train.models import loaded_model
@@ -22,8 +23,6 @@ from train.scoring import label_errors
 from train.scoring.features import Extractor
 from train.scoring.label_errors import LabelErrors
 from zoo.store import cache_dir
-
-_RECORD = "check.json"
 
 
 def check(
@@ -56,7 +55,7 @@ def check(
         >>> check("photos/")["leaks"]  # doctest: +SKIP
         [['test/daisy/3.jpg', 'train/daisy/7.jpg']]
     """
-    folder = _folder(dataset, out)
+    folder = folder_of(dataset, out)
     extractor = None
     if model is not None:
         network = _network(model, image_size)
@@ -76,7 +75,7 @@ def check(
     results = texts.record(found, errors, dataset)
     results |= {"ignored": source.ignored, "command": command}
     results["data"] = real_path(dataset)
-    file = folder / _RECORD
+    file = folder / RECORD
     write_json(file, results, "--out")
     if json is not None:
         file = pathlib.Path(json)
@@ -94,24 +93,6 @@ def check(
     paths = {"page": str(folder / "check.html"), "json": str(file)}
     without = [f"--without={file}"] if left_out else []
     return {**results, "lines": lines, **paths, "train": None if notes else without}
-
-
-def _folder(dataset, out):
-    """Returns the folder of the page, which is made; by default no other data's."""
-    if out is not None:
-        return make_folder(out, "--out")
-    # A table, an archive and a folder of one name are different data.
-    name = short_name(dataset, endings=True)
-    folder = make_folder(f"runs/checks/{name}", "--out")
-    record, data = folder / _RECORD, real_path(dataset)
-    if record.exists():
-        other = read_json(record, "remove it, or pass --out").get("data", data)
-        if other != data:
-            raise RunError(
-                f"{folder} holds the check of other data, {other}: pass --out, or "
-                "remove it."
-            )
-    return folder
 
 
 def _network(model, image_size):

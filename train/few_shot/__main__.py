@@ -94,7 +94,8 @@ def main(argv: Sequence[str]) -> None:
     for sentence in results["verdict"]:
         print(printable(sentence))
     print(f"report {results['report']}")
-    command_line.say_next(*next_steps(argv[1], flags.FLAGS.dataset))
+    of_data = data_flags.of_command(command_line.as_typed("few_shot"))
+    command_line.say_next(*next_steps(argv[1], flags.FLAGS.dataset, of_data))
 
 
 def sentences(summary: dict, curve: Sequence) -> Sequence[str]:
@@ -104,8 +105,11 @@ def sentences(summary: dict, curve: Sequence) -> Sequence[str]:
     return verdict.judge(facts.Facts(summary=summary, curve=curve)).sentences
 
 
-def next_steps(model: str, dataset: str) -> list[tuple]:
-    """Returns commands that go on with the model that was measured."""
+def next_steps(model: str, dataset: str, of_data: Sequence[str] = ()) -> list[tuple]:
+    """Returns commands that go on with the model that was measured.
+
+    `of_data` are the flags by which the data were read.
+    """
     # finetune takes weights, which publish makes of a run.
     if RunDirectory(model).model.exists():
         return [("publish", model, "--to=registry")]
@@ -115,7 +119,7 @@ def next_steps(model: str, dataset: str) -> list[tuple]:
     if not kind_of(dataset).is_own:
         # The recipe of a paper may take hours.
         words.append("--minutes=10")
-    return [("finetune", f"--dataset={dataset}", *words)]
+    return [("finetune", f"--dataset={dataset}", *words, *of_data)]
 
 
 if __name__ == "__main__":

@@ -145,9 +145,6 @@ class FineTuning(Task):
         results = {
             "test_loss": tested["loss"],
             **self.training_results(directory),
-            "trained_parameters": count_parameters(
-                self.model.trainable_weights, lora=True
-            ),
             "command": command,
             **({} if log is None else speed(log)),
             **self.more_results(),
@@ -191,6 +188,10 @@ class FineTuning(Task):
             "model": str(directory.model),
             "weights": str(directory.weights) if directory.weights.exists() else None,
         }
+
+    def training_results(self, directory: RunDirectory) -> dict:
+        trained = count_parameters(self.model.trainable_weights, lora=True)
+        return super().training_results(directory) | {"trained_parameters": trained}
 
     def log_of_training(self, directory: RunDirectory) -> MetricLog | None:
         """Returns the log of the training that made the model; None without one."""

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 
 from train.data.sources.splits import Source, Split
+from train.engine.choices import LOSSES
 from train.engine.metric_log import MetricLog
 from train.models.run_directory import RunDirectory
 from train.recipes import Recipe
@@ -88,8 +89,7 @@ class Found(FineTuning):
 
     def training_results(self, directory: RunDirectory) -> dict:
         return {
-            **about_loss(self.recipe),
-            "training_only": "nothing",
+            "loss_function": LOSSES["softmax"].title,
             **self._of_training(directory),
             "train_examples": self.source.train.num_examples,
             "parameters": count_parameters(self.network.weights),

@@ -54,3 +54,6 @@ def test_the_next_step_is_with_the_model_that_was_measured(tmp_path):
     handle = "vit-b16/imagenet21k"
     finetune = ("finetune", "--dataset=a/", f"--model={handle}")
     assert next_steps(handle, "a/") == [finetune]
+    # They read the same data.
+    [again] = next_steps(handle, "a/", ["--relabel=new.csv"])
+    assert again == (*finetune, "--relabel=new.csv")

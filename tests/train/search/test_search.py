@@ -157,7 +157,10 @@ def test_a_training_that_is_left_out_is_not_what_the_report_is_of(tmp_path):
     task.network = keras.Sequential([keras.Input((32, 48, 3)), keras.layers.Flatten()])
     settings = task.written_settings(directory)
     assert task.log_of_training(directory) is None
-    assert "steps" not in task.training_results(directory).keys() | settings.keys()
+    results = task.training_results(directory)
+    of_training = {"steps", "training_only", "trained_parameters"}
+    assert not of_training & (results.keys() | settings.keys())
+    assert results["loss_function"] == "softmax cross-entropy"
     assert settings["image_size"] == (32, 48) and settings["minutes"] == 2.0
     task.stage = RECIPE.override(batch_size=8, steps=30, learning_rate=0.5)
     settings = task.written_settings(directory)
