@@ -140,11 +140,11 @@ def _first_report(search, best, answer):
         count = time_plan.tested(search, time_plan.FIRST_TEST)
         search.budget.keep(first_tested=count)
         results = report(search, answer, count, best, answer)
+    leading = f"test_{results['leading_accuracy']}"
     search.say(
-        f"first answer after {search.budget.used:.0f} s: test accuracy "
-        f"{results['test_accuracy']:.2%} on {results['tested']} images"
+        f"first answer after {search.budget.used:.0f} s: {leading.replace('_', ' ')} "
+        f"{results[leading]:.2%} on {results['tested']} images"
     )
-    return results
 
 
 def _say_what_leads(search):

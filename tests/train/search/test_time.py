@@ -51,8 +51,9 @@ class Machine:
     report: float = 10.0
     slower_from: float = np.inf
     killed_at: float = np.inf
-    # The longer side of its photos.
+    # The longer side of its photos, and the accuracy that leads.
     side: int = 224
+    leading: str = "accuracy"
     now: float = 0.0
     # The name of the search on its disk.
     name: str = dataclasses.field(default_factory=map(str, itertools.count()).__next__)
@@ -183,7 +184,11 @@ def searched(tmp_path, monkeypatch, capsys):
             machine.spend(len(answer.members) * machine.build + machine.report)
             search.budget.keep(report_seconds=machine.now - begun)
             rows = [one.name for one in search.tried]
-            return {"test_accuracy": 0.9, "tested": count, "rows": rows}
+            return {
+                **{"test_accuracy": 0.9, "test_balanced_accuracy": 0.8},
+                "leading_accuracy": machine.leading,
+                **{"tested": count, "rows": rows},
+            }
 
         def out_of_fold(kind, rows, labels, classes, groups=None):
             machine.spend(machine.probe)
@@ -310,6 +315,13 @@ def test_the_first_answer_shows_how_fast_photos_come_once_converted(searched):
     found = searched(machine, 5.0, source_of(450))
     assert found.facts["features 0"]["speed"] < 6 and found.facts["photo_scale"] == 0.5
     assert found.trained and found.seconds <= LIMIT * 300
+
+
+def test_a_first_answer_has_the_accuracy_that_leads(searched):
+    for leading, told in (("accuracy", 90), ("balanced_accuracy", 80)):
+        found = searched(Machine(leading=leading), 2.0, source_of(100))
+        name = leading.replace("_", " ")
+        assert f" s: test {name} {told}.00% on 100 images" in found.printed
 
 
 def test_what_cannot_fit_is_said_and_the_least_is_done(searched):
