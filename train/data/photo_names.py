@@ -1,5 +1,6 @@
 """The names of photos in files: relative to their data set, so that it can be moved."""
 
+import functools
 import os
 from collections.abc import Iterable, Sequence
 
@@ -48,12 +49,22 @@ class Places:
 
     def find(self, name: str) -> int | None:
         """Returns the place of a photo, None if there is none of this name."""
-        candidates = (path for path in self._meant(name) if path in self._places)
-        return next((self._places[path] for path in candidates), None)
+        meant = self._meant(name)
+        if found := [path for path in meant if path in self._places]:
+            return self._places[found[0]]
+        # The data set, the folder or the photo may be a link.
+        real = (self._real_places.get(os.path.realpath(path)) for path in meant)
+        return next((place for place in real if place is not None), None)
 
     def file(self, name: str) -> str | None:
         """Returns the path of the file that a name means, None if there is none."""
         return next(filter(os.path.isfile, self._meant(name)), None)
+
+    @functools.cached_property
+    def _real_places(self):
+        if self._folder is None:
+            return {}
+        return {os.path.realpath(path): place for path, place in self._places.items()}
 
     def _meant(self, name):
         within = name if self._folder is None else os.path.join(self._folder, name)

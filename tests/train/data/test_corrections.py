@@ -103,7 +103,7 @@ def test_a_file_that_cannot_be_used_is_refused(folder, tmp_path, flag, text, wor
 
 
 def test_labelled_photos_that_the_data_lack_are_trained_on(folder, tmp_path):
-    lay_out(tmp_path, images({"new": 3}))
+    lay_out(tmp_path, images({"new": 3}, first=len(FILES)))
     rows = ["train/daisy/0.png,rose", f"{tmp_path}/new/0.png,rose", "new/1.png,daisy"]
     lay_out(tmp_path, {"asked.csv": "\n".join(["path,label", *rows, "new/2.png,"])})
     source, [line] = loaded(folder, relabel="asked.csv", validation_fraction=0.25)
@@ -129,6 +129,48 @@ def test_labelled_photos_that_the_data_lack_are_trained_on(folder, tmp_path):
         DataError, match="--relabel=later.csv names 1 photo that digits"
     ):
         load("digits", relabel="later.csv", log=str)
+
+
+def test_a_photo_that_was_added_is_left_out_again(folder, tmp_path):
+    lay_out(tmp_path, images({"new": 2}, first=len(FILES)))
+    lay_out(tmp_path, {"more.csv": "path,label\nnew/0.png,rose\nnew/1.png,daisy\n"})
+    lay_out(tmp_path, {"out.csv": "path\nnew/0.png\ntrain/rose/0.png\n"})
+    source, _ = loaded(folder, relabel="more.csv", without="out.csv")
+    assert source.added == {f"{tmp_path}/new/1.png": "daisy"}
+    # Its record does the same.
+    (tmp_path / "record.json").write_text(json.dumps(corrections.record(source)))
+    again, _ = loaded(folder, relabel="record.json", without="record.json")
+    assert again.train.names() == source.train.names()
+    assert again.train.num_examples == 8 == again.total - 5
+
+
+def test_photos_by_the_path_of_a_link_are_those_of_the_data(folder, tmp_path):
+    (tmp_path / "link").symlink_to(folder)
+    (tmp_path / "photo.png").symlink_to(folder / "test/rose/0.png")
+    rows = ["link/test/daisy/0.png,rose", "photo.png,daisy"]
+    lay_out(tmp_path, {"new.csv": "\n".join(["path,label", *rows])})
+    source, _ = loaded(folder, relabel="new.csv")
+    assert not source.added
+    assert source.relabelled == {
+        "test/daisy/0.png": "rose",
+        "test/rose/0.png": "daisy",
+    }
+
+
+def test_copies_of_photos_that_are_held_out_are_not_trained_on(folder, tmp_path):
+    lay_out(tmp_path, images({"new": 1}, first=len(FILES)))
+    (tmp_path / "copy.png").write_bytes((folder / "test/rose/1.png").read_bytes())
+    rows = ["path,label", f"{tmp_path}/copy.png,rose", "new/0.png,rose"]
+    lay_out(tmp_path, {"new.csv": "\n".join(rows)})
+    told = f"adds 1 photo to train on that .* copies of: {tmp_path}/copy.png; remove"
+    with pytest.raises(DataError, match=told):
+        loaded(folder, relabel="new.csv")
+    lay_out(tmp_path, {"out.csv": "path\ncopy.png\n"})
+    source, _ = loaded(folder, relabel="new.csv", without="out.csv")
+    assert [*source.added] == [f"{tmp_path}/new/0.png"]
+    lay_out(tmp_path, {"out.csv": "path\ntest/rose/1.png\n"})
+    source, _ = loaded(folder, relabel="new.csv", without="out.csv")
+    assert len(source.added) == 2
 
 
 def test_leaving_out_a_whole_part_is_refused(folder, tmp_path):

@@ -1,17 +1,24 @@
 """Corrections of a data set by files: photos left out or added, and other labels."""
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from train.data import correction_files
+from train.data import copies, correction_files
 from train.data.checking import DataError
 from train.data.correction_files import LEFT_OUT, RELABELLED, File, Files
 from train.data.photo_names import Places, relative
-from train.data.sources.splits import Source, appended, is_of_files, pick, relabelled
+from train.data.sources.splits import (
+    Source,
+    Split,
+    appended,
+    is_of_files,
+    pick,
+    relabelled,
+)
 from zoo.common.safe_text import counted, named
 
 
@@ -24,21 +31,23 @@ def corrected(source: Source, without: Files = None, relabel: Files = None) -> S
             `train.data.correction_files.left_out` reads them.
         relabel: files with labels of photos, as `train.data.correction_files.labels`
             reads them. Photos that data in files do not have are added to the training
-            part, or to the whole where it is not divided.
+            part, or to the whole where it is not divided, but for those that are left
+            out.
 
     Returns:
         `Source`, whose `left_out`, `relabelled` and `added` say what was done.
 
     Raises:
-        DataError: a file cannot be read, or names photos or classes that are not there.
+        DataError: a file cannot be read, or names photos or classes that are not there,
+            or copies of photos that are held out.
     """
     splits = source.splits()
     names = [name for split in splits.values() for name in split.names()]
     places = Places(names, source.name)
-    removed = _left_out(correction_files.each(without), places, source.name)
     target = "all" if source.all is not None else "train"
     takes_more = is_of_files(splits[target])
     labels, added = _labels(correction_files.each(relabel), places, source, takes_more)
+    removed = _left_out(correction_files.each(without), places, added, source.name)
     parts: dict[str, Any] = {}
     changed, start = {}, 0
     for part, split in splits.items():
@@ -57,7 +66,11 @@ def corrected(source: Source, without: Files = None, relabel: Files = None) -> S
         split = relabelled(split, new) if (new != split.labels()).any() else split
         parts[part] = pick(split, kept) if len(kept) < len(own) else split
     if added:
+        held_out = [split for part, split in parts.items() if part != target]
+        count = parts[target].num_examples
         parts[target] = appended(parts[target], [*added], [*added.values()])
+        new = pick(parts[target], range(count, count + len(added)))
+        _refuse_copies(new, held_out)
     removed_names = [names[place] for place in sorted(removed)]
     new_classes = {path: source.class_names[label] for path, label in added.items()}
     return replace(
@@ -75,14 +88,23 @@ def _by_name(classes: Mapping[str, str], dataset: str) -> dict[str, str]:
     return dict(zip(relative(classes, dataset), classes.values(), strict=True))
 
 
-def _left_out(files, places, dataset):
-    """Returns the places of the photos that files leave out, a set."""
+def _left_out(files, places, added, dataset):
+    """Returns the places of the photos that files leave out, a set.
+
+    Photos that would be added are taken out of `added`.
+    """
     removed: set[int] = set()
+    not_added: set[str | None] = set()
     for file in files:
         names = dict.fromkeys(correction_files.left_out(file))
         unknown, known = _told_apart(names, places)
-        _refuse_missing("--without", file, unknown, dataset)
+        paths = {name: places.file(name) for name in unknown}
+        missing = [name for name, path in paths.items() if path not in added]
+        _refuse_missing("--without", file, missing, dataset)
         removed |= known.keys()
+        not_added.update(paths.values())
+    for path in not_added:
+        del added[path]
     return removed
 
 
@@ -117,6 +139,19 @@ def _refuse_missing(flag: str, file: File, names: Iterable[str], dataset: str) -
             f"{flag}={file} names {counted(len(missing), 'photo')} that {dataset} does "
             f"not have: {named(missing)}; paths start at the data set or where the "
             "command is given: correct or remove them"
+        )
+
+
+def _refuse_copies(new: Split, held_out: Sequence[Split]) -> None:
+    """Refuses new photos to train on that are copies of some to test on."""
+    digests = copies.digests([new, *held_out])
+    known = set(digests[new.num_examples :])
+    places = [n for n in range(new.num_examples) if digests[n] and digests[n] in known]
+    if places:
+        raise DataError(
+            f"--relabel adds {counted(len(places), 'photo')} to train on that the test "
+            f"or the validation has copies of: {named([*map(new.locate, places)])}; "
+            "remove them from the file, or leave them out with --without"
         )
 
 
