@@ -119,7 +119,9 @@ def main(argv: Sequence[str]) -> None:
     prints = out is None and values["ask"] is None
     show = _printer(values["top"])
     kept = "the photos above were answered"
-    if out:
+    if values["ask"]:
+        kept = "no photos were chosen"
+    elif out:
         kept = f"--resume goes on with what {out} has"
     with command_line.exit_on_errors(kept):
         predictions = prediction.predict(

@@ -64,11 +64,11 @@ def command(model: str, labels: str) -> str:
     path = expand_home(model)
     run = RunDirectory(path.parent if path.suffix == ".keras" else path)
     added = f"--relabel={labels}"
-    given = ""
+    words: list[str] = []
     # A report of an earlier version, or one that was changed, has none.
-    with contextlib.suppress(RunError, OSError):
+    with contextlib.suppress(RunError, OSError, ValueError):
         given = read_json(run.results, "remove it").get("command") or ""
-    words = shlex.split(str(given))
+        words = shlex.split(str(given))
     if not any(word.endswith("finetune") for word in words):
         return typed("finetune", ["photos/", added])
     left_out = ("--run_dir=", "--extend")

@@ -13,7 +13,7 @@ import numpy as np
 
 from train.common import packages
 from train.common.errors import RunError, explaining_full_memory
-from train.common.files import locked
+from train.common.files import locked, make_folder
 from train.models.finding import bits_of, find
 from train.predict import classifiers, labelling
 from train.predict.answers import FORMATS, TOP, Answer, AnswerFile, of_spelled, spelled
@@ -134,6 +134,8 @@ def predict(
         _refuse_changes(image_size=image_size, central_crop=central_crop)
         doubts = Doubts(find(model, exports=True), unsure)
     asking = None if ask is None else Asking(ask)
+    if asking and out is not None:
+        make_folder(expand_home(out).parent, "--out")
     selection = Photos(photos, [] if sort_into is None else [sort_into])
     with contextlib.ExitStack() as stack:
         file = _opened(stack, None if asking else out, features, resume)

@@ -124,6 +124,8 @@ def test_photos_to_label_are_chosen_among_those_that_are_answered(folder, stub):
 
 def test_labels_of_a_list_of_photos_are_read(folder, stub):
     stub()
+    predict("stub", ["photos"], ask=3, out="new/ask.csv")
+    assert pathlib.Path("new/ask.csv").exists()
     found = predict("stub", ["photos"], ask=3, out="ask.csv")
     assert "fill in the column label of ask.csv" in found.notes[-1]
     file = pathlib.Path("ask.csv")
@@ -152,6 +154,8 @@ def test_the_command_that_takes_labels_is_that_of_the_run(tmp_path, monkeypatch)
     assert labelling.command("vit-ti16/x", "ask.csv").endswith(
         "finetune photos/ --relabel=ask.csv"
     )
+    pathlib.Path("run/report.json").write_text('{"command": "\'"}')
+    assert labelling.command("run", "a").endswith("finetune photos/ --relabel=a")
     assert labelling.advice("run").endswith("--out=ask.csv for a list to fill in")
     told = labelling.advice("run", gallery="ask.html")
     assert "download relabel.csv; then" in told and "--relabel=relabel.csv" in told
