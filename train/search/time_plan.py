@@ -23,8 +23,10 @@ _FEATURES_OF_SOME = 0.15
 FIRST_TEST, _TEST = 0.02, 0.1
 # Each of so many photos counts more than the time that its features take.
 _SMALL_SET = 1_000
-# Shares of the budget for features of mirrored photos, and of larger ones.
+# Shares of the budget for features of mirrored photos, and of larger ones; the first
+# answer does not wait longer than some seconds for the former, which bring little.
 _MIRRORED, _LARGER = 0.05, 0.1
+_MIRRORED_SECONDS = 10.0
 # The share of the budget for probes, and the seconds that they get at least.
 _PROBES, _LEAST_PROBES = 0.15, 10.0
 # A training of fewer seconds teaches nothing. A step compiles longer than a network for
@@ -119,7 +121,7 @@ def _seconds_of_steps(search):
 
 def fits_mirrored(search: State, photos: int, speed: float) -> bool:
     """Returns whether features of mirrored photos take little time."""
-    return photos <= _MIRRORED * search.budget.seconds * speed
+    return photos <= min(_MIRRORED * search.budget.seconds, _MIRRORED_SECONDS) * speed
 
 
 def fits_larger(search: State, photos: int, area: float, speed: float) -> bool:

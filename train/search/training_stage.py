@@ -30,12 +30,14 @@ _LEAST_STEPS = 20
 _VALIDATIONS, _VALIDATING = 5, 0.1
 # Steps of the schedule, by those that seem to fit: a faster machine takes more.
 _ROOM = 1.5
-# Sizes of training, beside that of the features, and how many epochs must fit at each
-# but the smallest. On CIFAR-100 with ten images a class and the same seconds, 20 epochs
-# at 160 end 1.6 points above 34 at 128; with 50 a class, 12 at 160 are as good as 6 at
-# 224, 1 point above 20 at 128, and 3 at 160 as good as 4 at 128.
+# Sizes of training, beside that of the features. How many epochs must fit at each but
+# the smallest, and how many photos of each class then come. On CIFAR-100 with ten
+# images a class and the same seconds, 20 epochs at 160 end 1.6 points above 34 at 128;
+# with 50 a class, 12 at 160 are as good as 6 at 224, 1 point above 20 at 128, and 3 at
+# 160 as good as 4 at 128. With ten a class 5 epochs at 224 are too few: the new head
+# has seen each class 47 times.
 _SMALLER_SIZES = (160, 128)
-_EPOCHS_AT_FULL_SIZE, _EPOCHS_BETWEEN = 6, 3
+_AT_FULL_SIZE, _BETWEEN = (6, 300), (3, 150)
 # In fewer epochs no photo is seen often enough for crops to help. On CIFAR-100 whole
 # images end 0.7 to 1.1 points above windows of 60 to 100% after four epochs and 1.6
 # after one; after thirty they are 1.2 to 2.1 points below.
@@ -54,8 +56,9 @@ def _plan(search, backbone):
         area = _area(size, backbone)
         left = time_plan.left_for_training(search, area)
         rate = speed / time_plan.PASSES / area
-        epochs = left * rate / photos
-        if epochs >= (_EPOCHS_AT_FULL_SIZE if size == full else _EPOCHS_BETWEEN):
+        epochs, of_class = left * rate / photos, left * rate / len(search.names)
+        fewest_epochs, fewest_of_class = _AT_FULL_SIZE if size == full else _BETWEEN
+        if epochs >= fewest_epochs and of_class >= fewest_of_class:
             break
     steps = int(_ROOM * left * rate / batch)
     if left < time_plan.least_training(search) or steps < _LEAST_STEPS:

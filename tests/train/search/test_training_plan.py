@@ -24,9 +24,10 @@ def planned(monkeypatch):
     )
     monkeypatch.setattr(time_plan, "least_training", lambda search: 25.0)
 
-    def planned(seconds, photos, crop=None, **changes):
+    def planned(seconds, photos, crop=None, classes=10, **changes):
         search = types.SimpleNamespace(
             seconds=seconds,
+            names=range(classes),
             budget=types.SimpleNamespace(facts={}),
             source=types.SimpleNamespace(
                 train=types.SimpleNamespace(num_examples=photos),
@@ -42,20 +43,26 @@ def planned(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "photos", "size", "crop"),
+    ("seconds", "photos", "classes", "size", "crop"),
     [
         # 14 epochs fit at 224.
-        (1_000, 1_000, (224, 224), "gentle"),
+        (1_000, 1_000, 10, (224, 224), "gentle"),
         # 6.4 fit there.
-        (450, 1_000, (224, 224), "resize"),
+        (450, 1_000, 10, (224, 224), "resize"),
         # 10 epochs fit at 160, and 5 at 224.
-        (360, 1_000, (160, 160), "gentle"),
+        (360, 1_000, 10, (160, 160), "gentle"),
         # One epoch fits at 128.
-        (1_100, 48_000, (128, 128), "resize"),
+        (1_100, 48_000, 10, (128, 128), "resize"),
+        # 143 photos of each class fit at 224, and 280 at 160.
+        (1_000, 1_000, 100, (160, 160), "gentle"),
+        # 126 fit at 160.
+        (450, 1_000, 100, (128, 128), "gentle"),
     ],
 )
-def test_size_and_crop_follow_how_many_epochs_fit(planned, seconds, photos, size, crop):
-    plan, said = planned(seconds, photos)
+def test_size_and_crop_follow_how_many_photos_fit(
+    planned, seconds, photos, classes, size, crop
+):
+    plan, said = planned(seconds, photos, classes=classes)
     assert tuple(plan["image_size"]) == size
     assert (plan["crop"], plan["batch_size"]) == (crop, 64)
     epochs = seconds * 50 / 3.5 / photos * (224 / size[0]) ** 2
