@@ -75,11 +75,18 @@ def labels(file: File) -> dict[str, str]:
 
     It is a CSV file with the columns `path` and `label`, whose rows without a label do
     not count, or the JSON of `keras-vit check`, of which the label errors count. Raises
-    a `DataError` for others, and where no row has a label.
+    a `DataError` for others, where no row has a label, and where a photo has two.
     """
     content = _read(file, ("path", "label"))
     if isinstance(content, list):
-        found = {row["path"]: row["label"] for row in content if row["label"]}
+        found: dict[str, str] = {}
+        for row in content:
+            path, label = row["path"], row["label"]
+            if label and found.setdefault(path, label) != label:
+                raise DataError(
+                    f'{file} has the labels "{found[path]}" and "{label}" for {path}: '
+                    "keep one of them"
+                )
         if content and not found:
             raise DataError(f"no row of {file} has a label: fill in its column label")
         return found

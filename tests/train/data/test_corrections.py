@@ -91,6 +91,7 @@ def test_records_are_left_out_and_relabelled(tmp_path, monkeypatch):
         ("relabel", "path,label\ntrain/rose/1.png,daisi\n", ["did you mean daisy"]),
         ("relabel", "path,label\ntrain/rose/1.png,\n", ["no row of file has a label"]),
         ("relabel", "path,label\n,rose\n", ["row 2 has no path"]),
+        ("relabel", "path,label\na,rose\na,tulip\n", ['"rose" and "tulip" for a:']),
         ("relabel", "path\ntrain/rose/1.png\n", ["no column label"]),
         ("relabel", '{"label_errors": [{"path": "a"}]}', ["cannot read", "label"]),
     ],
