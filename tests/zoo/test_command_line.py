@@ -78,6 +78,7 @@ def test_info(capsys):
         "input range": "-1 to 1, RGB",
         "head": "all zeros",
         "pre_logits": "768",
+        "notes": "The released head is all zeros: load it with a new head.",
         "trained on": "imagenet21k",
         "size": "439.9 MiB",
         "here": "no",

@@ -276,7 +276,8 @@ def test_pictures_are_of_the_first_images_and_of_this_step():
     drawn = explained_images.pictures(model, images, step=1)
     assert drawn.keys() == {"attention rollout", "figure 7"}
     for name, pixels in explained_images.pictures(model, images, step=2).items():
-        assert min(pixels.shape[:2]) > 200 and pixels.dtype == "uint8"
+        height, width, channels = pixels.shape
+        assert min(height, width) > 200 and (channels, pixels.dtype) == (3, "uint8")
         assert (pixels != drawn[name]).any()
     assert explained_images.choose(SMOKE, model, split=None) is None
 

@@ -259,6 +259,8 @@ def test_points():
     large = DIGITS.override(model="ViT-L_16", image_size=64)
     assert positions.points_of(large, Options())[0].recipe.dropout == 0.1
 
+    # The few-shot accuracy is that of the paper's figures.
+    assert Options().shots == 5
     points = examples.points_of(DIGITS, Options(), 1293)
     assert [point.recipe.train_examples for point in points] == [129, 388, 1293]
     options = Options(models=("ViT-B_16", "ViT-B_32"), subsets=("7",))

@@ -80,8 +80,10 @@ NOTES = ["natively QuickGELU, use quickgelu model variant for original results"]
 @pytest.mark.parametrize("notes", [NOTES, NOTES[0]])
 def test_notes_of_quick_gelu_are_passed_on(notes, changed):
     folder = changed("clip_timm", {"notes": notes}, "pretrained_cfg")
-    with pytest.warns(UserWarning, match="trained with quick GELU, and timm's vit_"):
+    told = "trained with quick GELU, and timm's vit_"
+    with pytest.warns(UserWarning, match=told) as record:
         found = zoo.read(folder)
+    assert record[0].filename == __file__
     # It is timm's number all the same.
     assert found.config == zoo.read(folder_of("clip_timm")).config
     quick = changed("clip_quickgelu_timm", {"notes": notes}, "pretrained_cfg")
