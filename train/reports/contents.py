@@ -257,7 +257,9 @@ def _calibration(measured):
     text = (
         f"The expected calibration error is {measured['error']:.2%}: the mean over the "
         "examples of the difference between accuracy and mean confidence (the largest "
-        f"probability) in their bin, of {len(measured['bins'])} bins of equal width."
+        f"probability) in their bin, of {len(measured['bins'])} bins of equal width. "
+        "Confidences that are exactly right would get "
+        f"{measured['error_of_exact']:.2%} on as many examples, by chance."
     )
     return Section("Calibration", (text,), figures=(RELIABILITY,))
 

@@ -65,6 +65,7 @@ def write_report(
         **({} if probe is None else {f"{split}_probe_accuracy": probe}),
         **{f"{split}_macro_{key}": value for key, value in summary["macro"].items()},
         f"{split}_calibration_error": summary["calibration"]["error"],
+        f"{split}_calibration_error_of_exact": summary["calibration"]["error_of_exact"],
     }
     bins = summary["calibration"]["bins"]
     names = ("absent_classes", "per_class", "confusions")

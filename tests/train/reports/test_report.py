@@ -175,7 +175,9 @@ def test_a_report_of_another_split_with_calibration(tmp_path, figures):
     assert (low, high) == interval(round(200 * summary["accuracy"]), 200)
     assert data["validation_calibration_error"] == found["error"]
     assert data["calibration"] == found["bins"]
+    assert data["validation_calibration_error_of_exact"] == found["error_of_exact"]
     assert f"calibration error is {found['error']:.2%}" in page
+    assert f"right would get {found['error_of_exact']:.2%} on as many" in page
     assert page.count("![reliability](reliability.png)") == 1
     upper, lower = figures[1].axes
     heights = [bar.get_height() for bar in upper.patches]

@@ -127,3 +127,16 @@ def test_calibration_by_hand():
     # The confident and right.
     found = calibration(ranked(np.arange(4), np.eye(4)))
     assert found["error"] == 0 and found["bins"][-1]["examples"] == 4
+    assert found["error_of_exact"] == 0
+
+
+def test_the_error_of_exact_confidences_is_that_of_draws():
+    rng = np.random.default_rng(0)
+    confidence = rng.uniform(0.3, 1, size=400)
+    probabilities = np.stack([confidence, *[(1 - confidence) / 9] * 9], axis=1)
+    draws = [
+        calibration(ranked(np.where(rng.random(400) < confidence, 0, 1), probabilities))
+        for _ in range(200)
+    ]
+    mean = np.mean([one["error"] for one in draws])
+    assert draws[0]["error_of_exact"] == pytest.approx(mean, rel=0.05)
