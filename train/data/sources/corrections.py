@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from train.data import copies, correction_files
+from train.data import correction_files
 from train.data.checking import DataError
 from train.data.correction_files import LEFT_OUT, RELABELLED, File, Files
 from train.data.photo_names import Places, relative
@@ -144,6 +144,9 @@ def _refuse_missing(flag: str, file: File, names: Iterable[str], dataset: str) -
 
 def _refuse_copies(new: Split, held_out: Sequence[Split]) -> None:
     """Refuses new photos to train on that are copies of some to test on."""
+    # It imports the splits, whose package imports this module.
+    from train.data import copies
+
     digests = copies.digests([new, *held_out])
     known = set(digests[new.num_examples :])
     places = [n for n in range(new.num_examples) if digests[n] and digests[n] in known]
