@@ -9,7 +9,7 @@ def one_thread() -> AbstractContextManager:
     Where thousands of small ones follow each other, threads that wait for each other
     take up to thirty times as long, beside another process on as many cores.
     """
-    # What is loaded later would have all its threads.
+    # A library that is loaded later would have all its threads.
     import scipy.optimize  # noqa: F401
     from threadpoolctl import threadpool_limits
 

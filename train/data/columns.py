@@ -78,7 +78,7 @@ class Columns:
 
 # Columns are found by their usual names.
 USUAL = Columns()
-# What a table should look like, for messages.
+# Messages say so what a table should look like.
 LAYOUT = (
     "expected the columns path,label, such as images/1.jpg,daisy, and perhaps split "
     "with train, test or validation; or train.csv and test.csv in one folder"

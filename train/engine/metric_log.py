@@ -14,7 +14,7 @@ from train.common.files import whole_file
 from zoo.common.limits import TABLE_BYTES
 from zoo.common.regular_files import open_regular, read_bytes
 
-# What a validation measures; the balanced accuracy only where that leads.
+# A validation measures these, the balanced accuracy only where that leads.
 VALIDATED = ("accuracy", "balanced_accuracy", "loss")
 _BROKEN = (ValueError, TypeError, KeyError, OverflowError, RecursionError)
 
