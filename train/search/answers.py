@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from train.data.sources.splits import Split
-from train.scoring.temperature import temperature
+from train.scoring.temperature import sharpening
 
 
 @dataclasses.dataclass
@@ -70,7 +70,7 @@ class Answer:
         `held_out` are its logits times its weight.
         """
         mixed = share * held_out + (1 - share) * self.held_out
-        cooling = temperature(mixed, labels)
+        cooling = sharpening(mixed, labels) if share < 1 else 1.0
         parts = [*((one, 1 - share) for one in self.members), (member, share)]
         members = [
             dataclasses.replace(one, weight=one.weight * part / cooling)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax
 
-from train.scoring.temperature import log_losses, temperature
+from train.scoring.temperature import log_losses, sharpening, temperature
 from zoo.network.head import softmax
 
 
@@ -45,3 +45,23 @@ def test_log_losses_are_those_of_the_labels():
     expected = -log_softmax(logits, axis=1)[np.arange(20), labels]
     np.testing.assert_allclose(log_losses(logits, labels), expected)
     assert np.isfinite(log_losses(1e6 * logits, labels)).all()
+
+
+@pytest.mark.parametrize("photos", [100, 2000])
+def test_an_average_of_answers_that_are_sure_enough_is_sharpened(photos):
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, 4000)
+    # Two views of each photo, by each of which the logits are exactly right.
+    views = np.eye(3)[labels] + rng.normal(size=(2, 4000, 3))
+    logits, here = views.mean(axis=0), np.arange(4000) < photos
+    found = sharpening(logits[here], labels[here])
+    # Both views together would be exactly right as their sum.
+    assert 0.5 < found < 0.95
+    losses = log_losses(logits[~here] / found, labels[~here])
+    assert losses.mean() < log_losses(logits[~here], labels[~here]).mean()
+    assert sharpening(2 * logits[here], labels[here]) == pytest.approx(1, abs=0.1)
+
+
+def test_an_average_that_is_too_sure_is_left():
+    logits, labels = drawn(500)
+    assert sharpening(5 * logits, labels) == 1
