@@ -127,9 +127,11 @@ def fits_mirrored(search: State, photos: int, speed: float) -> bool:
 def fits_larger(search: State, photos: int, area: float, speed: float) -> bool:
     """Returns whether features of larger photos take little time.
 
-    `area` is theirs by that of the photos that come in at this `speed`.
+    `area` is theirs by that of the photos that come in at this `speed`. Their network
+    is built and compiled first, of a few photos most of the time.
     """
-    return photos * area <= _LARGER * search.budget.seconds * speed
+    network = search.budget.facts.get("build_seconds", 0.0) + costs(search).compiling
+    return network + photos * area / speed <= _LARGER * search.budget.seconds
 
 
 def for_judges(search: State) -> float:
