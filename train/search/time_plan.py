@@ -128,10 +128,12 @@ def fits_larger(search: State, photos: int, area: float, speed: float) -> bool:
     """Returns whether features of larger photos take little time.
 
     `area` is theirs by that of the photos that come in at this `speed`. Their network
-    is built and compiled first, of a few photos most of the time.
+    is built and compiled first, and is tested and saved in the end.
     """
-    network = search.budget.facts.get("build_seconds", 0.0) + costs(search).compiling
-    return network + photos * area / speed <= _LARGER * search.budget.seconds
+    build, photo = search.budget.facts.get("build_seconds", 0.0), area / speed
+    seconds = build + costs(search).compiling + photos * photo
+    end = least_end(search) + _BUILDS * build + FEWEST_TESTED * photo
+    return seconds <= min(_LARGER * search.budget.seconds, search.budget.left - end)
 
 
 def for_judges(search: State) -> float:

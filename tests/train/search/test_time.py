@@ -270,6 +270,14 @@ def test_it_holds_with_larger_images_and_mirrored_photos(minutes, photos, search
     assert "ViT-Ti_16 at 288x288 gets 50% of the answer" in found.told or not is_tried
 
 
+@pytest.mark.parametrize(("start", "is_tried"), [(8.0, True), (30.0, False)])
+def test_larger_images_leave_time_for_the_end(start, is_tried, searched):
+    machine = Machine(side=300, build=1.0, start=start)
+    found = searched(machine, 1.0, source_of(25, 2))
+    assert ("features 1" in found.facts) == is_tried
+    assert found.seconds <= LIMIT * 60
+
+
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.7, 0.9])
 @pytest.mark.parametrize("minutes", [2.0, 5.0])
 def test_a_machine_that_becomes_half_as_fast_keeps_it(minutes, share, searched):
