@@ -27,8 +27,13 @@ def found():
                 train=types.SimpleNamespace(num_examples=known)
             ),
             budget=types.SimpleNamespace(
-                facts=facts, seconds=100.0, keep=lambda **more: facts.update(more)
+                facts=facts,
+                seconds=100.0,
+                left=80.0,
+                keep=lambda **more: facts.update(more),
             ),
+            test=photos,
+            slowdown=1.0,
         )
         backbone = types.SimpleNamespace(
             recipe=recipe, photos=photos, labels=labels, speed=speed
