@@ -20,6 +20,8 @@ def check(dataset: str | None, options: DataOptions) -> None:
     if dataset is not None:
         checking.check(dataset, options.data_dir)
         check_columns(dataset, options.columns)
+        if kind_of(dataset).has_columns:
+            _check_header(dataset, options.columns)
     for file in correction_files.each(options.without):
         correction_files.left_out(file)
     for file in correction_files.each(options.relabel):
@@ -27,14 +29,16 @@ def check(dataset: str | None, options: DataOptions) -> None:
 
 
 def check_columns(dataset: str, columns: Columns) -> None:
-    """Refuses columns that a table does not have, and any of other data."""
-    if not kind_of(dataset).has_columns:
-        if columns != USUAL:
-            raise DataError(
-                f"{dataset} is no table, so it has no columns: leave out "
-                "--image_column, --label_column and --split_column, or pass a CSV file"
-            )
-        return
+    """Refuses columns of data that are no table."""
+    if columns != USUAL and not kind_of(dataset).has_columns:
+        raise DataError(
+            f"{dataset} is no table, so it has no columns: leave out --image_column, "
+            "--label_column and --split_column, or pass a CSV file"
+        )
+
+
+def _check_header(dataset, columns):
+    """Refuses columns that a table does not have."""
     path = expand_home(dataset)
     try:
         with open_regular(path, most=TABLE_BYTES) as file:

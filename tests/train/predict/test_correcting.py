@@ -69,7 +69,7 @@ FRAME = """
 """
 
 
-# Of the first photo twice.
+# The first photo is corrected twice.
 CORRECTIONS = """
   choose(0, {names}[0]);
   found.choices = d.querySelectorAll("li select option").length;

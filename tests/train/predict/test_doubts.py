@@ -136,7 +136,7 @@ def test_labels_of_a_list_of_photos_are_read(folder, stub):
     assert first == f"{path},,{guess},{probability}"
     file.write_text("\n".join([header, first.replace(",,", ",blue,"), *others]))
     assert correction_files.labels(file) == {path: "blue"}
-    # What a user has filled in is not replaced.
+    # A list that a user has filled in is not replaced.
     with pytest.raises(RunError, match="ask.csv exists: pass another --out"):
         predict("stub", ["photos"], ask=3, out="ask.csv")
 
