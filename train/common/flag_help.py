@@ -1,7 +1,6 @@
 """The page that `--help` prints: the flags of a command by purpose."""
 
 import contextlib
-import shlex
 import sys
 from collections.abc import Iterable, Sequence
 
@@ -29,8 +28,6 @@ GROUPS = {
     "Output": "run_dir out_dir out json cache output to name license replace push_to "
     "private top sort_into gallery unsure ask overwrite verbose",
 }
-# These flags may stand without a value.
-_SWITCHES = ("skip_corrupt",)
 # Settings of the current command are listed here by group.
 _SETTINGS = {}
 
@@ -85,19 +82,3 @@ def _row(flag):
     alone = flags.FlagValues()
     alone[flag.name] = flag
     return alone.get_help(prefix="  ", include_special_flags=False).strip("\n")
-
-
-def flags_in(command: str, names: Iterable[str]) -> list[str]:
-    """Returns the flags of some names in a command line, as `--name=value`.
-
-    Example:
-        >>> flags_in("keras-vit finetune a.csv --bits 12 --skip_corrupt", ["bits"])
-        ['--bits=12']
-    """
-    words, wanted, found = shlex.split(command), {*names}, []
-    for word, following in zip(words, [*words, ""][1:], strict=True):
-        name, has_value, _ = word.lstrip("-").partition("=")
-        if word.startswith("-") and name in wanted:
-            is_whole = has_value or name in _SWITCHES
-            found.append(word if is_whole else f"--{name}={following}")
-    return found

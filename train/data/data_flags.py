@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from absl import app, flags
 
-from train.common.flag_help import flags_in
+from train.common.typed_flags import flags_in
 from train.data import early_checks
 from train.data.columns import NO_COLUMN, of_settings
 from train.data.options import DataOptions

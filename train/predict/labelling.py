@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from keras_vit_start import typed
 from train.common.errors import RunError
 from train.common.files import read_json, write_text
+from train.common.typed_flags import without_flags
 from train.models.run_directory import RunDirectory
 from train.predict.answers import Answer, of_spelled, spelled
 from zoo.common.regular_files import expand_home
@@ -68,9 +69,7 @@ def command(model: str, labels: str) -> str:
     # A report of an earlier version, or one that was changed, has none.
     with contextlib.suppress(RunError, OSError, ValueError):
         given = read_json(run.results, "remove it").get("command") or ""
-        words = shlex.split(str(given))
+        words = without_flags(str(given), ["run_dir", "extend"])
     if not any(word.endswith("finetune") for word in words):
         return typed("finetune", ["photos/", added])
-    left_out = ("--run_dir=", "--extend")
-    kept = [word for word in words if not word.startswith(left_out)]
-    return shlex.join([*kept, added, f"--run_dir={run.path}-labelled"])
+    return shlex.join([*words, added, f"--run_dir={run.path}-labelled"])

@@ -8,6 +8,7 @@ import shlex
 from dataclasses import dataclass
 
 from keras_vit_start import COMMANDS, typed
+from train.common.typed_flags import flags_in, without_flags
 from train.data import data_flags
 from train.reports.facts import Facts
 from train.reports.training_course import DIVERGED, TOO_LONG, TOO_SHORT
@@ -15,8 +16,6 @@ from train.reports.wording import listed, points, time_text
 from zoo.common.safe_text import counted
 
 _MOST = 3
-# The flag that makes several runs by one command.
-_SEEDS = "--seeds="
 # The doubts of a model that is right less often are mostly its own mistakes.
 _GOOD = 0.8
 
@@ -162,7 +161,7 @@ def _search(facts: Facts) -> Suggestion | None:
 
 def _other_seed(facts: Facts) -> Suggestion | None:
     seed, seconds = facts.config.get("seed", 0), facts.results.get("seconds")
-    if seconds is None or _SEEDS in facts.results.get("command", ""):
+    if seconds is None or flags_in(facts.results.get("command") or "", ["seeds"]):
         return None
     return _again(
         facts,
@@ -211,6 +210,6 @@ def _again(facts, flag, expected, name=None):
     name = name or flag.strip("-").replace("=", "-")
     added = [flag, f"--run_dir={facts.model}-{name}"]
     # The suggestion is about this run, one of several with --seeds.
-    given = {f"{word.partition('=')[0]}=" for word in added if word} | {_SEEDS}
-    words = [word for word in shlex.split(command) if not word.startswith(tuple(given))]
+    given = [word.strip("-").partition("=")[0] for word in added if word]
+    words = without_flags(command, ["seeds", *given])
     return Suggestion(shlex.join([*words, *filter(None, added)]), expected)

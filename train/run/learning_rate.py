@@ -9,7 +9,6 @@ import itertools
 import math
 import os
 import pathlib
-import re
 import shlex
 import time
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ import tensorflow as tf
 
 from train.common import markdown
 from train.common.files import write_json, write_text
+from train.common.typed_flags import without_flags
 from train.data.options import DEFAULTS, DataOptions
 from train.engine import reproducibility
 from train.engine.callbacks import NullLog, RunLog
@@ -230,11 +230,7 @@ def _command(command, rate):
     """Returns the command that trains with a rate, "" without one or a command."""
     if rate is None or not command:
         return ""
-    kept = [
-        word
-        for word in shlex.split(command)
-        if not re.match(r"--?(find_learning_rate\b|learning_rate=)", word)
-    ]
+    kept = without_flags(command, ["find_learning_rate", "learning_rate"])
     return shlex.join([*kept, f"--learning_rate={rate:g}"])
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from keras_vit_start import typed
 from train import recipes
-from train.common.flag_help import flags_in
+from train.common.typed_flags import flags_in
 from train.data import data_flags
 from train.recipes import Recipe
 from train.recipes.fields import OUTPUT
