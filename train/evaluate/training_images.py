@@ -47,10 +47,7 @@ def in_training(
         count = min(most, divided.train.num_examples)
         return count if is_trained else None, []
     limited = run_data.limit(divided, most, loaded.config.get("test_examples"))
-    mask, warnings = None, []
-    if (found := run_data.seen(part, limited.train)) is not None:
-        mask, is_copy = found
-        warnings = _copies(part, source.name, np.flatnonzero(is_copy))
+    mask, warnings = _seen(part, limited.train, source.name)
     if not is_same:
         return mask, warnings
     if mask is None and is_trained:
@@ -64,14 +61,21 @@ def in_training(
     return mask, warnings + _changes(loaded.source, source.name, facts)
 
 
-def _copies(part, dataset, places):
-    """Returns a sentence that names copies of images of the training, if any."""
+def _seen(part, trained, dataset):
+    """Returns which images are of the training, and a sentence that names copies."""
+    found = run_data.seen(part, trained)
+    if found is None:
+        return None, []
+    mask, is_copy = found
+    places = np.flatnonzero(is_copy)
     if not len(places):
-        return []
+        return mask, []
     names = named(relative([part.locate(place) for place in places], dataset))
     if len(places) == 1:
-        return [f"One of these files is a copy of a training image: {names}."]
-    return [f"{len(places):,} of these files are copies of training images: {names}."]
+        told = f"One of these files is a copy of a training image: {names}."
+    else:
+        told = f"{len(places):,} of these files are copies of training images: {names}."
+    return mask, [told]
 
 
 def _divided_by_run(loaded, source, data_dir, is_same):
