@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 
 from train.data.checking import DataError
-from train.data.columns import separator
+from train.data.columns import rows as rows_of
 from zoo.common.limits import TABLE_BYTES
 from zoo.common.regular_files import read_text
 from zoo.common.safe_text import of_plain_cell
@@ -105,13 +105,14 @@ def _read(file, columns):
         if text.lstrip().startswith("{"):
             return _checked(json.loads(text))
         lines = io.StringIO(text, newline="")
-        first = lines.readline()
-        lines.seek(0)
-        reader = csv.DictReader(lines, delimiter=separator(first), strict=True)
-        if missing := set(columns) - {*(reader.fieldnames or ())}:
+        header, *table = rows_of(lines.readline(), lines)
+        if missing := {*columns}.difference(header):
             raise ValueError(f"it has no column {', '.join(sorted(missing))}")
+        places = {name: header.index(name) for name in columns}
         rows = [
-            {name: of_plain_cell(row[name] or "") for name in columns} for row in reader
+            {name: of_plain_cell(_cell(row, at)) for name, at in places.items()}
+            for row in table
+            if row
         ]
     except (
         OSError,
@@ -126,6 +127,11 @@ def _read(file, columns):
         if not row["path"]:
             raise DataError(f"{file} row {number} has no path: fill it in")
     return rows
+
+
+def _cell(row, place):
+    """Returns a value of a row, "" where the row is shorter."""
+    return row[place] if place < len(row) else ""
 
 
 def _checked(content):

@@ -69,7 +69,7 @@ def command(model: str, labels: str) -> str:
     # A report of an earlier version, or one that was changed, has none.
     with contextlib.suppress(RunError, OSError, ValueError):
         given = read_json(run.results, "remove it").get("command") or ""
-        words = without_flags(str(given), ["run_dir", "extend"])
+        words = without_flags(str(given), ["run_dir", "extend", "seeds"])
     if not any(word.endswith("finetune") for word in words):
         return typed("finetune", ["photos/", added])
     return shlex.join([*words, added, f"--run_dir={run.path}-labelled"])

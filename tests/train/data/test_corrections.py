@@ -34,7 +34,12 @@ def test_a_table_leaves_photos_out_and_labels_others(folder, tmp_path):
         str(folder / "test/rose/1.png"),
     ]
     lay_out(tmp_path, {"out.csv": "path\n" + "\n".join(paths)})
-    rows = ["label;path;note", "rose;train/daisy/0.png;", "daisy;test/daisy/0.png;x"]
+    rows = [
+        "label; path;note",
+        "rose; train/daisy/0.png;",
+        "",
+        "daisy;test/daisy/0.png;x",
+    ]
     lay_out(tmp_path, {"new.csv": "\n".join(rows)})
     source, [line] = loaded(folder, without="out.csv", relabel=tmp_path / "new.csv")
     assert line == f"{folder}: left out 3 images, relabelled 1, as asked"
@@ -130,6 +135,16 @@ def test_labelled_photos_that_the_data_lack_are_trained_on(folder, tmp_path):
         DataError, match="--relabel=later.csv names 1 photo that digits"
     ):
         load("digits", relabel="later.csv", log=str)
+
+
+def test_labels_of_held_out_photos_that_are_not_used_train_nothing(folder, tmp_path):
+    lay_out(folder, images({"validation/daisy": 1, "validation/rose": 1}, first=12))
+    lay_out(tmp_path, {"new.csv": "path,label\nvalidation/rose/0.png,daisy\n"})
+    source, _ = loaded(folder, relabel="new.csv")
+    assert (source.validation, source.added) == (None, {})
+    assert source.train.num_examples == 8
+    held_out, _ = loaded(folder, relabel="new.csv", validation_fraction=0.1)
+    assert held_out.validation.labels().tolist() == [0, 0]
 
 
 def test_a_photo_that_was_added_is_left_out_again(folder, tmp_path):

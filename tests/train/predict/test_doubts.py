@@ -144,7 +144,7 @@ def test_labels_of_a_list_of_photos_are_read(folder, stub):
 def test_the_command_that_takes_labels_is_that_of_the_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pathlib.Path("run").mkdir()
-    command = "keras-vit finetune 'my photos/' --minutes=5 --run_dir=run"
+    command = "keras-vit finetune 'my photos/' --minutes=5 --seeds=2 --run_dir=run"
     pathlib.Path("run/report.json").write_text(json.dumps({"command": command}))
     for model in ("run", "run/model.keras"):
         assert labelling.command(model, "ask.csv") == (

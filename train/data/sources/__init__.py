@@ -73,6 +73,8 @@ def load(
             f"{source.name}: left out {counted(len(source.left_out), 'image')}, "
             f"relabelled {len(source.relabelled):,}{added}, as asked"
         )
+    if validation_fraction == 0:
+        source = replace(source, validation=None)
     if not options.skip_corrupt:
         return source
     source = without_corrupt(source)

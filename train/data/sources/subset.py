@@ -39,7 +39,7 @@ def divide(
         raise DataError(f"{name} has nothing for {lacking}: {layout}")
     train, validation = parts["train"], None
     if "test" in parts and "validation" in parts:
-        validation = parts["validation"] if fraction else None
+        validation = parts["validation"]
     elif count := validation_size(train.name, train.num_examples, fraction):
         kept, held = hold_out(train.labels(), count, copies.groups(train))
         if not held.size:
