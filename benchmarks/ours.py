@@ -159,6 +159,16 @@ def bfloat16_training_step(**settings):
     return training_step(**settings, dtype="mixed_bfloat16")
 
 
+@row(TRAINING, "kept-memory", "keras_vit kept memory", _TRAINER)
+def kept_memory_training_step(**settings):
+    """The same where memory that was freed is kept, as in our commands."""
+    from train.common import freed_memory
+
+    if not freed_memory.keep():
+        raise RuntimeError("Memory is not kept here, see train.common.freed_memory.")
+    return training_step(**settings)
+
+
 @row(TRAINING, "whole-scores", "keras_vit whole scores", _TRAINER)
 def whole_scores_training_step(**settings):
     """The same without attention in blocks, which long sequences have."""

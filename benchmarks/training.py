@@ -11,7 +11,8 @@ rounds.
 
 "import MB" is what the libraries need before there is a model.
 
---ours    float32, bfloat16, whole-scores (no attention in blocks), or all
+--ours    float32, bfloat16, kept-memory (as in our commands), whole-scores (no
+          attention in blocks), or all
 --peers   keras-hub, keras-hub-xla, keras-hub-bfloat16, torch (timm), or all;
           --peers= for none
 """

@@ -9,6 +9,7 @@ from benchmarks.contest import choose
 from benchmarks.model_flags import describe
 from benchmarks.worker import load
 from keras_vit.layers import attention
+from train.common import freed_memory
 from train.engine import tensorflow_backend
 
 TABLES = {
@@ -30,6 +31,17 @@ def test_steps_of_ours_end_with_logits(name, monkeypatch):
     logits = load(contender.job)(**settings)()
     assert isinstance(logits, np.ndarray)
     assert (logits.shape, logits.dtype) == ((2, 1000), "float32")
+
+
+def test_kept_memory(monkeypatch):
+    small_variants.shrink(monkeypatch)
+    monkeypatch.setattr(tensorflow_backend, "start", lambda devices: None)
+    steps = describe("ViT-Ti_16", 32, 2).ours | {"micro_batches": 1, "remat": False}
+    monkeypatch.setattr(freed_memory, "keep", lambda: False)
+    with pytest.raises(RuntimeError, match="train.common.freed_memory"):
+        ours.kept_memory_training_step(**steps)
+    monkeypatch.setattr(freed_memory, "keep", lambda: True)
+    assert ours.kept_memory_training_step(**steps)() > 0
 
 
 def test_whole_scores(monkeypatch):

@@ -12,7 +12,13 @@ from typing import Any
 from absl import app, flags
 
 from keras_vit_start import COMMANDS, styled, typed
-from train.common import flag_help, flag_names, library_messages, packages
+from train.common import (
+    flag_help,
+    flag_names,
+    freed_memory,
+    library_messages,
+    packages,
+)
 from train.common.errors import Preempted, RunError
 from zoo.common.safe_text import printable
 
@@ -104,6 +110,7 @@ def _complain(text):
 
 def _perform(main, argv):
     """Runs `main` without the messages of libraries, unless --verbose asks for them."""
+    freed_memory.keep()
     if flags.FLAGS["verbose"].value:
         voices = contextlib.nullcontext()
         if _OWN_LOG_LEVEL:

@@ -1,0 +1,40 @@
+"""Freed memory that a process keeps."""
+
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import resource
+import numpy as np
+from train.common import freed_memory
+
+kept = freed_memory.keep()
+np.ones(2**26, np.uint8)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+np.ones(2**26, np.uint8)
+print(kept, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def run(**variables):
+    """Returns whether memory is kept, and how many pages of 64 MB came anew."""
+    words = [sys.executable, "-c", PROGRAM]
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("MALLOC_")}
+    done = subprocess.run(
+        words, env=clean | variables, capture_output=True, text=True, check=True
+    )
+    kept, pages = done.stdout.split()
+    return kept == "True", int(pages)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="its options are glibc's")
+def test_memory_that_was_freed_is_taken_again_without_new_pages():
+    kept, pages = run()
+    assert kept and pages < 100
+    # What a user has set stays: 64 MB are 32 huge pages at least.
+    kept, pages = run(MALLOC_TRIM_THRESHOLD_="131072")
+    assert not kept and pages >= 32
