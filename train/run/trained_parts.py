@@ -56,6 +56,15 @@ def count_parameters(variables: Iterable[keras.Variable], lora: bool = False) ->
     )
 
 
+def block_numbers(model: keras.Model) -> list[int]:
+    """Returns the numbers of a model's transformer blocks, none of other networks."""
+    return [
+        int(match[1])
+        for layer in model.layers
+        if (match := _BLOCK.match(f"{layer.name}/"))
+    ]
+
+
 def layer_rates(model: keras.Model, layer_decay: float) -> dict[str, float]:
     """Returns factors of the learning rate, by paths of the trainable variables.
 
@@ -68,11 +77,7 @@ def layer_rates(model: keras.Model, layer_decay: float) -> dict[str, float]:
         2106.08254, appendix H.
     """
     paths = [variable.path for variable in model.trainable_variables]
-    blocks = [
-        int(match[1])
-        for layer in model.layers
-        if (match := _BLOCK.match(f"{layer.name}/"))
-    ]
+    blocks = block_numbers(model)
     if not blocks:
         raise RunError(
             f"--layer_decay needs transformer blocks; {model.name} has none: leave it "

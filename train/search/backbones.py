@@ -12,6 +12,7 @@ from train.data import copies
 from train.data.sources.splits import Split
 from train.recipes import Recipe
 from train.run import building
+from train.run.trained_parts import block_numbers
 from train.scoring.features import Extractor
 from train.scoring.learning_curve import Point, of_probe
 from train.scoring.probed_network import probed_network
@@ -33,7 +34,8 @@ class Backbone:
     """A network on whose features of photos probes were fitted.
 
     `photos` are those of the training part, of which so many came in a second by its
-    `speed`. `judges` are the last of the photos that `labels` are of.
+    `speed`. `judges` are the last of the photos that `labels` are of. `has_blocks` says
+    whether the network has transformer blocks.
     """
 
     recipe: Recipe
@@ -46,6 +48,7 @@ class Backbone:
     member: Member
     curve: Sequence[Point]
     log_loss: float
+    has_blocks: bool
 
 
 def backbone_of(search: State, recipe: Recipe, number: int, count: int) -> Backbone:
@@ -107,6 +110,7 @@ def backbone_of(search: State, recipe: Recipe, number: int, count: int) -> Backb
         member=member,
         curve=curve,
         log_loss=float(search.judge.losses(probed.logits, features.labels).mean()),
+        has_blocks=bool(block_numbers(network)),
     )
 
 

@@ -19,7 +19,7 @@ FAR = 2.0
 # Fewer photos cannot judge whether a network helps.
 FEWEST_JUDGES = 10
 # Shares of a network in an average with others.
-_SHARES = (0.25, 0.5, 0.75, 1.0)
+_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 def chosen(losses: Sequence[np.ndarray], photos_per_class: float) -> list[int]:
@@ -59,19 +59,22 @@ def share_of(
     labels: np.ndarray,
     judge: Judge = EVEN,
     errors: float = 1.0,
+    usual: float = 0.0,
 ) -> float:
     """Returns the share that `logits` get in an average with `others`, 0 for none.
 
-    It is the one of the least log loss, where that is lower than the loss of the others
+    It is the one of the least log loss, where that is lower than with the `usual` share
     by more than so many of its standard errors. Fewer than ten photos judge nothing.
     """
-    best, most = 0.0, 0.0
     if len(labels) < FEWEST_JUDGES:
-        return best
-    before = judge.losses(others, labels)
+        return 0.0
+
+    def losses(share: float) -> np.ndarray:
+        return judge.losses(share * logits + (1.0 - share) * others, labels)
+
+    best, most, before = usual, 0.0, losses(usual)
     for share in _SHARES:
-        mixed = share * logits + (1.0 - share) * others
-        gains = before - judge.losses(mixed, labels)
+        gains = before - losses(share)
         gain = float(gains.mean())
         if gain > errors * _standard_error(gains) and gain > most:
             best, most = share, gain

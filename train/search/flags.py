@@ -8,7 +8,7 @@ from train import recipes
 from train.common import flag_help
 from train.common.errors import RunError
 from train.recipes import Recipe
-from train.search.options import Options, begins_with
+from train.search.options import OF_OPTIMIZER, Options, begins_with
 
 # Flags belong to the command that defines them, in its --help too.
 flags.disclaim_key_flags()
@@ -81,7 +81,8 @@ def options_of(recipe: Recipe) -> Options | None:
             )
         return None
     crop = recipe.crop if "crop" in given else None
-    return Options(minutes, models, flags.FLAGS.single, crop)
+    keeps_optimizer = bool(given & {*OF_OPTIMIZER})
+    return Options(minutes, models, flags.FLAGS.single, crop, keeps_optimizer)
 
 
 def _of_training():

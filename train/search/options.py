@@ -9,6 +9,11 @@ from train.recipes import Recipe
 # A default budget has two minutes, and one more for so many photos, up to ten.
 _PHOTOS_PER_MINUTE = 500
 _LEAST_MINUTES, _MOST_MINUTES = 2.0, 10.0
+# Settings of the optimizer of a training.
+OF_OPTIMIZER = (
+    *("optimizer", "learning_rate", "layer_decay", "weight_decay", "momentum"),
+    "momentum_dtype",
+)
 # A search that shares its minutes with those of other seeds has at least so many.
 _LEAST_SHARE = 1.0
 
@@ -34,12 +39,22 @@ class Options:
         single: bool, whether one network is to answer, not an average of several.
         crop: str, the crop of its training; None for the recipe's, and instead of
             "inception" for what suits the number of epochs.
+        keeps_optimizer: bool, whether its optimizer and rates are the recipe's in any
+            case; otherwise they are where the recipe is not that of own data.
     """
 
     minutes: float | None = None
     models: tuple[str, ...] = ()
     single: bool = False
     crop: str | None = None
+    keeps_optimizer: bool = False
+
+    def may_choose_optimizer(self, recipe: Recipe) -> bool:
+        """Returns whether the number of epochs may decide the optimizer."""
+        usual = recipes.for_dataset(recipe.dataset, recipes.OWN_DATA)
+        return not self.keeps_optimizer and all(
+            getattr(recipe, name) == getattr(usual, name) for name in OF_OPTIMIZER
+        )
 
     def crop_of(self, recipe: Recipe) -> str | None:
         """Returns the crop of a training, None where the number of epochs decides."""

@@ -35,6 +35,20 @@ def test_a_network_joins_only_where_held_out_photos_say_so():
     assert share_of(good, good, labels) == 0.0
 
 
+def test_a_usual_share_stays_unless_photos_say_otherwise():
+    labels = np.random.default_rng(0).integers(0, 4, 400)
+    truth = np.eye(4)[labels]
+    noise = np.random.default_rng(1).normal(0, 1.5, (3, 400, 4))
+    good, other, bad = 2 * truth + noise[0], 2 * truth + noise[1], noise[2]
+    few = np.arange(12)
+    assert share_of(other, good, labels, usual=0.75) == 0.5
+    assert share_of(good, good, labels, usual=0.5) == 0.5
+    assert share_of(other[few], good[few], labels[few], usual=0.5) == 0.5
+    assert share_of(bad, good, labels, usual=0.5) == 0.0
+    assert share_of(8 * truth, bad, labels, usual=0.5) == 1.0
+    assert share_of(good[:9], good[:9], labels[:9], usual=0.5) == 0.0
+
+
 def test_another_size_gets_half_unless_it_lies_behind():
     good, equal, bad = losses_around(0.5, 0.51, 2.0)
     assert even_share(equal, good) == even_share(good, good) == 0.5

@@ -173,7 +173,7 @@ def test_a_training_that_is_left_out_is_not_what_the_report_is_of(tmp_path):
 def test_training_joins_where_held_out_photos_say_so(
     searched, tmp_path, monkeypatch, capsys
 ):
-    monkeypatch.setattr(training_stage, "share_of", lambda *logits: 0.5)
+    monkeypatch.setattr(training_stage, "share_of", lambda *_, **__: 0.5)
     stopped = RunError("as if it had been killed")
 
     def stop(*_):

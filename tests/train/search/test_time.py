@@ -120,7 +120,7 @@ def searched(tmp_path, monkeypatch, capsys):
         def built(recipe, *_):
             machine.spend(machine.build)
             shape = (None, *pair(recipe.image_size, "image_size"), 3)
-            return types.SimpleNamespace(input_shape=shape, name="ViT")
+            return types.SimpleNamespace(input_shape=shape, name="ViT", layers=[])
 
         class Extractor:
             def __init__(self, network, **_):
@@ -287,7 +287,7 @@ def test_a_machine_that_becomes_half_as_fast_keeps_it(minutes, share, searched):
 
 @pytest.mark.parametrize("share", [0.6, 0.9])
 def test_a_training_that_is_left_out_is_in_the_report(share, searched, monkeypatch):
-    monkeypatch.setattr(training_stage, "share_of", lambda *logits: 0.0)
+    monkeypatch.setattr(training_stage, "share_of", lambda *_, **__: 0.0)
     # At the end the time left is less than a report takes.
     machine = Machine(slower_from=share * 120, report=20.0)
     found = searched(machine, 2.0, source_of(100, tested=20_000))

@@ -24,7 +24,9 @@ def planned(monkeypatch):
     )
     monkeypatch.setattr(time_plan, "least_training", lambda search: 25.0)
 
-    def planned(seconds, photos, crop=None, classes=10, **changes):
+    def planned(
+        seconds, photos, crop=None, classes=10, keeps=False, has_blocks=True, **changes
+    ):
         search = types.SimpleNamespace(
             seconds=seconds,
             names=range(classes),
@@ -33,9 +35,11 @@ def planned(monkeypatch):
                 train=types.SimpleNamespace(num_examples=photos),
                 validation=types.SimpleNamespace(num_examples=photos // 10),
             ),
-            options=Options(crop=crop),
+            options=Options(crop=crop, keeps_optimizer=keeps),
         )
-        backbone = types.SimpleNamespace(recipe=RECIPE.override(**changes), speed=50.0)
+        backbone = types.SimpleNamespace(
+            recipe=RECIPE.override(**changes), speed=50.0, has_blocks=has_blocks
+        )
         plan = training_stage._plan(search, backbone)
         return plan, training_stage._about(plan, photos) if plan else ""
 
@@ -82,12 +86,26 @@ def test_plans_keep_what_the_recipe_or_the_user_says(planned):
     assert planned(20, 1_000) == ({}, "")
 
 
-def test_validations_take_a_tenth_of_the_time_at_most(planned):
+def test_few_epochs_are_trained_by_adam_with_rates_that_fall(planned):
+    few, said = planned(450, 1_000)
+    assert (few["optimizer"], few["layer_decay"]) == ("adam", 0.75)
+    assert " epochs by Adam, whose rate is times 0.75 from each block to the" in said
+    # Nine epochs fit, the user names a rate, the recipe has one, or there are no
+    # blocks whose rates could fall.
+    many, said = planned(1_000, 1_000)
+    assert "optimizer" not in many and "Adam" not in said
+    assert "optimizer" not in planned(450, 1_000, keeps=True)[0]
+    assert "optimizer" not in planned(450, 1_000, learning_rate=0.003)[0]
+    assert "optimizer" not in planned(450, 1_000, has_blocks=False)[0]
+
+
+def test_validations_take_four_hundredths_of_the_time_at_most(planned):
     few = planned(1_000, 1_000)[0]
     assert few["eval_every"] == few["steps"] // 5
     # A validation of 4,800 photos at 128 takes 31 seconds.
-    many = planned(700, 48_000)[0]
+    many = planned(1_600, 48_000)[0]
     assert many["eval_every"] == many["steps"] // 2
+    assert planned(700, 48_000)[0]["eval_every"] == planned(700, 48_000)[0]["steps"]
 
 
 def test_of_a_large_set_some_photos_give_features():
@@ -123,7 +141,7 @@ def test_of_a_large_set_some_photos_give_features():
         patch.setattr(probing, "pick", lambda split, places: places)
         # All take 80 s, which are 40% of the time.
         assert photos(210.0) == 4_000
-        # With less time 15% of it is for some, and the rest is for training.
-        assert photos(190.0) == pytest.approx(0.15 * 190 * 50, abs=64)
+        # With less time 8% of it is for some, and the rest is for training.
+        assert photos(190.0) == pytest.approx(0.08 * 190 * 50, abs=64)
         # Features have the time where none fits.
         assert photos(35.0) > 2 * 0.15 * 35 * 50
