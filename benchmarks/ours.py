@@ -135,7 +135,7 @@ def keras_predict(sizes, image_size, batch, family=None):
 def training_step(
     sizes, image_size, batch, micro_batches, remat, family=None, dtype="float32"
 ):
-    """A step of `TensorFlowTrainer`, set up as `train.finetune` does."""
+    """A step of `TensorFlowTrainer`, as of `train.finetune` but for freed memory."""
     import tensorflow as tf
 
     from train.engine import tensorflow_backend

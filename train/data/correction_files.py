@@ -6,8 +6,8 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 
+from train.data import columns as table
 from train.data.checking import DataError
-from train.data.columns import rows as rows_of
 from zoo.common.limits import TABLE_BYTES
 from zoo.common.regular_files import read_text
 from zoo.common.safe_text import of_plain_cell
@@ -104,16 +104,7 @@ def _read(file, columns):
         text = read_text(file, TABLE_BYTES, "utf-8-sig")
         if text.lstrip().startswith("{"):
             return _checked(json.loads(text))
-        lines = io.StringIO(text, newline="")
-        header, *table = rows_of(lines.readline(), lines)
-        if missing := {*columns}.difference(header):
-            raise ValueError(f"it has no column {', '.join(sorted(missing))}")
-        places = {name: header.index(name) for name in columns}
-        rows = [
-            {name: of_plain_cell(_cell(row, at)) for name, at in places.items()}
-            for row in table
-            if row
-        ]
+        rows = _rows(io.StringIO(text, newline=""), columns)
     except (
         OSError,
         ValueError,
@@ -123,15 +114,29 @@ def _read(file, columns):
         RecursionError,
     ) as error:
         raise DataError(f"cannot read {file} ({error}): {layout}") from error
-    for number, row in enumerate(rows, 2):
+    for number, row in rows.items():
         if not row["path"]:
-            raise DataError(f"{file} row {number} has no path: fill it in")
+            raise DataError(f"{file} line {number} has no path: fill it in")
+    return [*rows.values()]
+
+
+def _rows(lines, columns):
+    """Returns the values of some columns of a table by the numbers of its lines."""
+    reader = table.rows(lines.readline(), lines)
+    header = [name.strip() for name in next(reader)]
+    if missing := {*columns}.difference(header):
+        raise ValueError(f"it has no column {', '.join(sorted(missing))}")
+    places = {name: header.index(name) for name in columns}
+    rows = {}
+    for row in reader:
+        if any(map(str.strip, row)):
+            # A row may be shorter than the header.
+            values = row + [""] * len(header)
+            rows[reader.line_num] = {
+                name: of_plain_cell(values[place].strip())
+                for name, place in places.items()
+            }
     return rows
-
-
-def _cell(row, place):
-    """Returns a value of a row, "" where the row is shorter."""
-    return row[place] if place < len(row) else ""
 
 
 def _checked(content):

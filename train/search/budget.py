@@ -12,9 +12,9 @@ FILE = "search.json"
 # Facts about the features of a backbone are called so, with its number, and so is how
 # many probes were fitted on them.
 FEATURES, PROBES = "features ", "probes "
-# Searches with other seeds try the same, and are tested on the same photos. Features
-# that are known show no speed.
-_SHARED = (FEATURES, PROBES, "larger", "photo_scale", "tested")
+# Searches with other seeds try and train the same, and are tested on the same photos.
+# Features that are known show no speed.
+_SHARED = (FEATURES, PROBES, "larger", "photo_scale", "tested", "training")
 
 
 class Budget:

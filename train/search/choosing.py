@@ -63,8 +63,9 @@ def share_of(
 ) -> float:
     """Returns the share that `logits` get in an average with `others`, 0 for none.
 
-    It is the one of the least log loss, where that is lower than with the `usual` share
-    by more than so many of its standard errors. Fewer than ten photos judge nothing.
+    It is the `usual` one, or that of the least log loss where this is lower than with
+    the usual one by more than so many of its standard errors. Fewer than ten photos
+    judge nothing: the share is 0.
     """
     if len(labels) < FEWEST_JUDGES:
         return 0.0

@@ -35,7 +35,7 @@ def define() -> None:
         None,
         "Find the best classifier in so many minutes, its test and report included: "
         "probes on features, then training of all weights as far as there is time, and "
-        "their average where held-out photos are answered better by it. If not given, "
+        "their average unless held-out photos say otherwise. If not given, "
         "2 to 10 by the number of photos for data without a recipe of its own, where "
         "no other flag names a setting of one training, such as --steps.",
         lower_bound=0.1,

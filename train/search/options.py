@@ -52,9 +52,11 @@ class Options:
     def may_choose_optimizer(self, recipe: Recipe) -> bool:
         """Returns whether the number of epochs may decide the optimizer."""
         usual = recipes.for_dataset(recipe.dataset, recipes.OWN_DATA)
-        return not self.keeps_optimizer and all(
+        is_usual = all(
             getattr(recipe, name) == getattr(usual, name) for name in OF_OPTIMIZER
         )
+        # From random weights the first blocks have everything to learn.
+        return is_usual and not self.keeps_optimizer and recipe.weights is not None
 
     def crop_of(self, recipe: Recipe) -> str | None:
         """Returns the crop of a training, None where the number of epochs decides."""

@@ -37,6 +37,9 @@ def command(search: State, best: Backbone, fitted: Sequence[Backbone]) -> str:
     else:
         crop = search.options.crop
         given |= {} if crop is None else {"crop": crop}
+        if search.options.keeps_optimizer:
+            names = ("optimizer", "learning_rate")
+            given |= {name: getattr(recipe, name) for name in names}
         of_search = [*_of_search(search, recipe, fitted)]
     words = [f"--dataset={recipe.dataset}", *_flags(recipe, given, bool(of_search))]
     words += data_flags.of_command(search.command)

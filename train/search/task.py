@@ -174,7 +174,11 @@ class Found(FineTuning):
         return {name: value for name, value in settings.items() if value != ""}
 
     def _of_options(self):
-        return vars(self.options) | {"crop": self.options.crop_of(self.recipe)}
+        options = vars(self.options) | {"crop": self.options.crop_of(self.recipe)}
+        if not self.options.keeps_optimizer:
+            # It is as always: runs of earlier versions do not have it.
+            del options["keeps_optimizer"]
+        return options
 
     def report(
         self, directory: RunDirectory, measured: dict[str, dict], command: str

@@ -95,7 +95,8 @@ def test_records_are_left_out_and_relabelled(tmp_path, monkeypatch):
         ("without", "{", ["cannot read"]),
         ("relabel", "path,label\ntrain/rose/1.png,daisi\n", ["did you mean daisy"]),
         ("relabel", "path,label\ntrain/rose/1.png,\n", ["no row of file has a label"]),
-        ("relabel", "path,label\n,rose\n", ["row 2 has no path"]),
+        ("relabel", "path,label\n\n , \n,rose\n", ["line 4 has no path"]),
+        ("relabel", "path,label\n,rose\n", ["line 2 has no path"]),
         ("relabel", "path,label\na,rose\na,tulip\n", ['"rose" and "tulip" for a:']),
         ("relabel", "path\ntrain/rose/1.png\n", ["no column label"]),
         ("relabel", '{"label_errors": [{"path": "a"}]}', ["cannot read", "label"]),
@@ -140,9 +141,17 @@ def test_labelled_photos_that_the_data_lack_are_trained_on(folder, tmp_path):
 def test_labels_of_held_out_photos_that_are_not_used_train_nothing(folder, tmp_path):
     lay_out(folder, images({"validation/daisy": 1, "validation/rose": 1}, first=12))
     lay_out(tmp_path, {"new.csv": "path,label\nvalidation/rose/0.png,daisy\n"})
-    source, _ = loaded(folder, relabel="new.csv")
-    assert (source.validation, source.added) == (None, {})
-    assert source.train.num_examples == 8
+    lay_out(tmp_path, images({"new": 1}, first=12))
+    rows = ["validation/rose/0.png,daisy", "new/0.png,rose"]
+    lay_out(tmp_path, {"more.csv": "\n".join(["path , label", *rows])})
+    lay_out(tmp_path, {"out.csv": "path\nvalidation/daisy/0.png\n"})
+    # A photo to train on may be a copy of one that is not used.
+    source, [line] = loaded(folder, relabel="more.csv", without="out.csv")
+    assert line.endswith(
+        "left out 0 images, relabelled 0, added 1 to train on, as asked"
+    )
+    assert (source.validation, source.train.num_examples) == (None, 9)
+    assert (source.left_out, source.relabelled) == ((), {})
     held_out, _ = loaded(folder, relabel="new.csv", validation_fraction=0.1)
     assert held_out.validation.labels().tolist() == [0, 0]
 

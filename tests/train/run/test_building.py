@@ -18,7 +18,12 @@ from train.engine.tensorflow_backend import TensorFlowTrainer
 from train.recipes import pretraining
 from train.run import building
 from train.run.classification import FineTuning
-from train.run.trained_parts import choose_trainable, count_parameters, layer_rates
+from train.run.trained_parts import (
+    block_numbers,
+    choose_trainable,
+    count_parameters,
+    layer_rates,
+)
 
 TINY = ViTConfig(hidden_size=16, num_layers=2, num_heads=2, mlp_dim=32, patch_size=4)
 BASE = recipes.for_dataset("digits").override(model=TINY, image_size=8)
@@ -132,6 +137,7 @@ def test_lora_trains_products_of_low_rank_and_saves_a_plain_model(tmp_path):
 
 def test_rates_fall_from_block_to_block():
     model = vit()
+    assert block_numbers(model) == [0, 1]
     rates = layer_rates(model, 0.5)
     assert rates.keys() == {v.path for v in model.trainable_variables}
     first = ("embedding/", "class_token/", "position_embedding/")
@@ -146,6 +152,7 @@ def test_what_needs_blocks_says_so():
     images = keras.Input((4, 4, 3))
     head = keras.layers.Dense(2, name="head")(keras.layers.Flatten()(images))
     model = keras.Model(images, head, name="mine")
+    assert block_numbers(model) == []
     with pytest.raises(RunError, match="--layer_decay needs .*blocks; mine has none"):
         layer_rates(model, 0.5)
     with pytest.raises(RunError, match="--lora_rank=3 needs attention .*mine has none"):

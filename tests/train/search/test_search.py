@@ -174,6 +174,9 @@ def test_training_joins_where_held_out_photos_say_so(
     searched, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.setattr(training_stage, "share_of", lambda *_, **__: 0.5)
+    # Adam takes the steps, which fits neither the recipe of digits nor many epochs.
+    monkeypatch.setattr(Options, "may_choose_optimizer", lambda self, recipe: True)
+    monkeypatch.setattr(training_stage, "_FEW_EPOCHS", float("inf"))
     stopped = RunError("as if it had been killed")
 
     def stop(*_):
@@ -194,6 +197,7 @@ def test_training_joins_where_held_out_photos_say_so(
     assert f"the run stopped early, after step {taken}" in printed
     # The report of a run that goes on says what was trained, too.
     assert "All weights are trained at 32x32 for about" in printed
+    assert "epochs by Adam, whose rate is times 0.75" in printed
     assert results["steps"] == taken > 20 and results["networks"] == 2
     # The first stopped as time was left for its test and report.
     assert 120 < used < 180 and used < results["seconds"]

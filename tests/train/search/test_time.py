@@ -406,6 +406,8 @@ def repeated(recipe, command="", stage=None, trained=0.0, **options):
 def test_what_repeats_a_search_has_all_flags_that_change_its_result():
     plain = "--dataset=photos/ --model=ViT-Ti_16 --weights=augreg-imagenet21k "
     assert repeated(RECIPE) == f"{plain}--minutes=2 --run_dir=run-again"
+    again = repeated(RECIPE, keeps_optimizer=True)
+    assert "--optimizer=momentum --learning_rate=0.01 --minutes=2" in again
     changed = {"flip": False, "seed": 3, "precision": "auto", "mixup": 0.2}
     recipe = RECIPE.override(image_size=(160, 224), eval_every=5, **changed)
     again = repeated(

@@ -7,7 +7,8 @@ import pytest
 
 from train import recipes
 from train.scoring.features import Features
-from train.search import probing, time_plan, training_stage
+from train.search import judging, probing, time_plan, training_stage
+from train.search.answers import Answer, Member
 from train.search.options import Options
 
 RECIPE = recipes.for_dataset("photos/")
@@ -90,13 +91,14 @@ def test_few_epochs_are_trained_by_adam_with_rates_that_fall(planned):
     few, said = planned(450, 1_000)
     assert (few["optimizer"], few["layer_decay"]) == ("adam", 0.75)
     assert " epochs by Adam, whose rate is times 0.75 from each block to the" in said
-    # Nine epochs fit, the user names a rate, the recipe has one, or there are no
-    # blocks whose rates could fall.
+    # Nine epochs fit, the user names a rate, the recipe has one, there are no blocks
+    # whose rates could fall, or these begin at random.
     many, said = planned(1_000, 1_000)
     assert "optimizer" not in many and "Adam" not in said
     assert "optimizer" not in planned(450, 1_000, keeps=True)[0]
     assert "optimizer" not in planned(450, 1_000, learning_rate=0.003)[0]
     assert "optimizer" not in planned(450, 1_000, has_blocks=False)[0]
+    assert "optimizer" not in planned(450, 1_000, weights=None)[0]
 
 
 def test_validations_take_four_hundredths_of_the_time_at_most(planned):
@@ -106,6 +108,37 @@ def test_validations_take_four_hundredths_of_the_time_at_most(planned):
     many = planned(1_600, 48_000)[0]
     assert many["eval_every"] == many["steps"] // 2
     assert planned(700, 48_000)[0]["eval_every"] == planned(700, 48_000)[0]["steps"]
+
+
+@pytest.mark.parametrize(("single", "worse", "better"), [(True, 0, 1), (False, 0.5, 1)])
+def test_what_share_a_trained_network_gets(single, worse, better):
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 3, 60)
+    truth, noise = np.eye(3)[labels], random.normal(0, 1, (2, 60, 3))
+
+    def share(of_trained, of_probes):
+        trained, probes = (
+            size * truth + one
+            for size, one in zip((of_trained, of_probes), noise, strict=True)
+        )
+        validation = types.SimpleNamespace(labels=lambda: labels)
+        search = types.SimpleNamespace(
+            source=types.SimpleNamespace(validation=validation),
+            options=Options(single=single),
+            judge=judging.EVEN,
+            stage=RECIPE,
+            tried=[],
+            because=lambda sentence: None,
+        )
+        answer = Answer([Member(None, None, (224, 224))], probes)
+        member = Member(None, lambda split, through: trained, (128, 128))
+        found = training_stage._joined(search, answer, member, seconds=1.0)
+        assert len(found.members) == 1 + (0 < search.trained < 1)
+        return search.trained
+
+    # Little worse, and far better.
+    assert share(1.5, 2.0) == worse
+    assert share(6.0, 0.0) == better
 
 
 def test_of_a_large_set_some_photos_give_features():
@@ -144,4 +177,4 @@ def test_of_a_large_set_some_photos_give_features():
         # With less time 8% of it is for some, and the rest is for training.
         assert photos(190.0) == pytest.approx(0.08 * 190 * 50, abs=64)
         # Features have the time where none fits.
-        assert photos(35.0) > 2 * 0.15 * 35 * 50
+        assert photos(35.0) > 4 * 0.08 * 35 * 50

@@ -67,7 +67,9 @@ def load(
             f"{heic_remedy(source.ignored)}"
         )
     if options.without or options.relabel:
-        source = corrected(source, options.without, options.relabel)
+        # A label of a photo that nothing uses is not one of a further photo.
+        unused = "validation" if validation_fraction == 0 else None
+        source = corrected(source, options.without, options.relabel, unused)
         added = f", added {len(source.added):,} to train on" if source.added else ""
         log(
             f"{source.name}: left out {counted(len(source.left_out), 'image')}, "

@@ -22,7 +22,12 @@ from train.data.sources.splits import (
 from zoo.common.safe_text import counted, named
 
 
-def corrected(source: Source, without: Files = None, relabel: Files = None) -> Source:
+def corrected(
+    source: Source,
+    without: Files = None,
+    relabel: Files = None,
+    unused: str | None = None,
+) -> Source:
     """Returns a source without some photos, with other labels for some, and with more.
 
     Args:
@@ -33,6 +38,8 @@ def corrected(source: Source, without: Files = None, relabel: Files = None) -> S
             reads them. Photos that data in files do not have are added to the training
             part, or to the whole where it is not divided, but for those that are left
             out.
+        unused: name of a part that is not used: what files say of its photos counts
+            for nothing.
 
     Returns:
         `Source`, whose `left_out`, `relabelled` and `added` say what was done.
@@ -53,6 +60,9 @@ def corrected(source: Source, without: Files = None, relabel: Files = None) -> S
     for part, split in splits.items():
         own = np.arange(start, start + split.num_examples)
         start += split.num_examples
+        if part == unused:
+            removed -= {*own.tolist()}
+            continue
         new = split.labels().copy()
         for place in labels.keys() & set(own.tolist()):
             new[place - own[0]] = labels[place]
