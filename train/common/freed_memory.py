@@ -18,10 +18,10 @@ def keep() -> bool:
     """Keeps freed memory in this process, and returns whether it does.
 
     TensorFlow takes memory for each result and frees it. glibc gives large pieces back
-    to the system, which clears them, page by page, for the next result: 10 to 20% of
-    the time of a training step on two cores. Kept in one heap they take no more memory.
-    Other C libraries, and what a user has set by `MALLOC_` variables or
-    `GLIBC_TUNABLES`, stay as they are.
+    to the system, which clears them, page by page, for the next result. Kept in one
+    heap they take no more memory, and a training step of 64 photos on two cores is 1.08
+    times as fast at 128, 1.27 at 224. Other C libraries, and what a user has set by
+    `MALLOC_` variables or `GLIBC_TUNABLES`, stay as they are.
     """
     is_set = any(name.startswith("MALLOC_") for name in os.environ)
     is_set |= "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", "")
