@@ -45,7 +45,7 @@ flags.DEFINE_string(
     None,
     "Folder of the page and of check.json; runs/checks/NAME if not given, with the "
     "name of the folder or file, such as photos.csv. There the check of other data of "
-    "that name is not replaced.",
+    "that name is not replaced while these are where they were.",
 )
 data_flags.define_image_size(crops=False)
 data_flags.define_batch_size(32, "Images at a time.")

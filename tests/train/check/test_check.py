@@ -183,6 +183,16 @@ def test_other_data_of_the_same_name_have_a_check_of_their_own(tmp_path, monkeyp
     assert not page.exists()
     checking.check("two/photos", out="runs/checks/photos")
     assert page.exists()
+    # The project was moved, with its data.
+    (tmp_path / "two").rename(tmp_path / "three")
+    checking.check("three/photos")
+    with pytest.raises(RunError, match="check of other data, .*three/photos: pass"):
+        checking.check("one/photos")
+    # A data set by a name has no path that could be gone.
+    record = page.with_name("check.json")
+    record.write_text(json.dumps({"data": "photos"}))
+    with pytest.raises(RunError, match="check of other data, photos: pass"):
+        checking.check("one/photos")
 
 
 def test_the_next_command_has_the_model_that_was_given(
