@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from train.data.checking import DataError
@@ -112,6 +112,18 @@ def rows(first: str, others: Iterable[str] = ()) -> Any:
         strict=True,
         skipinitialspace=True,
     )
+
+
+def header_of(reader: Any) -> list[str]:
+    """Returns the names in the first row of a reader, which `rows` returns."""
+    return [name.strip() for name in next(reader, [])]
+
+
+def filled(reader: Any) -> Iterator[list[str]]:
+    """Yields the further rows of a reader that are not blank."""
+    for values in reader:
+        if any(map(str.strip, values)):
+            yield values
 
 
 def of_settings(settings: Mapping[str, Any]) -> Columns:

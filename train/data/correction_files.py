@@ -123,19 +123,17 @@ def _read(file, columns):
 def _rows(lines, columns):
     """Returns the values of some columns of a table by the numbers of its lines."""
     reader = table.rows(lines.readline(), lines)
-    header = [name.strip() for name in next(reader)]
+    header = table.header_of(reader)
     if missing := {*columns}.difference(header):
         raise ValueError(f"it has no column {', '.join(sorted(missing))}")
     places = {name: header.index(name) for name in columns}
     rows = {}
-    for row in reader:
-        if any(map(str.strip, row)):
-            # A row may be shorter than the header.
-            values = row + [""] * len(header)
-            rows[reader.line_num] = {
-                name: of_plain_cell(values[place].strip())
-                for name, place in places.items()
-            }
+    for row in table.filled(reader):
+        # A row may be shorter than the header.
+        values = row + [""] * len(header)
+        rows[reader.line_num] = {
+            name: of_plain_cell(values[place].strip()) for name, place in places.items()
+        }
     return rows
 
 

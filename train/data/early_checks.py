@@ -4,7 +4,7 @@ import csv
 
 from train.data import checking, correction_files
 from train.data.checking import DataError
-from train.data.columns import LAYOUT, USUAL, Columns, rows
+from train.data.columns import LAYOUT, USUAL, Columns, header_of, rows
 from train.data.options import DataOptions
 from train.data.registry import kind_of
 from zoo.common.limits import TABLE_BYTES
@@ -42,7 +42,7 @@ def _check_header(dataset, columns):
     path = expand_home(dataset)
     try:
         with open_regular(path, most=TABLE_BYTES) as file:
-            header = next(rows(file.readline().decode("utf-8-sig")), [])
+            header = header_of(rows(file.readline().decode("utf-8-sig")))
     except (OSError, ValueError, csv.Error):
         # The loader, which reads all of it, says what is wrong and where.
         return

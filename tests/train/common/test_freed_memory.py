@@ -39,7 +39,7 @@ def run(**variables):
 def test_memory_that_was_freed_is_taken_again_without_new_pages():
     kept, pages = run()
     assert kept and pages < 20
-    # What a user has set stays: 64 MB are 32 huge pages at least.
+    # Settings of a user stay: 64 MB are 32 huge pages at least.
     kept, pages = run(MALLOC_TRIM_THRESHOLD_="131072")
     assert not kept and pages >= 32
     assert not run(GLIBC_TUNABLES="glibc.malloc.arena_max=2")[0]

@@ -8,7 +8,7 @@ import re
 from typing import NamedTuple
 
 from train.data.checking import PART_OF, DataError
-from train.data.columns import LAYOUT, NO_COLUMN, SEPARATORS
+from train.data.columns import LAYOUT, NO_COLUMN, SEPARATORS, filled, header_of
 from train.data.columns import rows as rows_of
 from train.data.options import DataOptions
 from train.data.registry import PARTS
@@ -117,11 +117,9 @@ def _read(path, columns):
             open_regular(path, most=TABLE_BYTES), encoding="utf-8-sig", newline=""
         ) as file:
             reader = rows_of(file.readline(), file)
-            header = [name.strip() for name in next(reader, [])]
+            header = header_of(reader)
             places = columns.find(header, f"{path} line 1", LAYOUT)
-            for values in reader:
-                if not any(map(str.strip, values)):
-                    continue
+            for values in filled(reader):
                 place = f"{path} line {reader.line_num}"
                 _check_length(place, values, header, reader.dialect.delimiter)
                 row = _row(place, header, places, values, path.parent)
