@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from train.data.sources.splits import Split
 from train.recipes import Recipe
 from train.run import building
 from train.run.trained_parts import block_numbers
+from train.scoring import probes
 from train.scoring.features import Extractor
 from train.scoring.learning_curve import Point, of_probe
 from train.scoring.probed_network import probed_network
@@ -27,6 +28,9 @@ from train.search.timed_features import TimedFeatures
 
 # From so many photos on the backbone is converted for another runtime.
 _CONVERTED = 400
+# A training begins with this share of a probe's logits: with all of them few photos are
+# soon known by heart, and it ends up to 1.8 points lower.
+_SHARE_OF_LOGITS = 0.3
 
 
 @dataclasses.dataclass
@@ -35,7 +39,8 @@ class Backbone:
 
     `photos` are those of the training part, of which so many came in a second by its
     `speed`. `judges` are the last of the photos that `labels` are of. `has_blocks` says
-    whether the network has transformer blocks.
+    whether the network has transformer blocks. `first_head` returns a probe that a
+    training may begin with as its head, fitted without the photos that judge it.
     """
 
     recipe: Recipe
@@ -49,6 +54,7 @@ class Backbone:
     curve: Sequence[Point]
     log_loss: float
     has_blocks: bool
+    first_head: Callable[[], probes.Linear]
 
 
 def backbone_of(search: State, recipe: Recipe, number: int, count: int) -> Backbone:
@@ -111,6 +117,13 @@ def backbone_of(search: State, recipe: Recipe, number: int, count: int) -> Backb
         curve=curve,
         log_loss=float(search.judge.losses(probed.logits, features.labels).mean()),
         has_blocks=bool(block_numbers(network)),
+        first_head=functools.partial(
+            _first_head,
+            timed.of_train.pooled.copy(),
+            timed.of_train.labels,
+            len(search.names),
+            groups[: len(timed.of_train.labels)],
+        ),
     )
 
 
@@ -128,6 +141,12 @@ def _curve(timed, classes):
     )
 
 
+def _first_head(pooled, labels, classes, groups):
+    """Returns LDA with a share of its logits, by photos that judge no training."""
+    probe = probes.fit("lda", pooled, labels, classes, groups=groups)
+    return probe.scaled(_SHARE_OF_LOGITS)
+
+
 def _name_of(recipe, network):
     model = recipe.model if isinstance(recipe.model, str) else network.name
     if os.path.exists(model):
@@ -138,31 +157,44 @@ def _name_of(recipe, network):
 def of_probes(search: State, best: Backbone, backbones: Sequence[Backbone]) -> Answer:
     """Returns the answer of the best backbone's probes, and of others that help."""
     answer = Answer([best.member], best.probed.logits)
-    joined = [best]
+    before = [best]
     for other in backbones:
-        if other is best:
-            continue
-        share = 0.0
-        if not search.options.single and len(other.labels) == len(best.labels):
-            share = _share(search, other, best, answer)
-        if share:
-            answer = answer.joined_by(
-                other.member, other.probed.logits, share, best.labels
-            )
-        _share_out(joined, 1 - share)
-        _share_out([other], share)
-        joined.append(other)
-        what = f"gets {share:.0%} of the answer" if share else "is left out"
-        search.because(
-            f"{other.name} {what}: on held-out photos its log loss is "
-            f"{other.log_loss:.3f}, that of {best.name} {best.log_loss:.3f}."
-        )
+        if other is not best:
+            answer = joined(search, best, answer, other, before)
+            before.append(other)
+    return answer
+
+
+def joined(
+    search: State,
+    best: Backbone,
+    answer: Answer,
+    other: Backbone,
+    before: Iterable[Backbone],
+) -> Answer:
+    """Returns the answer of the backbones before, and of another one if it helps."""
+    share = 0.0
+    if not search.options.single and len(other.labels) == len(best.labels):
+        share = _share(search, other, best, answer)
+    if share:
+        answer = answer.joined_by(other.member, other.probed.logits, share, best.labels)
+    _share_out(before, 1 - share)
+    _share_out([other], share)
+    what = f"gets {share:.0%} of the answer" if share else "is left out"
+    search.because(
+        f"{other.name} {what}: on held-out photos its log loss is "
+        f"{other.log_loss:.3f}, that of {best.name} {best.log_loss:.3f}."
+    )
+    return answer
+
+
+def say_which_answer(search: State) -> None:
+    """Says which probes answer."""
     used = [one.name for one in search.tried if one.share]
     what = "The answers of these probes are averaged"
     if len(used) == 1:
         what = "This probe answers"
     search.because(f"{what}: {'; '.join(used)}.")
-    return answer
 
 
 def _share(search, other, best, answer):

@@ -8,7 +8,7 @@ from train import recipes
 from train.common import flag_help
 from train.common.errors import RunError
 from train.recipes import Recipe
-from train.search.options import OF_OPTIMIZER, Options, begins_with
+from train.search.options import KEPT, Options, begins_with
 
 # Flags belong to the command that defines them, in its --help too.
 flags.disclaim_key_flags()
@@ -80,9 +80,8 @@ def options_of(recipe: Recipe) -> Options | None:
                 f"--{names[0]} is of a search, and there is none here: pass --minutes."
             )
         return None
-    crop = recipe.crop if "crop" in given else None
-    keeps_optimizer = bool(given & {*OF_OPTIMIZER})
-    return Options(minutes, models, flags.FLAGS.single, crop, keeps_optimizer)
+    kept = tuple(name for name in KEPT if name in given)
+    return Options(minutes, models, flags.FLAGS.single, kept)
 
 
 def _of_training():

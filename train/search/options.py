@@ -14,6 +14,8 @@ OF_OPTIMIZER = (
     *("optimizer", "learning_rate", "layer_decay", "weight_decay", "momentum"),
     "momentum_dtype",
 )
+# Settings of a training that are not chosen where a user gives them.
+KEPT = ("crop", *OF_OPTIMIZER)
 # A search that shares its minutes with those of other seeds has at least so many.
 _LEAST_SHARE = 1.0
 
@@ -37,17 +39,14 @@ class Options:
         minutes: float, all that it may take; None for what suits the number of photos.
         models: names of further backbones that are tried on features.
         single: bool, whether one network is to answer, not an average of several.
-        crop: str, the crop of its training; None for the recipe's, and instead of
-            "inception" for what suits the number of epochs.
-        keeps_optimizer: bool, whether its optimizer and rates are the recipe's in any
-            case; otherwise they are where the recipe is not that of own data.
+        given: names of settings of its training, of `KEPT`, that are as the recipe has
+            them. Without one of the optimizer's these may follow the number of epochs.
     """
 
     minutes: float | None = None
     models: tuple[str, ...] = ()
     single: bool = False
-    crop: str | None = None
-    keeps_optimizer: bool = False
+    given: tuple[str, ...] = ()
 
     def may_choose_optimizer(self, recipe: Recipe) -> bool:
         """Returns whether the number of epochs may decide the optimizer."""
@@ -58,10 +57,15 @@ class Options:
         # From random weights the first blocks have everything to learn.
         return is_usual and not self.keeps_optimizer and recipe.weights is not None
 
+    @property
+    def keeps_optimizer(self) -> bool:
+        """Whether a user gave a setting of the optimizer."""
+        return any(name in OF_OPTIMIZER for name in self.given)
+
     def crop_of(self, recipe: Recipe) -> str | None:
         """Returns the crop of a training, None where the number of epochs decides."""
-        own = None if recipe.crop == "inception" else recipe.crop
-        return self.crop or own
+        is_free = recipe.crop == "inception" and "crop" not in self.given
+        return None if is_free else recipe.crop
 
     def settled(self, photos: int) -> "Options":
         """Returns the options with a budget for so many photos to train on."""

@@ -30,16 +30,13 @@ def command(search: State, best: Backbone, fitted: Sequence[Backbone]) -> str:
     if not isinstance(recipe.model, str):
         return ""
     given: dict[str, Any] = {"model": recipe.model, "weights": recipe.weights}
-    if search.trained == 1.0 and stage is not None:
+    from_probe = search.budget.facts.get("training", {}).get("from_probe")
+    if search.trained == 1.0 and stage is not None and not from_probe:
         given |= {"image_size": size_of(stage), "batch_size": stage.batch_size}
         given |= {"steps": search.task.steps(search.directory), "crop": stage.crop}
         recipe, of_search = stage.override(**given), []
     else:
-        crop = search.options.crop
-        given |= {} if crop is None else {"crop": crop}
-        if search.options.keeps_optimizer:
-            names = ("optimizer", "learning_rate")
-            given |= {name: getattr(recipe, name) for name in names}
+        given |= {name: getattr(recipe, name) for name in search.options.given}
         of_search = [*_of_search(search, recipe, fitted)]
     words = [f"--dataset={recipe.dataset}", *_flags(recipe, given, bool(of_search))]
     words += data_flags.of_command(search.command)
@@ -57,7 +54,7 @@ def _of_search(search: State, best: Recipe, fitted: Iterable[Backbone]) -> Itera
     ]
     if others := [model for model in answering if model != best.model]:
         yield f"--models={','.join(others)}"
-    if search.options.single:
+    if search.options.single or search.trained == 1.0:
         yield "--single"
 
 

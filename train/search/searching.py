@@ -114,20 +114,29 @@ def results(search: State) -> dict:
     best = min(fitted, key=lambda one: one.log_loss)
     # A slower backbone may have fewer photos that judge what follows.
     search.source = dataclasses.replace(search.source, validation=best.judges)
+    answer = first = backbones.of_probes(search, best, fitted)
+    backbones.say_which_answer(search)
+    trains = time_plan.may_train(search, smallest_area(best))
+    if trains and "report_seconds" not in search.budget.facts:
+        _first_report(search, best, first)
     if (recipe := larger_of(search, best)) is not None:
         number = len(fitted)
-        fitted.append(backbones.backbone_of(search, recipe, number, number + 1))
-    of_probes = answer = backbones.of_probes(search, best, fitted)
+        larger = backbones.backbone_of(search, recipe, number, number + 1)
+        answer = backbones.joined(search, best, answer, larger, fitted)
+        fitted.append(larger)
+    if answer is not first:
+        search.is_larger = True
+        backbones.say_which_answer(search)
+    of_probes = answer
     with contextlib.ExitStack() as stack:
-        if time_plan.may_train(search, smallest_area(best)):
-            if "report_seconds" not in search.budget.facts:
-                _first_report(search, best, answer)
+        if trains:
             answer = with_training(search, best, answer, stack)
         again = "" if _is_late(search) else repeating.command(search, best, fitted)
         if again:
             search.because(f"To repeat what answers: {again}")
         # The first report does not have what was tried, and why, since then.
-        found = _last_report(search, best, answer, of_probes)
+        known = search.budget.facts.get("first_tested", 0) if answer is first else 0
+        found = _last_report(search, best, answer, of_probes, known)
     if not is_again:
         search.budget.keep(seconds=search.budget.used)
         search.say(_about_time(search))
@@ -159,12 +168,10 @@ def _say_what_leads(search):
     )
 
 
-def _last_report(search, best, answer, of_probes):
-    """Tests and reports what answers in the end."""
+def _last_report(search, best, answer, of_probes, known):
+    """Tests and reports what answers; so many test photos have its logits already."""
     with search.budget.part("test"):
         if "tested" not in search.budget.facts:
-            is_first = answer is of_probes
-            known = search.budget.facts.get("first_tested", 0) if is_first else 0
             search.budget.keep(tested=tested_in_time(search, answer, known))
     with search.budget.part("report"):
         return report(search, answer, search.budget.facts["tested"], best, of_probes)

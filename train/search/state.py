@@ -35,6 +35,8 @@ class State:
         reasons: sentences about what was chosen, and why.
         stage: `Recipe` of the training, or None.
         trained: float, the share of the trained network.
+        is_larger: bool, whether a network of larger images than those of the first
+            answer is part of the last.
         judge: `Judge` of the answers to held-out photos.
         slowdown: float, how many times slower the machine is than when its costs were
             measured.
@@ -53,6 +55,7 @@ class State:
     reasons: list[str] = dataclasses.field(default_factory=list)
     stage: Recipe | None = None
     trained: float = 0.0
+    is_larger: bool = False
     judge: Judge = EVEN
     slowdown: float = 1.0
     seeds: int = 1

@@ -30,6 +30,8 @@ _OF_ANY_SEARCH = (
     *("image_column", "label_column", "split_column"),
     *("train_examples", "test_examples", "validation_fraction"),
 )
+# Options that reports and run directories have.
+_OF_OPTIONS = ("minutes", "models", "single")
 
 
 class Found(FineTuning):
@@ -169,15 +171,16 @@ class Found(FineTuning):
             settings |= {name: of_training[name] for name in ("steps", "epochs")}
         height, width = self.network.input_shape[1:3]
         settings["image_size"] = height if height == width else (height, width)
-        for name in ("minutes", "models", "single"):
+        for name in _OF_OPTIONS:
             settings[name] = getattr(self.options, name)
         return {name: value for name, value in settings.items() if value != ""}
 
     def _of_options(self):
-        options = vars(self.options) | {"crop": self.options.crop_of(self.recipe)}
-        if not self.options.keeps_optimizer:
-            # It is as always: runs of earlier versions do not have it.
-            del options["keeps_optimizer"]
+        options = {name: getattr(self.options, name) for name in _OF_OPTIONS}
+        options["crop"] = self.options.crop_of(self.recipe)
+        if self.options.keeps_optimizer:
+            # Runs of earlier versions have it only where it is true.
+            options["keeps_optimizer"] = True
         return options
 
     def report(

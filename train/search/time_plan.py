@@ -15,10 +15,14 @@ from train.search.choosing import FEWEST_JUDGES
 from train.search.state import State
 
 # Shares of the time for features: of all photos to train on, and of those that judge.
-_FEATURES, _JUDGES = 0.4, 0.1
+_FEATURES, _JUDGES = 0.25, 0.1
+# Other backbones than the first compute what that has, or nothing.
+_OTHER_FEATURES = 0.4
 # Only some photos of a large set give features: training learns more from all. On all
-# of CIFAR-100 probes of 21,000 photos reach 75% and one epoch at 128 82%.
-_FEATURES_OF_SOME = 0.08
+# of CIFAR-100 probes of 21,000 photos reach 75% and one epoch at 128 82%. In five
+# minutes on two slow cores 50 images a class end at 73% with 0.5 of the time for
+# features, 75% with 0.2 and 77% with 0.12, which leaves 14, 57 and 72 steps.
+_FEATURES_OF_SOME = 0.12
 # Shares of the budget for testing the first answer, and the last.
 FIRST_TEST, _TEST = 0.02, 0.1
 # Each of so many photos counts more than the time that its features take.
@@ -32,9 +36,10 @@ _PROBES, _LEAST_PROBES = 0.15, 10.0
 # A training of fewer seconds teaches nothing. A step compiles longer than a network for
 # photos alone.
 LEAST_SECONDS, _COMPILING = 20.0, 2.0
-# For fewer steps no photo of a large set goes without features: after 23 all weights
-# answer 28% of 100 classes where probes of a part of the photos answer 62%.
-_STEPS_FOR_PHOTOS = 50
+# For fewer steps no photo of a large set goes without features. From a head of zeros
+# all weights answer 28% of 100 classes after 23 steps, where probes of a part of the
+# photos answer 62%; from a probe they are past that.
+_STEPS_FROM_PROBE, _STEPS_FROM_ZEROS = 20, 50
 # A step computes as much as three forward passes, and waits for photos too.
 PASSES = 3.5
 # How much longer than measured the end may take.
@@ -73,11 +78,13 @@ def costs(search: State) -> Costs:
     # A first answer has shown how fast photos come once all is converted.
     scale = facts.get("photo_scale", 1.0)
     photos = [scale / one["speed"] for one in backbones if "speed" in one]
-    expected = _REPORT_SECONDS + _BUILDS * facts.get("build_seconds", 0.0)
+    building = _BUILDS * facts.get("build_seconds", 0.0)
+    report = facts.get("report_seconds", _REPORT_SECONDS + building)
     each = (
         sum(photos),
         max(photos, default=0.0),
-        facts.get("report_seconds", expected),
+        # The first report was of one network less.
+        report + building * search.is_larger,
         max(map(_compiling, backbones), default=0.0),
     )
     return Costs(*(search.slowdown * seconds for seconds in each))
@@ -95,17 +102,16 @@ def for_features(
     """Returns the seconds that are left for the features by a backbone.
 
     It is one of `count`, of a number from 0, has `used` some seconds, and needs others
-    for all photos. Where no training of fifty steps will fit, features may have all the
-    time.
+    for all photos. Where no training of enough steps will fit, features may have all
+    the time.
     """
     left = search.budget.left
     whole = (left + used) / count
-    seconds = _FEATURES * whole - used
-    # Other backbones than the first compute what that has.
+    seconds = (_OTHER_FEATURES if number else _FEATURES) * whole - used
     if not number and needed > seconds and used < _FEATURES_OF_SOME * whole:
         seconds = _FEATURES_OF_SOME * whole - used
     is_small = search.source.train.num_examples <= _SMALL_SET
-    # Both are beyond the least training: the time left, and that of fifty steps.
+    # Both are beyond the least training: the time left, and that of the steps.
     above = _for_training(search) - seconds - _LEAST_PROBES
     if is_small or above < max(_seconds_of_steps(search) - LEAST_SECONDS, 0.0):
         rest = left - least_end(search) - _LEAST_PROBES
@@ -115,8 +121,10 @@ def for_features(
 
 def _seconds_of_steps(search):
     """Returns about how long the fewest steps take that are worth photos."""
+    is_free = search.options.may_choose_optimizer(search.recipe)
+    steps = _STEPS_FROM_PROBE if is_free else _STEPS_FROM_ZEROS
     step = search.recipe.batch_size * PASSES * _SMALL_AREA * costs(search).longest
-    return _STEPS_FOR_PHOTOS * step
+    return steps * step
 
 
 def fits_mirrored(search: State, photos: int, speed: float) -> bool:
@@ -188,11 +196,13 @@ def left_for_training(search: State, area: float) -> float:
     cost, judges = costs(search), search.source.validation
     count = planned_test(search)
     # The network that was trained also computes photos of the training that the report
-    # knows; the backbones know these already.
-    known = min(search.source.train.num_examples, KNOWN)
-    known += count + (judges.num_examples if judges else 0)
-    # The first answer has tested some.
+    # knows; the backbones know these already, and the first answer has tested some. For
+    # a network of larger images, and through its size, all are new.
+    of_report = min(search.source.train.num_examples, KNOWN)
+    known = of_report + count + (judges.num_examples if judges else 0)
     new = max(count - tested(search, FIRST_TEST), 0)
+    if search.is_larger:
+        new = count + of_report
     end = cost.report + cost.photo * new + area * cost.longest * known
     end += cost.compiling
     return search.budget.left - CAUTION * end

@@ -47,6 +47,8 @@ class _Bar(tqdm):
         if self.first and not self.disable:
             self.end_waiting()
             self.unpause()
+            # What came while nothing was timed is not part of the rate.
+            self.initial = self.last_print_n = self.n + (n or 0)
         return super().update(n)
 
     def close(self) -> None:

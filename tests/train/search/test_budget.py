@@ -60,6 +60,19 @@ def test_a_search_with_a_first_answer_is_not_finished(tmp_path):
     assert found.is_finished(directory)
 
 
+def test_what_decides_a_search_is_known_by_the_same_names_as_ever():
+    recipe, plain = recipes.for_dataset("photos/"), {"minutes": 1.0, "crop": None}
+    plain |= {"models": (), "single": False}
+    for given, more in (
+        ((), {}),
+        (("crop",), {"crop": "inception"}),
+        (("momentum",), {"keeps_optimizer": True}),
+    ):
+        decided = Found(recipe, Options(1.0, given=given)).deciding
+        named = {*plain, "given", "keeps_optimizer"} & decided.keys()
+        assert {name: decided[name] for name in named} == plain | more
+
+
 def taken_in(seconds, seconds_of_step, steps, every=1):
     """Returns how many steps a schedule of `steps` takes, and its last places."""
     now, places = [0.0], []

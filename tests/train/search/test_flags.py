@@ -57,9 +57,8 @@ def test_minutes_take_the_settings_of_own_data_instead_of_a_papers(asked):
     recipe, options = asked("--dataset=cifar100", "--minutes=5", "--models=a,b")
     assert recipe == recipes.for_dataset("cifar100", "own_data")
     assert options == Options(5.0, ("a", "b"), single=False)
-    assert not options.keeps_optimizer
     _, options = asked("--dataset=digits", "--minutes=5", "--learning_rate=0.01")
-    assert options.keeps_optimizer
+    assert options.given == ("learning_rate",)
     # Digits are no photos.
     recipe, options = asked("--dataset=digits", "--minutes=5", "--single")
     assert recipe == recipes.for_dataset("digits") and options.single

@@ -34,6 +34,7 @@ def found():
             ),
             test=photos,
             slowdown=1.0,
+            is_larger=False,
         )
         backbone = types.SimpleNamespace(
             recipe=recipe, photos=photos, labels=labels, speed=speed

@@ -191,13 +191,22 @@ def test_training_joins_where_held_out_photos_say_so(
     taken = MetricLog(tmp_path / "run" / "metrics.jsonl").series("loss")[0][-1]
     used = json.loads((tmp_path / "run" / "search.json").read_text())["used_seconds"]
 
+    built = []
+    original = training.built
+    monkeypatch.setattr(
+        training,
+        "built",
+        lambda task, *args: built.append(task) or original(task, *args),
+    )
     results = searched(3)
     printed = capsys.readouterr().out
+    assert [type(task) for task in built] == [training_stage._FromProbe]
     assert "first answer after" not in printed
     assert f"the run stopped early, after step {taken}" in printed
     # The report of a run that goes on says what was trained, too.
     assert "All weights are trained at 32x32 for about" in printed
     assert "epochs by Adam, whose rate is times 0.75" in printed
+    assert "with LDA as the head to begin with" in printed
     assert results["steps"] == taken > 20 and results["networks"] == 2
     # The first stopped as time was left for its test and report.
     assert 120 < used < 180 and used < results["seconds"]

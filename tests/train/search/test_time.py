@@ -175,12 +175,13 @@ def searched(tmp_path, monkeypatch, capsys):
                 known=Known(*parts, machine.logits),
             )
 
-        def report(search, answer, count, *_):
+        def report(search, answer, count, best, _):
             tested = subset.limited(search.test, count)
             reporting.measured_logits(search, answer, tested)
             begun = machine.now
-            # The known features are handed over.
+            # The known features are handed over, and those of photos of the training.
             assert answer.features(tested).shape[0] == count
+            answer.features(subset.limited(best.photos, 250))
             machine.spend(len(answer.members) * machine.build + machine.report)
             search.budget.keep(report_seconds=machine.now - begun)
             rows = [one.name for one in search.tried]
@@ -267,7 +268,12 @@ def test_it_holds_with_larger_images_and_mirrored_photos(minutes, photos, search
     seconds = 1.5 + 4.0 + 1.1 * photos / 60 * (288 / 224) ** 2
     is_tried = seconds <= 0.1 * 60 * minutes
     assert ("features 1" in found.facts) == is_tried
-    assert "ViT-Ti_16 at 288x288 gets 50% of the answer" in found.told or not is_tried
+    if is_tried:
+        assert "ViT-Ti_16 at 288x288 gets 50% of the answer" in found.told
+        # The first answer does not wait for it.
+        before, _, after = found.printed.partition("first answer after")
+        assert not after or ("288" in after and "288" not in before)
+        assert found.told.count("The answers of these probes are averaged: ") == 2
 
 
 @pytest.mark.parametrize(("start", "is_tried"), [(8.0, True), (30.0, False)])
@@ -390,12 +396,14 @@ def backbone(recipe, share=1.0):
     )
 
 
-def repeated(recipe, command="", stage=None, trained=0.0, **options):
+def repeated(recipe, command="", stage=None, trained=0.0, from_probe=False, **options):
+    facts = {"training": {"from_probe": True}} if from_probe else {}
     search = types.SimpleNamespace(
         options=Options(2.0, **options),
         command=command,
         stage=stage,
         trained=trained,
+        budget=types.SimpleNamespace(facts=facts),
         directory=types.SimpleNamespace(path="run"),
         task=types.SimpleNamespace(steps=lambda directory: 40),
     )
@@ -406,15 +414,18 @@ def repeated(recipe, command="", stage=None, trained=0.0, **options):
 def test_what_repeats_a_search_has_all_flags_that_change_its_result():
     plain = "--dataset=photos/ --model=ViT-Ti_16 --weights=augreg-imagenet21k "
     assert repeated(RECIPE) == f"{plain}--minutes=2 --run_dir=run-again"
-    again = repeated(RECIPE, keeps_optimizer=True)
-    assert "--optimizer=momentum --learning_rate=0.01 --minutes=2" in again
+    given = ("crop", "layer_decay")
+    again = repeated(RECIPE, given=given)
+    assert "--crop=inception --layer_decay=1.0 --minutes=2" in again
+    recipe = RECIPE.override(layer_decay=0.7)
+    assert "net21k --layer_decay=0.7 --minutes=2" in repeated(recipe, given=given[1:])
     changed = {"flip": False, "seed": 3, "precision": "auto", "mixup": 0.2}
     recipe = RECIPE.override(image_size=(160, 224), eval_every=5, **changed)
     again = repeated(
         recipe,
         "keras-vit finetune photos/ --bits 12 --strategy=one --flip=no --single",
         single=True,
-        crop="inception",
+        given=("crop",),
     )
     assert {*again.split()} == {
         *plain.split(),
@@ -427,11 +438,17 @@ def test_what_repeats_a_search_has_all_flags_that_change_its_result():
 def test_what_repeats_a_training_has_its_settings():
     recipe = RECIPE.override(flip=False, crop="gentle")
     stage = recipe.override(image_size=(128, 128), batch_size=32, steps=90)
-    again = repeated(recipe, stage=stage, trained=1.0, single=True, crop="gentle")
+    alone = {"stage": stage, "trained": 1.0, "single": True}
+    again = repeated(recipe, **alone)
     assert again.split()[3:] == [
         *("--image_size=128,128", "--batch_size=32", "--steps=40", "--crop=gentle"),
         *("--flip=no", "--run_dir=run-again"),
     ]
+    # A training alone has no probe that its head could begin as.
+    again = repeated(recipe, **alone, from_probe=True)
+    assert "--minutes=2 --single" in again and "--steps" not in again
+    alone["single"] = False
+    assert repeated(recipe, **alone, from_probe=True) == again
     # A paper's recipe is not what was trained.
     recipe = options.begins_with("cifar100")
     stage = recipe.override(image_size=(128, 128), batch_size=64, steps=90)
@@ -462,8 +479,8 @@ def test_a_killed_search_goes_on_in_its_schedule(searched):
 SHARED = ("features 0", "features 1", "probes 0", "probes 1", "larger", "tested")
 
 
-# The first is killed while it computes features of larger images, or not at all.
-@pytest.mark.parametrize("killed_at", [45.0, np.inf])
+# The first is killed in its first report, in features of larger images, or not at all.
+@pytest.mark.parametrize("killed_at", [45.0, 60.0, np.inf])
 def test_another_seed_tries_and_tests_the_same(killed_at, searched):
     source = source_of(450, judges=45, tested=20_000)
 

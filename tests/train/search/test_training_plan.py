@@ -5,9 +5,12 @@ import types
 import numpy as np
 import pytest
 
+from keras_vit import ViTConfig
 from train import recipes
+from train.data import sources
+from train.scoring import probes
 from train.scoring.features import Features
-from train.search import judging, probing, time_plan, training_stage
+from train.search import backbones, judging, probing, time_plan, training_stage
 from train.search.answers import Answer, Member
 from train.search.options import Options
 
@@ -25,9 +28,7 @@ def planned(monkeypatch):
     )
     monkeypatch.setattr(time_plan, "least_training", lambda search: 25.0)
 
-    def planned(
-        seconds, photos, crop=None, classes=10, keeps=False, has_blocks=True, **changes
-    ):
+    def planned(seconds, photos, given=(), classes=10, has_blocks=True, **changes):
         search = types.SimpleNamespace(
             seconds=seconds,
             names=range(classes),
@@ -36,7 +37,7 @@ def planned(monkeypatch):
                 train=types.SimpleNamespace(num_examples=photos),
                 validation=types.SimpleNamespace(num_examples=photos // 10),
             ),
-            options=Options(crop=crop, keeps_optimizer=keeps),
+            options=Options(given=given),
         )
         backbone = types.SimpleNamespace(
             recipe=RECIPE.override(**changes), speed=50.0, has_blocks=has_blocks
@@ -77,9 +78,8 @@ def test_size_and_crop_follow_how_many_photos_fit(
 
 
 def test_plans_keep_what_the_recipe_or_the_user_says(planned):
-    assert planned(1_000, 1_000, crop="inception")[0]["crop"] == "inception"
+    assert planned(1_000, 1_000, given=("crop",))[0]["crop"] == "inception"
     assert planned(1_000, 1_000, crop="shift")[0]["crop"] == "shift"
-    assert planned(1_000, 1_000, **{"crop": "shift"})[0]["crop"] == "shift"
     wide = planned(100, 2_000, image_size=(160, 320))[0]
     assert wide["image_size"] == [64, 128]
     assert planned(100, 2_000, image_size=96)[0]["image_size"] == [96, 96]
@@ -91,14 +91,40 @@ def test_few_epochs_are_trained_by_adam_with_rates_that_fall(planned):
     few, said = planned(450, 1_000)
     assert (few["optimizer"], few["layer_decay"]) == ("adam", 0.75)
     assert " epochs by Adam, whose rate is times 0.75 from each block to the" in said
+    assert few["from_probe"] and "with LDA as the head to begin with" in said
+    # What a head reads behind a random layer says nothing.
+    random, said = planned(450, 1_000, pre_logits=True)
+    assert not random["from_probe"] and "by Adam" in said and "LDA" not in said
     # Nine epochs fit, the user names a rate, the recipe has one, there are no blocks
     # whose rates could fall, or these begin at random.
     many, said = planned(1_000, 1_000)
     assert "optimizer" not in many and "Adam" not in said
-    assert "optimizer" not in planned(450, 1_000, keeps=True)[0]
+    assert "optimizer" not in planned(450, 1_000, given=("learning_rate",))[0]
     assert "optimizer" not in planned(450, 1_000, learning_rate=0.003)[0]
     assert "optimizer" not in planned(450, 1_000, has_blocks=False)[0]
     assert "optimizer" not in planned(450, 1_000, weights=None)[0]
+
+
+def test_a_training_begins_with_three_tenths_of_lda():
+    source = sources.load("digits", log=lambda line: None)
+    labels, classes = source.train.labels(), len(source.class_names)
+    noise = np.random.default_rng(0).normal(0, 0.4, (len(labels), 16))
+    pooled = np.eye(16)[labels] + noise
+    groups = np.arange(len(labels)) // 2
+    head = backbones._first_head(pooled, labels, classes, groups)
+    probe = probes.fit("lda", pooled, labels, classes, groups=groups)
+    np.testing.assert_allclose(head.kernel, 0.3 * probe.kernel, rtol=1e-9)
+    np.testing.assert_allclose(head.bias, 0.3 * probe.bias, rtol=1e-9)
+
+    config = ViTConfig(
+        hidden_size=16, num_layers=1, num_heads=2, mlp_dim=32, patch_size=8
+    )
+    recipe = recipes.for_dataset("digits").override(model=config, image_size=32)
+    task = training_stage._FromProbe(recipe, head)
+    task.build(source)
+    kernel, bias = task.model.layers[-1].get_weights()
+    np.testing.assert_allclose(kernel, head.kernel, rtol=1e-6)
+    np.testing.assert_allclose(bias, head.bias, rtol=1e-6)
 
 
 def test_validations_take_four_hundredths_of_the_time_at_most(planned):
@@ -149,7 +175,7 @@ def test_of_a_large_set_some_photos_give_features():
         now[0] += len(part) / 50
         return Features(np.zeros(len(part), int), np.zeros((len(part), 2)))
 
-    def photos(seconds):
+    def photos(seconds, given=()):
         now[0] = 0.0
         search = types.SimpleNamespace(
             budget=types.SimpleNamespace(seconds=seconds, facts=facts),
@@ -159,6 +185,8 @@ def test_of_a_large_set_some_photos_give_features():
                 validation=None,
             ),
             slowdown=1.0,
+            is_larger=False,
+            options=Options(given=given),
             recipe=RECIPE,
         )
         search.test = search.source.test
@@ -172,9 +200,12 @@ def test_of_a_large_set_some_photos_give_features():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(probing, "pick", lambda split, places: places)
-        # All take 80 s, which are 40% of the time.
-        assert photos(210.0) == 4_000
-        # With less time 8% of it is for some, and the rest is for training.
-        assert photos(190.0) == pytest.approx(0.08 * 190 * 50, abs=64)
-        # Features have the time where none fits.
-        assert photos(35.0) > 4 * 0.08 * 35 * 50
+        # All take 80 s, which are 25% of the time.
+        assert photos(330.0) == 4_000
+        # With less time 12% of it is for some, and the rest is for training.
+        some = 0.12 * 50
+        assert photos(310.0) == pytest.approx(some * 310, abs=64)
+        assert photos(110.0) == pytest.approx(some * 110, abs=64)
+        # Features have the time where no training fits, and from zeros no short one.
+        assert photos(35.0) > 2 * some * 35
+        assert photos(110.0, given=("momentum",)) > 2 * some * 110

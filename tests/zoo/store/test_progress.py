@@ -49,6 +49,21 @@ def test_a_terminal_shows_what_is_waited_for_until_the_first_update(monkeypatch)
     assert not thread.is_alive()
 
 
+def test_what_comes_before_the_clock_begins_is_no_part_of_the_rate(capsys):
+    with progress_bar("compiling", total=192, unit="image", mininterval=1) as bar:
+        now = [time.time()]
+        bar._time = lambda: now[0]
+        bar.update(64)
+        for _ in range(2):
+            now[0] += 2.0
+            bar.update(64)
+    assert "192/192 [00:04<00:00, 32.00image/s]" in capsys.readouterr().err
+    with progress_bar("compiling", total=64, unit="image") as bar:
+        bar.update(64)
+    # All came before the clock began.
+    assert "64/64" in str(bar) and "?image/s" in str(bar)
+
+
 def test_a_log_file_gets_few_lines(monkeypatch, capsys):
     now = [1000.0]
     clock = types.SimpleNamespace(monotonic=lambda: now[0])
