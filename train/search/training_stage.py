@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -71,40 +72,67 @@ class _FromProbe(FineTuning):
         self.model.layers[-1].set_weights([self._head.kernel, self._head.bias])
 
 
-def _plan(search, backbone):
-    """Returns the settings of a training that fits the time, or {}."""
-    photos = search.source.train.num_examples
-    batch = backbone.recipe.batch_size
-    while batch > 8 and 2 * batch > photos:
-        batch //= 2
-    speed = backbone.speed / search.budget.facts.get("photo_scale", 1.0)
-    is_free = search.options.may_choose_optimizer(backbone.recipe)
-    is_free = is_free and backbone.has_blocks
-    # The random layer `pre_logits` is another one than that of the features.
-    may_know = is_free and not backbone.recipe.pre_logits
+class _Fitting(NamedTuple):
+    """What fits the time that is left, at a size of images.
+
+    `rate` photos a second are trained on for some `seconds`, in so many `epochs`.
+    """
+
+    size: tuple[int, int]
+    area: float
+    seconds: float
+    rate: float
+    epochs: float
+
+
+def _fitting(search, backbone, speed, may_know):
+    """Returns the `_Fitting` of the largest size of which enough fits.
+
+    `may_know` says whether a head may begin as a probe in few epochs.
+    """
+    photos, fitting = search.source.train.num_examples, None
     full, *smaller = _sizes(backbone.recipe)
     for size in (full, *smaller):
         area = _area(size, backbone)
-        left = time_plan.left_for_training(search, area)
+        seconds = time_plan.left_for_training(search, area)
         rate = speed / time_plan.PASSES / area
-        epochs, of_class = left * rate / photos, left * rate / len(search.names)
+        fitting = _Fitting(size, area, seconds, rate, seconds * rate / photos)
         fewest_epochs, fewest_of_class = _AT_FULL_SIZE if size == full else _BETWEEN
-        from_probe = may_know and epochs < _FEW_EPOCHS
-        is_seen = from_probe or of_class >= fewest_of_class
-        if epochs >= fewest_epochs and is_seen:
+        is_seen = seconds * rate / len(search.names) >= fewest_of_class
+        if may_know and fitting.epochs < _FEW_EPOCHS:
+            is_seen = True
+        if fitting.epochs >= fewest_epochs and is_seen:
             break
-    steps = int(_ROOM * left * rate / batch)
-    if left < time_plan.least_training(search) or steps < _LEAST_STEPS:
+    return fitting
+
+
+def _plan(search, backbone):
+    """Returns the settings of a training that fits the time, or {}."""
+    recipe, photos = backbone.recipe, search.source.train.num_examples
+    batch = recipe.batch_size
+    while batch > 8 and 2 * batch > photos:
+        batch //= 2
+    speed = backbone.speed / search.budget.facts.get("photo_scale", 1.0)
+    is_free = search.options.may_choose_optimizer(recipe) and backbone.has_blocks
+    # The random layer `pre_logits` is another one than that of the features.
+    may_know = is_free and not recipe.pre_logits
+    fitting = _fitting(search, backbone, speed, may_know)
+    steps = int(_ROOM * fitting.seconds * fitting.rate / batch)
+    if fitting.seconds < time_plan.least_training(search) or steps < _LEAST_STEPS:
         return {}
-    by_epochs = "gentle" if epochs >= _FEW_EPOCHS else "resize"
-    crop = search.options.crop_of(backbone.recipe) or by_epochs
-    plan = {"image_size": list(size), "batch_size": batch, "steps": steps, "crop": crop}
-    if epochs < _FEW_EPOCHS and is_free:
-        plan |= _OF_FEW_EPOCHS | {"from_probe": from_probe}
-    if backbone.recipe.eval_every is None:
-        seconds = area * search.source.validation.num_examples / speed
-        validations = min(int(_VALIDATING * left / seconds), _VALIDATIONS)
-        plan["eval_every"] = max(steps // max(validations, 1), 1)
+    is_few = fitting.epochs < _FEW_EPOCHS
+    plan = {
+        "image_size": list(fitting.size),
+        "batch_size": batch,
+        "steps": steps,
+        "crop": search.options.crop_of(recipe) or ("resize" if is_few else "gentle"),
+    }
+    if is_few and is_free:
+        plan |= _OF_FEW_EPOCHS | {"from_probe": may_know}
+    if recipe.eval_every is None:
+        seconds = fitting.area * search.source.validation.num_examples / speed
+        count = min(int(_VALIDATING * fitting.seconds / seconds), _VALIDATIONS)
+        plan["eval_every"] = max(steps // max(count, 1), 1)
     return plan
 
 

@@ -47,7 +47,7 @@ class _Bar(tqdm):
         if self.first and not self.disable:
             self.end_waiting()
             self.unpause()
-            # What came while nothing was timed is not part of the rate.
+            # The rate leaves out the first update, which nothing timed.
             self.initial = self.last_print_n = self.n + (n or 0)
         return super().update(n)
 
