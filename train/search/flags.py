@@ -8,7 +8,7 @@ from train import recipes
 from train.common import flag_help
 from train.common.errors import RunError
 from train.recipes import Recipe
-from train.search.options import KEPT, Options, begins_with
+from train.search.options import KEPT, OF_SEARCH, Options, begins_with
 
 # Flags belong to the command that defines them, in its --help too.
 flags.disclaim_key_flags()
@@ -51,7 +51,7 @@ def define() -> None:
         False,
         "With --minutes: answer with one network, the best, not an average of several.",
     )
-    for name in ("minutes", "models", "single"):
+    for name in OF_SEARCH:
         flag_help.add_setting(name, "Search")
 
 

@@ -14,6 +14,8 @@ OF_OPTIMIZER = (
     *("optimizer", "learning_rate", "layer_decay", "weight_decay", "momentum"),
     "momentum_dtype",
 )
+# Flags of a search, which its reports and run directories have, too.
+OF_SEARCH = ("minutes", "models", "single")
 # Settings of a training that are not chosen where a user gives them.
 KEPT = ("crop", *OF_OPTIMIZER)
 # A search that shares its minutes with those of other seeds has at least so many.

@@ -21,7 +21,7 @@ from train.scoring.temperature import log_losses
 from train.scoring.uneven import accuracies
 from train.search import heads, table
 from train.search.budget import FILE, Budget
-from train.search.options import Options
+from train.search.options import OF_SEARCH, Options
 from train.search.table import Tried
 
 # Settings of a recipe that hold without a training, too.
@@ -30,8 +30,6 @@ _OF_ANY_SEARCH = (
     *("image_column", "label_column", "split_column"),
     *("train_examples", "test_examples", "validation_fraction"),
 )
-# Options that reports and run directories have.
-_OF_OPTIONS = ("minutes", "models", "single")
 
 
 class Found(FineTuning):
@@ -171,12 +169,12 @@ class Found(FineTuning):
             settings |= {name: of_training[name] for name in ("steps", "epochs")}
         height, width = self.network.input_shape[1:3]
         settings["image_size"] = height if height == width else (height, width)
-        for name in _OF_OPTIONS:
+        for name in OF_SEARCH:
             settings[name] = getattr(self.options, name)
         return {name: value for name, value in settings.items() if value != ""}
 
     def _of_options(self):
-        options = {name: getattr(self.options, name) for name in _OF_OPTIONS}
+        options = {name: getattr(self.options, name) for name in OF_SEARCH}
         options["crop"] = self.options.crop_of(self.recipe)
         if self.options.keeps_optimizer:
             # Runs of earlier versions have it only where it is true.

@@ -75,13 +75,13 @@ class _FromProbe(FineTuning):
 class _Fitting(NamedTuple):
     """What fits the time that is left, at a size of images.
 
-    `rate` photos a second are trained on for some `seconds`, in so many `epochs`.
+    So many `photos` are trained on in some `seconds`, which are so many `epochs`.
     """
 
     size: tuple[int, int]
     area: float
     seconds: float
-    rate: float
+    photos: float
     epochs: float
 
 
@@ -90,34 +90,31 @@ def _fitting(search, backbone, speed, may_know):
 
     `may_know` says whether a head may begin as a probe in few epochs.
     """
-    photos, fitting = search.source.train.num_examples, None
     full, *smaller = _sizes(backbone.recipe)
     for size in (full, *smaller):
         area = _area(size, backbone)
         seconds = time_plan.left_for_training(search, area)
-        rate = speed / time_plan.PASSES / area
-        fitting = _Fitting(size, area, seconds, rate, seconds * rate / photos)
+        photos = seconds * speed / time_plan.PASSES / area
+        epochs = photos / search.source.train.num_examples
         fewest_epochs, fewest_of_class = _AT_FULL_SIZE if size == full else _BETWEEN
-        is_seen = seconds * rate / len(search.names) >= fewest_of_class
-        if may_know and fitting.epochs < _FEW_EPOCHS:
-            is_seen = True
-        if fitting.epochs >= fewest_epochs and is_seen:
+        is_known = may_know and epochs < _FEW_EPOCHS
+        is_seen = photos / len(search.names) >= fewest_of_class
+        if epochs >= fewest_epochs and (is_known or is_seen):
             break
-    return fitting
+    return _Fitting(size, area, seconds, photos, epochs)
 
 
 def _plan(search, backbone):
     """Returns the settings of a training that fits the time, or {}."""
-    recipe, photos = backbone.recipe, search.source.train.num_examples
-    batch = recipe.batch_size
-    while batch > 8 and 2 * batch > photos:
+    recipe, batch = backbone.recipe, backbone.recipe.batch_size
+    while batch > 8 and 2 * batch > search.source.train.num_examples:
         batch //= 2
     speed = backbone.speed / search.budget.facts.get("photo_scale", 1.0)
     is_free = search.options.may_choose_optimizer(recipe) and backbone.has_blocks
     # The random layer `pre_logits` is another one than that of the features.
     may_know = is_free and not recipe.pre_logits
     fitting = _fitting(search, backbone, speed, may_know)
-    steps = int(_ROOM * fitting.seconds * fitting.rate / batch)
+    steps = int(_ROOM * fitting.photos / batch)
     if fitting.seconds < time_plan.least_training(search) or steps < _LEAST_STEPS:
         return {}
     is_few = fitting.epochs < _FEW_EPOCHS

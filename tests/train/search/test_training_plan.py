@@ -95,7 +95,7 @@ def test_few_epochs_are_trained_by_adam_with_rates_that_fall(planned):
     assert (few["optimizer"], few["layer_decay"]) == ("adam", 0.75)
     assert " epochs by Adam, whose rate is times 0.75 from each block to the" in said
     assert few["from_probe"] and "with LDA as the head to begin with" in said
-    # What a head reads behind a random layer says nothing.
+    # Behind a random layer a probe of other features knows nothing.
     random, said = planned(450, 1_000, pre_logits=True)
     assert not random["from_probe"] and "by Adam" in said and "LDA" not in said
     # Nine epochs fit, the user names a rate, the recipe has one, there are no blocks
