@@ -33,6 +33,8 @@ exclude_patterns = ["_build"]
 # Links like [x](page.md#heading) work here as they do on GitHub.
 myst_heading_anchors = 4
 
+# They are large, and their pages need our own docstrings alone.
+autodoc_mock_imports = ["ray", "apache_beam"]
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 # The docstrings say the types in words.

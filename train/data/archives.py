@@ -16,7 +16,7 @@ import stat
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import IO, Any, NamedTuple
 
 from train.common.errors import RunError, first_line
@@ -44,7 +44,9 @@ _SYSTEM_FOLDER = "__MACOSX"
 _BAR_SECONDS = 3
 
 
-class _Member(NamedTuple):
+class Member(NamedTuple):
+    """A file or folder in an archive, which `open` opens."""
+
     name: str
     is_folder: bool
     size: int
@@ -115,7 +117,7 @@ def _unpack(path, folder):
     count = 0
     try:
         with open_regular(path) as file, _bar(f"unpacking {path.name}", path) as bar:
-            for member in _members(path, file):
+            for member in members(path, file):
                 count, left = count + 1, left - member.size
                 if count > ARCHIVE_MEMBERS:
                     raise TooLargeError(f"it has more than {ARCHIVE_MEMBERS:,} files")
@@ -152,7 +154,7 @@ def _unpack(path, folder):
         ) from error
 
 
-def _members(path, file):
+def members(path: pathlib.Path, file: IO[bytes]) -> Iterator[Member]:
     """Yields the members of an archive, a path that is open as `file`."""
     ending = path.name.lower()
     if ending.endswith(".zip"):
@@ -176,7 +178,7 @@ def _of_zip(file):
                 problem = "is encrypted"
             elif info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 problem = "is compressed by other means than deflate"
-            yield _Member(
+            yield Member(
                 info.filename,
                 # Some packers of Windows write backslashes.
                 info.filename.endswith(("/", "\\")),
@@ -194,7 +196,7 @@ def _of_tar(file):
                 raise tarfile.ReadError("it leads back to its beginning")
             end = info.offset
             is_usual = info.isfile() or info.isdir()
-            yield _Member(
+            yield Member(
                 info.name,
                 info.isdir(),
                 info.size,
@@ -249,9 +251,17 @@ def _parts(path, member):
             f"{path} has the path {shown}, with control characters or bytes that "
             "are not UTF-8: rename it, and pack it again."
         )
-    if any(part.startswith(".") or part == _SYSTEM_FOLDER for part in parts):
-        return []
-    return parts
+    return [] if is_hidden(name) else parts
+
+
+def is_hidden(name: str) -> bool:
+    """Returns whether a file in an archive is hidden, or the system's own.
+
+    >>> is_hidden("__MACOSX/cat.jpg"), is_hidden("./cats/cat.jpg")
+    (True, False)
+    """
+    parts = [part for part in name.split("/") if part != "."]
+    return any(part.startswith(".") or part == _SYSTEM_FOLDER for part in parts)
 
 
 def _write(member, path):

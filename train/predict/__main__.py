@@ -4,19 +4,25 @@ r"""Predicts the classes of photos.
   keras-vit predict vit-ti16/augreg-imagenet21k+imagenet2012 photo.jpg holiday/ --top
   keras-vit predict exported/model.tflite photos/ --out=predictions.csv
   find photos -newer last | keras-vit predict runs/digits - --out=new.jsonl
+  keras-vit predict exported/model.onnx s3://bucket/shards/ --runner=ray --out=answers
 
 The model is the first word: the directory of a finished run, a .keras file, whatever
 keras_vit.load_model takes (a released or published model's name, a path, a URL,
 hf://org/name), or what keras-vit export has written: a .tflite or .onnx file, for which
 neither TensorFlow nor Keras is started, a SavedModel, or a folder with one of these.
 
-The photos are files, folders with all below them, quoted patterns ('photos/*.jpg'), and
-- for a list of paths on standard input, one per line.
+The photos are files, folders with all below them, quoted patterns ('photos/*.jpg'),
+URLs of these that fsspec opens (s3://, gs://, hf://, https://), and - for a list of
+paths and URLs on standard input, one per line.
 
 Each photo is a line of its file, class and probability, with tabs between, on the
 terminal or in --out; a model for numbers (problem_type "regression") has these in place
 of probabilities. Photos that cannot be read are left out, and listed at the end:
 the exit status is then 3, it is 1 for an error, and 0 if all were answered.
+
+Where --out is a folder, the answers are in Parquet or CSV files of 512 photos or of one
+shard (.tar, .zip or TFRecord), which processes of Ray or Beam write with --runner. The
+same command goes on with what is missing, whatever has ended it.
 """
 
 import sys
@@ -44,13 +50,29 @@ flags.DEFINE_string(
     "A .csv or .jsonl file for the answers instead of the terminal: file, label and "
     "probability, then the four next labels. Lines are added as photos are answered. "
     "With --ask it is a .csv file of these photos alone, whose column label is to be "
-    "filled in.",
+    "filled in. Without an ending it is a folder for parts.",
+)
+flags.DEFINE_enum(
+    "runner",
+    None,
+    ["ray", "beam"],
+    "What runs several processes, here or on other machines that see the photos and "
+    "--out: Ray (RAY_ADDRESS names a cluster) or Beam. By default one process.",
+)
+flags.DEFINE_integer(
+    "workers",
+    None,
+    "Processes of --runner; by default one per processor.",
+    lower_bound=1,
+)
+flags.DEFINE_enum(
+    "parts", "parquet", ["parquet", "csv"], "The format of the files in a folder --out."
 )
 flags.DEFINE_string(
     "features",
     None,
     "An .npz file for the features of the photos (features, float32) and the names of "
-    "the files (files).",
+    "the files (files); with a folder --out another one, for these in Parquet files.",
 )
 flags.DEFINE_string(
     "sort_into",
@@ -113,9 +135,13 @@ def main(argv: Sequence[str]) -> None:
             f"{command_line.typed('predict')} MODEL photo.jpg folder/"
         )
     command_line.need_packages("predict", PACKAGES)
-    from train.predict import prediction
+    from train.predict import in_parts, prediction
 
     out = values["out"]
+    with command_line.exit_on_errors("nothing was done"):
+        is_folder = in_parts.is_meant(out, values["runner"])
+    if is_folder:
+        _in_parts(argv, values)
     prints = out is None and values["ask"] is None
     show = _printer(values["top"])
     kept = "the photos above were answered"
@@ -137,6 +163,23 @@ def main(argv: Sequence[str]) -> None:
         )
     for asked in predictions.asked if out is None else ():
         show(asked)
+    sys.exit(_report(predictions, values))
+
+
+def _in_parts(argv, values):
+    """Predicts into a folder, and ends the process."""
+    from train.predict import in_parts
+
+    with command_line.exit_on_errors("the same command goes on"):
+        in_parts.refuse(**command_line.values("top sort_into gallery ask resume"))
+        predictions = in_parts.predict(
+            argv[1],
+            argv[2:],
+            **command_line.values(
+                "out runner workers parts features unsure image_size central_crop bits "
+                "batch_size engine precision trust"
+            ),
+        )
     sys.exit(_report(predictions, values))
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from train.common.errors import RunError
 from train.common.files import make_folder, read_json, write_json
+from train.predict.remote import is_url
 from zoo.common.limits import CLASSES
 from zoo.common.regular_files import expand_home, open_regular
 from zoo.common.safe_text import of_plain_cell, plain_cell
@@ -58,6 +59,19 @@ def of_spelled(text: str) -> str:
     return re.sub(r"\\u(dc[89a-f][\da-f])", lambda match: chr(int(match[1], 16)), text)
 
 
+def columns_of(problem_type: str, classes: int) -> tuple[str, ...]:
+    """Returns the columns of the answers of a model of so many classes, best first.
+
+    >>> columns_of("single_label_classification", 1000)[:4]
+    ('label', 'probability', 'label_2', 'probability_2')
+    """
+    count, value = TOP, "probability"
+    if problem_type == NUMBERS and classes in range(1, CLASSES):
+        count, value = classes, "value"
+    places = ("", *(f"_{place}" for place in range(2, count + 1)))
+    return tuple(f"{name}{place}" for place in places for name in ("label", value))
+
+
 class AnswerFile:
     """A file that answers are appended to, in whole lines.
 
@@ -89,12 +103,15 @@ class AnswerFile:
 
     def spell(self, path: str) -> str:
         """Returns the text for a path in the file."""
-        if self._folder != self._working and not os.path.isabs(path):
+        is_known = self._folder == self._working or os.path.isabs(path)
+        if not (is_known or is_url(path)):
             path = _relative(path, self._folder)
         return spelled(path)
 
     def path_of(self, file: str) -> str:
-        """Returns the path that a text in the file stands for, absolute."""
+        """Returns the path that a text in the file stands for, absolute, or the URL."""
+        if is_url(file):
+            return file
         path = os.path.join(self._folder, file)
         is_spelled = "\\udc" in file and not os.path.lexists(path)
         return os.path.join(self._folder, of_spelled(file)) if is_spelled else path
@@ -229,7 +246,7 @@ class AnswerFile:
             )
 
 
-class _Csv:
+class CsvLines:
     """A row per photo: file, then label and value of each answer, the best first.
 
     With `has_marks` the last column is the mark. Spreadsheets compute nothing of texts,
@@ -238,12 +255,10 @@ class _Csv:
 
     has_breaks = True
 
-    def __init__(self, count, value, has_marks):
-        places = ("", *(f"_{place}" for place in range(2, count + 1)))
-        pairs = [f"{name}{place}" for place in places for name in ("label", value)]
+    def __init__(self, pairs, has_marks):
         self._count, self._has_marks = 1 + len(pairs), has_marks
-        self.columns = ("file", *pairs, *["mark"] * has_marks)
-        self.header = ",".join(self.columns) + "\n"
+        columns = ("file", *pairs, *["mark"] * has_marks)
+        self.header = ",".join(columns) + "\n"
 
     def line(self, answer: Answer) -> str:
         cells = [plain_cell(answer.file)]
@@ -276,8 +291,8 @@ class _JsonLines:
 
     header, has_breaks = "", False
 
-    def __init__(self, count, value, has_marks):
-        self._value, self._has_marks = value, has_marks
+    def __init__(self, pairs, has_marks):
+        self._value, self._has_marks = pairs[1], has_marks
 
     def line(self, answer: Answer) -> str:
         top = [{"label": name, self._value: value} for name, value in answer.top]
@@ -293,15 +308,13 @@ class _JsonLines:
         return Answer(fields["file"], top, mark=mark)
 
 
-FORMATS = {".csv": _Csv, ".jsonl": _JsonLines}
+FORMATS = {".csv": CsvLines, ".jsonl": _JsonLines}
 
 
 def _format(path, settings):
     """Returns the format of a file, which has answers of such settings."""
-    count, value = settings.get("classes"), "value"
-    if settings.get("problem_type") != NUMBERS or count not in range(1, CLASSES):
-        count, value = TOP, "probability"
-    return FORMATS[path.suffix](count, value, settings.get("unsure") is not None)
+    pairs = columns_of(settings.get("problem_type", ""), settings.get("classes", 0))
+    return FORMATS[path.suffix](pairs, settings.get("unsure") is not None)
 
 
 def _cell(text):

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from train.common.errors import RunError
 from train.data.archives import unpacked
 from train.data.registry import is_archive
+from train.predict import remote
+from train.predict.shards import is_shard
 from zoo import photos
 from zoo.common.regular_files import missing_remedy
 from zoo.common.safe_text import counted, named, printable
@@ -19,7 +21,7 @@ STDIN = "-"
 
 
 class Photos:
-    """Photos given as files, folders, patterns, and a list on standard input.
+    """Photos given as files, folders, patterns, URLs, and a list on standard input.
 
     Iterating yields paths, one after another: of a folder first its own photos, sorted,
     then those of its folders. Files and folders whose names begin with a dot are left
@@ -28,21 +30,25 @@ class Photos:
     cannot be read is yielded like a photo, as which it cannot be read either.
 
     `places` are paths, also of archives, patterns such as `photos/*.jpg` that the shell
-    has left as they are, or `-` for paths on standard input, one per line; `without`
-    are folders that are left out of the others. `others` counts the files without the
+    has left as they are, URLs of these that fsspec opens, or `-` for paths and URLs on
+    standard input, one per line; `without`
+    are folders that are left out of the others. `with_shards` says whether shards, see
+    `train.predict.shards`, are yielded as paths; otherwise archives are unpacked.
+    `others` counts the files without the
     ending of a photo that the last iteration has found, by ending. Raises a `RunError`
     where there is no such file, or nothing that fits a pattern.
     """
 
-    def __init__(self, places, without=()):
+    def __init__(self, places, without=(), with_shards=False):
         self.places = list(places)
+        self._with_shards = with_shards
         self.others = collections.Counter()
         self._without = {os.path.realpath(folder) for folder in without}
         self._endings = photos.endings()
         # Remember the real paths of folders that were given, or that links led to.
         self._tops = set()
         self._found = {
-            place: _expanded(place) for place in self.places if place != STDIN
+            place: self._expanded(place) for place in self.places if place != STDIN
         }
 
     def count(self, is_known: Callable[[str], bool] | None = None) -> int | None:
@@ -84,7 +90,7 @@ class Photos:
                         continue
                     if os.path.isdir(entry) if entry.is_symlink() else entry.is_dir():
                         folders.append((entry.name, entry.is_symlink()))
-                    elif entry.name.lower().endswith(self._endings):
+                    elif self._is_taken(entry.name):
                         files.append(entry.name)
                     else:
                         self.others[os.path.splitext(entry.name)[1].lower()] += 1
@@ -98,6 +104,41 @@ class Photos:
             path = os.path.join(folder, name)
             if self._is_new(os.path.realpath(path), is_link):
                 yield from self._files(path)
+
+    def _is_taken(self, name):
+        """Returns whether a file in a folder is read, by its name."""
+        is_photo = name.lower().endswith(self._endings)
+        return is_photo or (self._with_shards and is_shard(name))
+
+    def _expanded(self, place):
+        """Returns the paths and URLs that a word of the command line means."""
+        if remote.is_url(place):
+            return self._at_url(place)
+        path = os.path.expanduser(place)
+        if is_archive(path) and os.path.isfile(path) and not self._with_shards:
+            return [str(unpacked(path))]
+        if os.path.exists(path):
+            return [path]
+        if not glob.has_magic(path):
+            raise RunError(
+                f"There is no photo or folder {place}: {missing_remedy(path)}"
+            )
+        # A bracket may be that of a name.
+        paths = sorted({*_matches(path), *_matches(path.replace("[", "[[]"))})
+        if not paths:
+            raise RunError(f"No photo fits {place}: check the pattern.")
+        return paths
+
+    def _at_url(self, place):
+        try:
+            found = list(remote.files_of(place))
+        except OSError as error:
+            raise RunError(
+                f"There is no photo or folder {error}: check the URL, and whether this "
+                "machine may read it."
+            ) from error
+        is_file = found == [place]
+        return found if is_file else [url for url in found if self._is_taken(url)]
 
     def _is_new(self, real, is_link):
         """Returns whether a folder in another one is read from there only."""
@@ -123,22 +164,6 @@ class Photos:
         remedy = "; pip install pillow-heif reads HEIC photos" if heic else ""
         files = counted(sum(self.others.values()), "file")
         return f"left out {files} with the endings of no photo ({kinds}){remedy}"
-
-
-def _expanded(place):
-    """Returns the paths that a word of the command line means."""
-    path = os.path.expanduser(place)
-    if is_archive(path) and os.path.isfile(path):
-        return [str(unpacked(path))]
-    if os.path.exists(path):
-        return [path]
-    if not glob.has_magic(path):
-        raise RunError(f"There is no photo or folder {place}: {missing_remedy(path)}")
-    # A bracket may be that of a name.
-    paths = sorted({*_matches(path), *_matches(path.replace("[", "[[]"))})
-    if not paths:
-        raise RunError(f"No photo fits {place}: check the pattern.")
-    return paths
 
 
 def _matches(pattern):

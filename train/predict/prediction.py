@@ -3,31 +3,26 @@
 import collections
 import contextlib
 import dataclasses
-import hashlib
-import json
 import os
 import warnings
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
 from train.common import packages
 from train.common.errors import RunError, explaining_full_memory
 from train.common.files import locked, make_folder
-from train.models.finding import bits_of, find
-from train.predict import classifiers, labelling
-from train.predict.answers import FORMATS, TOP, Answer, AnswerFile, of_spelled, spelled
+from train.models.finding import find
+from train.predict import labelling
+from train.predict.answers import FORMATS, Answer, AnswerFile, of_spelled, spelled
 from train.predict.asking import Asking
-from train.predict.doubts import MARKS, Doubts, check_answers
+from train.predict.doubts import MARKS, check_answers
 from train.predict.features import FeatureFile
 from train.predict.gallery import Gallery
 from train.predict.photo_list import STDIN, Photos
+from train.predict.photo_predictor import PhotoPredictor
 from train.predict.sorting import SortedCopies
 from zoo.common.regular_files import expand_home
 from zoo.common.safe_text import printable
-from zoo.network.head import NUMBERS
-from zoo.network.preparation import ModelBits
-from zoo.photos import batches, endings, prepare
+from zoo.photos import batches, endings
 from zoo.store.progress import progress_bar
 
 # Name at most this many of the photos that could not be read.
@@ -129,11 +124,21 @@ def predict(
         >>> predict("runs/digits", ["photos/"], out="x.csv")  # doctest: +SKIP
     """
     _check(out, features, gallery, resume, ask)
-    doubts = None
-    if unsure is not None:
-        _refuse_changes(image_size=image_size, central_crop=central_crop)
-        doubts = Doubts(find(model, exports=True), unsure)
     asking = None if ask is None else Asking(ask)
+    predictor = PhotoPredictor(
+        model,
+        features=features is not None or asking is not None,
+        unsure=unsure,
+        image_size=image_size,
+        central_crop=central_crop,
+        bits=bits,
+        batch_size=batch_size,
+        engine=engine,
+        precision=precision,
+        trust=trust,
+    )
+    # This may be refused, and is before anything is read or written.
+    doubts = predictor.doubts
     if asking and out is not None:
         make_folder(expand_home(out).parent, "--out")
     selection = Photos(photos, [] if sort_into is None else [sort_into])
@@ -145,22 +150,9 @@ def predict(
         stack.enter_context(
             explaining_full_memory("lower --batch_size or --image_size.")
         )
-        classifier = classifiers.load(
-            model,
-            image_size=image_size,
-            central_crop=central_crop,
-            batch_size=batch_size,
-            features=any((features, asking, doubts and doubts.needs_features)),
-            engine=engine,
-            precision=precision,
-            trust=trust,
-        )
-        bits, notes = bits_of(model, classifier.bits, bits)
-        job = _Job(
-            classifier, selection, file, answer, bits, doubts=doubts, asking=asking
-        )
-        job.predictions.notes += notes
-        job.open(stack, features, sort_into, gallery)
+        job = _Job(predictor, selection, file, answer, asking)
+        marks = () if doubts is None else MARKS
+        job.open(stack, features, sort_into, gallery, marks)
         job.run(total, show_progress)
         if asking is not None:
             if out is not None:
@@ -172,50 +164,43 @@ def predict(
 class _Job:
     """A call of `predict`: the model, its photos and what is written."""
 
-    def __init__(
-        self, classifier, photos, file, answer, bits, doubts=None, asking=None
-    ):
-        self.classifier, self.photos = classifier, photos
-        self.file, self.answer, self.bits = file, answer, bits
-        self.doubts, self.asking = doubts, asking
+    def __init__(self, predictor, photos, file, answer, asking):
+        self.predictor, self.photos = predictor, photos
+        self.file, self.answer, self.asking = file, answer, asking
         self.spell = file.spell if file else spelled
         self.features = self.copies = self.gallery = None
-        self.names = classifier.answers.names
-        self.has_numbers = classifier.answers.problem_type == NUMBERS
-        self.predictions = Predictions(classifier.name, notes=[*classifier.notes])
-        if doubts is not None:
-            check_answers(classifier.name, classifier.answers, "--unsure")
-            self.predictions.notes.append(doubts.note)
+        classifier = predictor.classifier
+        self.name = classifier.name
+        self.predictions = Predictions(classifier.name, notes=[*predictor.notes])
         if asking is not None:
             check_answers(classifier.name, classifier.answers, "--ask")
 
-    def open(self, stack, features, sort_into, gallery):
+    def open(self, stack, features, sort_into, gallery, marks):
         """Opens the outputs, which an `ExitStack` closes."""
-        classifier, file, name = self.classifier, self.file, self.classifier.name
-        if not self.names and (file or sort_into or gallery):
+        predictor, file = self.predictor, self.file
+        if not predictor.names and (file or sort_into or gallery):
             raise RunError(
-                f"The model {name} has features, but no classes: leave out --out, "
+                f"The model {self.name} has features, but no classes: leave out --out, "
                 "--sort_into and --gallery."
             )
-        if self.has_numbers and (sort_into or gallery):
+        if predictor.has_numbers and (sort_into or gallery):
             raise RunError(
-                f"The model {name} answers with numbers, not with classes: leave out "
-                "--sort_into and --gallery."
+                f"The model {self.name} answers with numbers, not with classes: leave "
+                "out --sort_into and --gallery."
             )
         if file is not None:
             self.predictions.earlier = file.count
-            file.open(self._settings(features is not None))
+            file.open(predictor.settings())
             stack.callback(file.close)
         if features is not None:
-            count = file.count if file else 0
-            self.features = FeatureFile(features, classifier.num_features, count)
+            size, count = predictor.classifier.num_features, file.count if file else 0
+            self.features = FeatureFile(features, size, count)
             # An interrupted run goes on with those of the photos in its file.
             stack.callback(self.features.close, keep=file is not None)
         if sort_into is not None:
-            marks = () if self.doubts is None else MARKS
-            self.copies = SortedCopies(sort_into, self.names, marks)
+            self.copies = SortedCopies(sort_into, predictor.names, marks)
         if gallery is not None:
-            self.gallery = Gallery(gallery, self.bits)
+            self.gallery = Gallery(gallery, predictor.photo_bits)
 
     def run(self, total: int | None, show_progress: bool) -> None:
         """Answers all photos; `predictions` are then complete."""
@@ -227,7 +212,7 @@ class _Job:
             self.features.finish()
         if self.gallery is not None:
             asks = self.asking is not None
-            self.gallery.write(self.classifier.name, self.names, asks=asks)
+            self.gallery.write(self.name, self.predictor.names, asks=asks)
         predictions = self.predictions
         if not (predictions.answered or predictions.unreadable or total == 0):
             raise RunError("There is no photo in the list on standard input.")
@@ -250,25 +235,6 @@ class _Job:
             # One that was answered before may be gone.
             self._show(path, answer, copy=os.path.exists(path))
 
-    def _settings(self, with_features):
-        classifier = self.classifier
-        height, width, _ = classifier.image_shape
-        bits = self.bits
-        if isinstance(bits, ModelBits):
-            # A file's own bits come before those of a model only.
-            bits = f"{bits} of the model"
-        return {
-            "weights": classifier.digest(),
-            "problem_type": classifier.answers.problem_type,
-            "classes": len(self.names),
-            "class_names": _digest(self.names),
-            "bits": bits,
-            "image_size": [height, width],
-            "preparation": classifier.preparation,
-            "features": with_features,
-            **({} if self.doubts is None else {"unsure": self.doubts.accuracy}),
-        }
-
     def _answer_all(self, total, show_progress):
         has = self.file.has if self.file else None
         photos = (photo for photo in self.photos if not (has and has(photo)))
@@ -288,25 +254,11 @@ class _Job:
                 self._count_unreadable(photo, reason)
                 progress.update(1)
 
-            size = self.classifier.batch_size
-            with contextlib.closing(batches(photos, self._read, size, unread)) as read:
+            size, read = self.predictor.classifier.batch_size, self.predictor.read
+            with contextlib.closing(batches(photos, read, size, unread)) as read:
                 for batch, images in read:
                     self._answer(batch, images)
                     progress.update(len(batch))
-
-    def _read(self, photo):
-        """Returns a photo as the model takes it, or a str: why it cannot be read."""
-        height, width, channels = self.classifier.image_shape
-        try:
-            return prepare(
-                photo,
-                (height, width),
-                self.classifier.preparation,
-                channels,
-                self.bits,
-            )
-        except (OSError, ValueError, MemoryError) as error:
-            return str(error) or type(error).__name__
 
     def _count_unreadable(self, photo, reason):
         self.predictions.unreadable += 1
@@ -322,18 +274,16 @@ class _Job:
             self.gallery.add(photo, answer)
 
     def _answer(self, photos, images):
-        outputs, features = self.classifier.compute(images)
-        answers = []
-        if outputs is not None:
-            answers = self._answers(photos, outputs, features)
+        answered = self.predictor.answer(images, photos)
+        answers = self._answers(photos, answered)
         # Write first what an interruption may repeat, and last what says that it is
         # done.
         if self.features is not None:
-            self._check_outputs(features, photos, self.classifier.num_features)
-            self.features.append([self.spell(photo) for photo in photos], features)
+            files = [self.spell(photo) for photo in photos]
+            self.features.append(files, answered.features)
         for photo, answer in zip(photos, answers, strict=False):
             self._show(photo, answer)
-            if not self.has_numbers:
+            if not answer.has_numbers:
                 self.predictions.counts[answer.top[0][0]] += 1
             if answer.mark:
                 self.predictions.marks[answer.mark] += 1
@@ -344,44 +294,17 @@ class _Job:
             for answer in answers:
                 self.answer(answer)
 
-    def _answers(self, photos, outputs, features):
-        values = self.classifier.answers.values(outputs)
-        self._check_outputs(values, photos, len(self.names))
-        is_flat = len(self.names) > 1 and not np.ptp(values, axis=1).any()
-        if is_flat and not (self.has_numbers or self.predictions.answered):
-            raise RunError(
-                f"The model {self.classifier.name} gives every class the same "
-                "probability, as a new head does: fine-tune it first, or pass a model "
-                "with a trained head."
+    def _answers(self, photos, answered):
+        has_numbers = self.predictor.has_numbers
+        answers = [
+            Answer(self.spell(photo), top, has_numbers, mark)
+            for photo, top, mark in zip(
+                photos, answered.tops, answered.marks, strict=False
             )
-        marks = [None] * len(photos)
-        if self.doubts is not None:
-            marks = self.doubts.marks(values, features)
-        answers = []
-        best = self.classifier.answers.best(values, TOP)
-        for photo, row, mark in zip(photos, best, marks, strict=True):
-            top = ((spelled(self.names[at]), float(f"{one:.6g}")) for at, one in row)
-            answer = Answer(self.spell(photo), tuple(top), self.has_numbers, mark)
-            answers.append(answer)
+        ]
         if self.asking is not None:
-            self.asking.add(answers, values, features)
+            self.asking.add(answers, answered.values, answered.features)
         return answers
-
-    def _check_outputs(self, outputs, photos, size):
-        name = self.classifier.name
-        if outputs.shape != (len(photos), size):
-            raise RunError(
-                f"The model {name} gives outputs of shape {outputs.shape} for "
-                f"{len(photos)} photos, where {(len(photos), size)} are expected: "
-                "export it again, or pass another model."
-            )
-        finite = np.isfinite(outputs).all(axis=1)
-        if not finite.all():
-            raise RunError(
-                f"The model's outputs for {photos[int(finite.argmin())]} are not "
-                "finite: it has diverged in training, or its precision is too small "
-                "for it. Pass another model."
-            )
 
 
 def _check(out, features, gallery, resume, ask):
@@ -415,16 +338,6 @@ def _check(out, features, gallery, resume, ask):
         raise RunError("--resume goes on with the answers in --out: pass it.")
 
 
-def _refuse_changes(**settings):
-    """Refuses settings under which the answers are not those of the run's test."""
-    for name, value in settings.items():
-        if value is not None:
-            raise RunError(
-                f"--{name} changes the answers, and --unsure judges them by the test "
-                "of the run: leave one of them out."
-            )
-
-
 def _opened(stack, out, features, resume):
     """Returns the file of answers, or None; an `ExitStack` keeps the locks of files."""
     for path, flag in ((out, "--out"), (features, "--features")):
@@ -445,7 +358,3 @@ def _no_photo(model, selection):
         f"There is no photo in {', '.join(map(str, selection.places)) or 'the list'}: "
         f"give files, folders or {STDIN}.{others}"
     )
-
-
-def _digest(names):
-    return hashlib.blake2b(json.dumps(names).encode(), digest_size=16).hexdigest()

@@ -39,6 +39,28 @@ def test_an_export_is_answered_without_tensorflow_and_keras(folder, files):
     ]
 
 
+def test_parts_of_an_export_are_written_without_tensorflow_and_keras(folder, files):
+    pytest.importorskip("pyarrow")
+    command = [sys.executable, "-c", WATCHED, files / "model.onnx", "photos"]
+    environment = os.environ | {"PYTHONPATH": keras_vit_start.HERE}
+    done = subprocess.run(
+        [*command, "--out=out"], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 3
+    *bar, summary, written, unread, reason, imported = done.stderr.splitlines()
+    assert summary.startswith("10 photos answered: ")
+    assert (written, unread) == ("written: out", "1 photo could not be read:")
+    assert (imported, os.path.exists("out/part-00000.parquet")) == ("", True)
+
+
+def test_a_folder_for_parts_takes_no_flags_of_one_file(folder, stub):
+    stub()
+    with pytest.raises(SystemExit, match="--top, --resume: not for answers in parts"):
+        run_command("predict", "stub", "photos", "--out=out", "--top", "--resume")
+    with pytest.raises(SystemExit, match="--runner=ray writes parts into a folder"):
+        run_command("predict", "stub", "photos", "--out=a.csv", "--runner=ray")
+
+
 def test_a_command_that_is_interrupted_says_how_to_go_on(folder, stub):
     stub(interrupted)
     told = "^Interrupted; --resume goes on with what out.csv has.$"

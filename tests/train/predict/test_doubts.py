@@ -14,7 +14,7 @@ from train.common.errors import RunError
 from train.data import correction_files
 from train.models.finding import FoundModel
 from train.models.run_directory import RunDirectory
-from train.predict import labelling, prediction
+from train.predict import labelling, photo_predictor
 from train.predict.prediction import predict
 from train.scoring import held_out
 from train.scoring.held_out import HeldOut
@@ -38,7 +38,7 @@ def judged(folder, stub, monkeypatch):
     os.mkdir("run")
     kept.write(RunDirectory("run").held_out)
     place = FoundModel("run", RunDirectory("run").model, RunDirectory("run"))
-    monkeypatch.setattr(prediction, "find", lambda *_, **__: place)
+    monkeypatch.setattr(photo_predictor, "find", lambda *_, **__: place)
     marks = np.where(confidence < limit, "unsure", "")
     marks[2] = "unlike"
     return marks.tolist()

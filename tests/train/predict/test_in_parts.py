@@ -1,0 +1,273 @@
+"""Answers in parts: the same rows as in one file, whatever ends the work on them."""
+
+import functools
+import http.server
+import io
+import json
+import os
+import pathlib
+import pickle
+import tarfile
+import threading
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+import tensorflow as tf
+from full_disk import full_disk
+from photo_folder import by_mean, paths
+
+from train.common.errors import RunError
+from train.predict import in_parts, shards
+from train.predict.photo_predictor import PhotoPredictor
+from train.predict.prediction import predict
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    monkeypatch.setattr(in_parts, "_PHOTOS", 4)
+
+
+def lines_of(folder):
+    """Returns the rows of all parts in CSV."""
+    files = sorted(pathlib.Path(folder).glob("part-*.csv"))
+    return [line for file in files for line in file.read_text().splitlines()[1:]]
+
+
+def rows_of(folder):
+    return pyarrow.parquet.read_table(folder).to_pylist()
+
+
+def failing_at(call, error=KeyboardInterrupt):
+    """Returns a model that fails at a batch."""
+    calls = iter(range(1000))
+
+    def compute(images):
+        if next(calls) == call:
+            raise error
+        return by_mean(images)
+
+    return compute
+
+
+def test_parts_have_the_rows_of_one_file(folder, stub, small_parts):
+    stub()
+    whole = predict("stub", ["photos"], out="whole.csv", features="whole.npz")
+    found = in_parts.predict(
+        "stub", ["photos"], "out", parts="csv", features="vectors", show_progress=False
+    )
+    expected = pathlib.Path("whole.csv").read_text().splitlines()[1:]
+    assert sorted(lines_of("out")) == sorted(expected)
+    assert (
+        (found.answered, found.unreadable)
+        == (10, 1)
+        == (
+            whole.answered,
+            whole.unreadable,
+        )
+    )
+    assert found.counts == whole.counts
+    [reason] = found.reasons
+    assert "photos/5bad.jpg cannot be read as an image" in reason
+    assert len(os.listdir("vectors")) == 3
+    vectors = {row["file"]: row["features"] for row in rows_of("vectors")}
+    arrays = np.load("whole.npz")
+    for file, features in zip(arrays["files"], arrays["features"], strict=True):
+        np.testing.assert_array_equal(np.float32(vectors[file]), features)
+    manifest = json.loads(pathlib.Path("out/_manifest.json").read_text())
+    assert (manifest["rows"], manifest["unread"], len(manifest["parts"])) == (10, 1, 3)
+
+
+def test_parts_in_parquet_are_read_as_one_table(folder, stub, small_parts):
+    stub()
+    in_parts.predict("stub", ["photos"], "out", features="x", show_progress=False)
+    table = pyarrow.parquet.read_table("out")
+    assert table.column_names[:3] == ["file", "label", "probability"]
+    assert table["probability"].type == "double"
+    predict("stub", ["photos"], out="whole.jsonl")
+    lines = pathlib.Path("whole.jsonl").read_text().splitlines()
+    whole = map(json.loads, lines)
+    expected = {(row["file"], row["label"], row["probability"]) for row in whole}
+    rows = table.to_pylist()
+    assert {(row["file"], row["label"], row["probability"]) for row in rows} == expected
+    assert rows[0]["label_5"] is None
+    # As NumPy and faiss take vectors: without a copy.
+    features = pyarrow.parquet.read_table("x")["features"].combine_chunks()
+    matrix = features.flatten().to_numpy(zero_copy_only=True).reshape(-1, 3)
+    assert matrix.dtype == np.float32
+    assert matrix.shape == (10, 3)
+
+
+@pytest.mark.parametrize("call", [0, 1, 2])
+def test_an_interruption_loses_and_repeats_nothing(call, folder, stub, small_parts):
+    stub()
+    go = functools.partial(
+        in_parts.predict, "stub", ["photos"], "out", parts="csv", show_progress=False
+    )
+    stub(failing_at(call))
+    with pytest.raises(KeyboardInterrupt):
+        go()
+    before = {path: path.stat().st_mtime_ns for path in pathlib.Path("out").glob("p*")}
+    stub()
+    found = go()
+    assert found.earlier + found.answered == 10
+    assert len(before) == call
+    for path, changed in before.items():
+        assert path.stat().st_mtime_ns == changed
+    assert sorted(line.split(",")[0] for line in lines_of("out")) == paths()
+    again = go()
+    assert (again.earlier, again.answered, again.unreadable) == (10, 0, 1)
+
+
+def test_photos_that_came_later_are_not_part_of_a_plan(folder, stub, small_parts):
+    stub(failing_at(0))
+    with pytest.raises(KeyboardInterrupt):
+        in_parts.predict("stub", ["photos"], "out", parts="csv", show_progress=False)
+    os.rename("photos/9.png", "photos/a.png")
+    stub()
+    found = in_parts.predict(
+        "stub", ["photos"], "out", parts="csv", show_progress=False
+    )
+    assert (found.answered, found.unreadable) == (9, 2)
+    assert any("photos/9.png" in reason for reason in found.reasons)
+
+
+def test_other_settings_and_other_files_are_refused(folder, stub, small_parts):
+    stub()
+    in_parts.predict("stub", ["photos"], "out", show_progress=False)
+    for photos, given, what in (
+        (["photos/1.png"], {}, r"\(photos\)"),
+        (["photos"], {"parts": "csv"}, r"\(format\)"),
+        (["photos"], {"features": "x"}, r"\(features\)"),
+    ):
+        with pytest.raises(RunError, match=f"out has answers of other settings {what}"):
+            in_parts.predict("stub", photos, "out", show_progress=False, **given)
+    stub(digest=lambda: "2f")
+    with pytest.raises(RunError, match=r"\(weights\)"):
+        in_parts.predict("stub", ["photos"], "out", show_progress=False)
+    with pytest.raises(RunError, match="photos has other files: pass another --out"):
+        in_parts.predict("stub", ["photos"], "photos", show_progress=False)
+    assert not os.path.exists("photos/_manifest.json")
+
+
+def test_a_full_disk_leaves_whole_parts_and_the_command_goes_on(
+    folder, stub, small_parts
+):
+    stub()
+    go = functools.partial(
+        in_parts.predict, "stub", ["photos"], "out", parts="csv", show_progress=False
+    )
+    stub(failing_at(1))
+    with pytest.raises(KeyboardInterrupt):
+        go()
+    stub()
+    with full_disk(40), pytest.raises(RunError, match="Cannot write .*Free space"):
+        go()
+    assert sorted(os.listdir("out")) == [
+        "_done",
+        "_manifest.json",
+        "_plan",
+        "part-00000.csv",
+    ]
+    assert go().answered == 6
+    assert sorted(line.split(",")[0] for line in lines_of("out")) == paths()
+
+
+def test_no_photo_leaves_nothing_that_stays(folder, stub):
+    stub()
+    os.mkdir("empty")
+    for _ in range(2):
+        with pytest.raises(RunError, match="There is no photo: give files, folders"):
+            in_parts.predict("stub", ["empty"], "out", show_progress=False)
+    os.rename("photos/1.png", "empty/1.png")
+    assert in_parts.predict("stub", ["empty"], "out", show_progress=False).answered == 1
+
+
+def tar_of(path, names):
+    with tarfile.open(path, "w") as archive:
+        for name in names:
+            archive.add(f"photos/{name}", arcname=f"set/{name}")
+        info = tarfile.TarInfo("set/0.json")
+        info.size = 2
+        archive.addfile(info, io.BytesIO(b"{}"))
+
+
+def records_of(path, names, key="image/encoded"):
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for name in names:
+            content = pathlib.Path(f"photos/{name}").read_bytes()
+            value = tf.train.Feature(bytes_list=tf.train.BytesList(value=[content]))
+            features = tf.train.Features(feature={key: value})
+            writer.write(tf.train.Example(features=features).SerializeToString())
+
+
+def test_shards_are_parts(folder, stub):
+    stub()
+    os.mkdir("shards")
+    names = sorted(os.listdir("photos"))
+    tar_of("shards/a.tar", names[:6])
+    records_of("shards/b.tfrecord", names[6:9])
+    records_of("shards/b-00001-of-00002", names[9:], key="image")
+    found = in_parts.predict("stub", ["shards"], "out", show_progress=False)
+    assert (found.answered, found.unreadable) == (10, 1)
+    of_shards = {row["file"]: row["probability"] for row in rows_of("out")}
+    in_parts.predict("stub", ["photos"], "plain", show_progress=False)
+    of_files = {row["file"]: row["probability"] for row in rows_of("plain")}
+    assert of_shards["shards/a.tar/set/0.png"] == of_files["photos/0.png"]
+    assert of_shards["shards/b.tfrecord/1"] == of_files[f"photos/{names[7]}"]
+    assert sorted(of_shards.values()) == sorted(of_files.values())
+
+
+def test_a_damaged_shard_keeps_what_is_before_the_damage(folder, stub):
+    stub()
+    records_of("a.tfrecord", ["0.png", "1.png"])
+    content = pathlib.Path("a.tfrecord").read_bytes()
+    pathlib.Path("a.tfrecord").write_bytes(content[:-10])
+    found = in_parts.predict("stub", ["a.tfrecord"], "out", show_progress=False)
+    assert [row["file"] for row in rows_of("out")] == ["a.tfrecord/0"]
+    assert found.unreadable == 1
+    assert found.reasons[0].startswith("a.tfrecord: record 1 is damaged")
+    records_of("b.tfrecord", ["0.png"], key="other")
+    with pytest.raises(shards.DamagedError, match="record 0 has no image/encoded"):
+        list(shards.photos_of("b.tfrecord"))
+
+
+@pytest.fixture
+def server(folder):
+    """An HTTP server of the folder on this machine; yields its address."""
+    handler = functools.partial(
+        http.server.SimpleHTTPRequestHandler, directory=str(folder)
+    )
+    handler.log_message = lambda *_: None
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as one:
+        threading.Thread(target=one.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{one.server_port}"
+        one.shutdown()
+
+
+def test_photos_and_shards_at_urls(folder, stub, server):
+    pytest.importorskip("aiohttp")
+    stub()
+    tar_of("a.tar", ["0.png", "1.png"])
+    places = [f"{server}/photos/", f"{server}/a.tar", f"{server}/photos/none.png"]
+    found = in_parts.predict("stub", places, "out", show_progress=False)
+    assert (found.answered, found.unreadable) == (12, 2)
+    assert any("none.png" in reason for reason in found.reasons)
+    rows = {row["file"]: row["probability"] for row in rows_of("out")}
+    assert rows[f"{server}/photos/1.png"] == rows[f"{server}/a.tar/set/1.png"]
+    predict("stub", [f"{server}/photos/"], out="whole.csv")
+    assert len(pathlib.Path("whole.csv").read_text().splitlines()) == 11
+
+
+def test_the_callable_pickles_to_its_settings(folder, files):
+    predictor = PhotoPredictor(str(files / "model.onnx"))
+    content = pathlib.Path("photos/1.png").read_bytes()
+    rows = predictor(["photos/0.png", content, "photos/5bad.jpg"])
+    assert [row["file"] for row in rows] == ["photos/0.png", "", "photos/5bad.jpg"]
+    assert rows[2]["label"] is None
+    assert "cannot be read" in rows[2]["error"]
+    message = pickle.dumps(predictor)
+    assert len(message) < 1000
+    again = pickle.loads(message)
+    assert "classifier" not in vars(again)
+    assert again(["photos/0.png", content]) == rows[:2]

@@ -1,0 +1,159 @@
+"""Predictions in parts, which one process or several, on any machines, write."""
+
+import contextlib
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from train.common import packages
+from train.common.errors import RunError
+from train.common.files import lock_file, make_folder
+from train.predict import shards
+from train.predict.part_folder import PARQUET, Part, PartFolder
+from train.predict.part_work import PartWork
+from train.predict.photo_list import Photos
+from train.predict.photo_predictor import PhotoPredictor
+from train.predict.prediction import NAMED, Predictions
+from train.predict.runners import RUNNERS
+from zoo.common.safe_text import named, printable
+from zoo.store.progress import progress_bar
+
+# Photos of a part: a worker that is killed repeats at most so many. A multiple of the
+# usual sizes of a batch, so that batches are full.
+_PHOTOS = 512
+
+
+def is_meant(out: str | None, runner: str | None) -> bool:
+    """Returns whether `--out` is a folder for parts.
+
+    Raises a `RunError` where `--runner` is given, and it is none.
+    """
+    is_folder = out is not None and (os.path.isdir(out) or not os.path.splitext(out)[1])
+    if runner is not None and not is_folder:
+        raise RunError(
+            f"--runner={runner} writes parts into a folder: pass --out=FOLDER, a name "
+            "without an ending."
+        )
+    return is_folder
+
+
+def refuse(**given: object) -> None:
+    """Refuses flags, given by name, that go with a single file."""
+    if names := [f"--{name}" for name, value in given.items() if value]:
+        raise RunError(
+            f"{named(names)}: not for answers in parts. Pass --out=NAME.csv, or leave "
+            "it out."
+        )
+
+
+def predict(
+    model: str,
+    photos: Sequence[str],
+    out: str,
+    *,
+    runner: str | None = None,
+    workers: int | None = None,
+    parts: str = PARQUET,
+    features: str | None = None,
+    show_progress: bool = True,
+    **settings: Any,
+) -> Predictions:
+    """Predicts the classes of photos, and writes them in parts into a folder.
+
+    Called again with the same arguments, it goes on with the parts that are not written
+    yet, whatever ended it before, and with any runner.
+
+    Args:
+        model: as in `train.predict.prediction.predict`.
+        photos: as there; also shards, see `train.predict.shards`.
+        out: path of a folder, which all workers see.
+        runner: str, one of `train.predict.runners.RUNNERS`; None for this process.
+        workers: int, processes of the runner; by default one per processor.
+        parts: str, one of `train.predict.part_folder.FORMATS`.
+        features: path of a folder for Parquet files of features, or None.
+        show_progress: bool.
+        settings: those of a `PhotoPredictor`.
+
+    Returns:
+        `train.predict.prediction.Predictions`.
+
+    Raises:
+        RunError: the model, a file or a folder cannot be used, or there is no photo.
+
+    Example:
+        >>> predict("runs/digits", ["photos/"], "out", runner="ray")  # doctest: +SKIP
+    """
+    if PARQUET in (parts, features and PARQUET):
+        packages.need("A Parquet file", ("pyarrow",), extra="ray")
+    run = RUNNERS[runner]()
+    predictor = PhotoPredictor(model, features=features is not None, **settings)
+    folder = PartFolder(out, parts, features)
+    own = [path for path in (folder.path, folder.features) if path is not None]
+    selection = Photos(photos, own, with_shards=True)
+    if not (predictor.names or features is not None):
+        raise RunError(
+            f"The model {predictor.classifier.name} has features, but no classes: pass "
+            "--features=FOLDER."
+        )
+    make_folder(folder.path, "--out")
+    busy = f"Another process is writing {folder.path}"
+    with lock_file(folder.path / ".lock", busy, "--out"):
+        count = folder.begin(predictor.settings(), photos, _parts(selection))
+        earlier = folder.written()
+        missing = sorted(set(range(count)) - earlier)
+        notes = [*predictor.notes, *filter(None, [selection.note()])]
+        predictions = Predictions(predictor.classifier.name, notes=notes)
+        for number in sorted(earlier):
+            done = folder.done(number)
+            predictions.earlier += done.answered
+            _count_unread(predictions, done)
+        total = _total(folder, missing)
+        work = PartWork(predictor, folder)
+        with (
+            progress_bar(
+                total=total, unit="photo", desc="predicting", disable=not show_progress
+            ) as bar,
+            contextlib.closing(run(work, missing, workers)) as written,
+        ):
+            for number in written:
+                done = folder.done(number)
+                predictions.answered += done.answered
+                predictions.counts.update(done.counts)
+                predictions.marks.update(done.marks)
+                _count_unread(predictions, done)
+                bar.set_postfix(unread=predictions.unreadable)
+                bar.update(done.answered + done.unreadable)
+        folder.finish(count)
+    return predictions
+
+
+def _parts(photos):
+    """Yields the parts of photos, paths, URLs and shards of a `Photos`."""
+    folder, found = os.getcwd(), []
+    for photo in photos:
+        if shards.is_shard(photo) and not os.path.isdir(photo):
+            yield Part(folder, shard=photo)
+            continue
+        found.append(photo)
+        if len(found) == _PHOTOS:
+            yield Part(folder, photos=tuple(found))
+            found = []
+    if found:
+        yield Part(folder, photos=tuple(found))
+
+
+def _total(folder, numbers):
+    """Returns how many photos parts have, None where shards have not been counted."""
+    total = 0
+    for number in numbers:
+        part = folder.part(number)
+        if part.shard:
+            return None
+        total += len(part.photos)
+    return total
+
+
+def _count_unread(predictions, done):
+    predictions.unreadable += done.unreadable
+    left = NAMED - len(predictions.reasons)
+    predictions.reasons += map(printable, done.reasons[:left])

@@ -1,0 +1,110 @@
+"""Predictions on Beam: a model handler for `RunInference`, and the command's runner."""
+
+import os
+import re
+import threading
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.ml.inference.base import ModelHandler
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from train.common.errors import RunError, first_line
+from train.predict.part_work import PartWork
+from train.predict.photo_predictor import PhotoPredictor
+
+# How often it is seen which parts are written.
+_SECONDS = 1.0
+# Beam passes on the text of an error alone, in which this is before ours.
+_MARK = "keras-vit: "
+
+
+class PhotoHandler(ModelHandler[str | bytes, dict, PhotoPredictor]):
+    """Answers photos, paths, URLs or bytes, in `RunInference`.
+
+    For photos with keys, put it into a `KeyedModelHandler`. It gives a dict for each,
+    as a call of the predictor does.
+
+    Args:
+        predictor: `PhotoPredictor`.
+        batch_size: int, photos at a time.
+
+    Example:
+        >>> handler = KeyedModelHandler(PhotoHandler(predictor))  # doctest: +SKIP
+        >>> keyed_photos | RunInference(handler)  # doctest: +SKIP
+    """
+
+    def __init__(self, predictor: PhotoPredictor, *, batch_size: int = 64):
+        super().__init__(max_batch_size=batch_size)
+        self._predictor = predictor
+
+    def load_model(self) -> PhotoPredictor:
+        return self._predictor.load()
+
+    def run_inference(
+        self,
+        batch: Sequence[str | bytes],
+        model: PhotoPredictor,
+        inference_args: dict[str, Any] | None = None,
+    ) -> Iterable[dict]:
+        return model(batch)
+
+    def get_metrics_namespace(self) -> str:
+        return "keras_vit"
+
+
+class _Work(beam.DoFn):
+    """Does the work on parts."""
+
+    def __init__(self, work):
+        self._work = work
+
+    def process(self, number: int) -> Iterator[int]:
+        try:
+            yield self._work(number)
+        except RunError as error:
+            raise RuntimeError(f"{_MARK}{error}") from error
+
+
+def run(work: PartWork, numbers: Sequence[int], workers: int | None) -> Generator[int]:
+    """Yields numbers of parts as workers have done the work on them."""
+    options = PipelineOptions(
+        runner="FnApiRunner",
+        direct_num_workers=workers or os.cpu_count() or 1,
+        direct_running_mode="multi_processing",
+        default_sdk_harness_log_level="ERROR",
+    )
+    failures, left = [], set(numbers)
+
+    def pipeline() -> None:
+        with beam.Pipeline(options=options) as steps:
+            parts = steps | beam.Create(numbers) | beam.Reshuffle()
+            _ = parts | beam.ParDo(_Work(work))
+
+    # This runner waits forever for a worker that was killed, which a thread of it sees.
+    hook = threading.excepthook
+    threading.excepthook = lambda failed: failures.append(failed.exc_value)
+    try:
+        if left:
+            thread = threading.Thread(target=pipeline, daemon=True)
+            thread.start()
+        while left:
+            thread.join(_SECONDS)
+            is_over = failures or not thread.is_alive()
+            written = sorted(left & work.folder.written())
+            left.difference_update(written)
+            yield from written
+            if is_over and left:
+                raise _explained(" ".join(map(str, failures)))
+    finally:
+        threading.excepthook = hook
+
+
+def _explained(text):
+    if found := re.search(f"{_MARK}(.*)", text):
+        return RunError(found[1])
+    return RunError(
+        f"Beam failed ({first_line(text)}): the same command goes on with what is not "
+        "written."
+    )

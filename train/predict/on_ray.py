@@ -1,0 +1,115 @@
+"""Predictions on Ray: a dataset of photos in, one with their answers out."""
+
+import os
+from collections.abc import Generator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import ray
+import ray.data
+
+from train.common.errors import RunError, first_line
+from train.predict.part_folder import table
+from train.predict.part_work import PartWork
+from train.predict.photo_predictor import PhotoPredictor
+
+
+def predict(
+    dataset: ray.data.Dataset,
+    predictor: PhotoPredictor,
+    *,
+    column: str = "file",
+    workers: int | None = None,
+    batch_size: int = 256,
+    **options: Any,
+) -> ray.data.Dataset:
+    """Returns a dataset with the answers to its photos.
+
+    Each worker loads the model once.
+
+    Args:
+        dataset: `ray.data.Dataset`.
+        predictor: `PhotoPredictor`.
+        column: str, of the photos: their paths or URLs, or bytes, as
+            `ray.data.read_binary_files` has them.
+        workers: int; by default one per processor of the cluster.
+        batch_size: int, photos that a worker gets at a time.
+        options: of `ray.data.Dataset.map_batches`, such as `num_gpus`.
+
+    Returns:
+        `ray.data.Dataset` with the columns of the other and those that a call of the
+        predictor returns, but for `file`.
+
+    Example:
+        >>> photos = ray.data.read_binary_files("photos/")  # doctest: +SKIP
+        >>> predict(photos, predictor, column="bytes")  # doctest: +SKIP
+    """
+    return dataset.map_batches(
+        _Worker,
+        fn_constructor_args=(predictor, column),
+        batch_format="pyarrow",
+        batch_size=batch_size,
+        compute=ray.data.ActorPoolStrategy(size=workers or _processors()),
+        **options,
+    )
+
+
+class _Worker:
+    """Answers batches of a dataset, in a process of its own."""
+
+    def __init__(self, predictor, column):
+        self._predictor, self._column = predictor, column
+
+    def __call__(self, batch: pa.Table) -> pa.Table:
+        predictor = self._predictor
+        rows = predictor(batch[self._column].to_pylist())
+        answers = table(rows, predictor.columns[1:], predictor.classifier.num_features)
+        for name in answers.column_names:
+            batch = batch.append_column(name, answers[name])
+        return batch
+
+
+def run(work: PartWork, numbers: Sequence[int], workers: int | None) -> Generator[int]:
+    """Yields numbers of parts as workers have done the work on them.
+
+    A worker that is killed is started again, with the part that it was at.
+    """
+    if not ray.is_initialized():
+        # RAY_ADDRESS says which cluster; without it one is started here.
+        ray.init(include_dashboard=False, log_to_driver=False)
+    rows = [{"number": number} for number in numbers]
+    if not rows:
+        return
+    parts = ray.data.from_items(rows, override_num_blocks=len(rows)).map(
+        _PartWorker,
+        fn_constructor_args=(work,),
+        compute=ray.data.ActorPoolStrategy(size=workers or _processors()),
+    )
+    try:
+        for row in parts.iter_rows():
+            if row["error"]:
+                raise RunError(row["error"])
+            yield row["number"]
+    except ray.exceptions.RayError as error:
+        raise RunError(
+            f"Ray failed ({first_line(error)}): the same command goes on with what is "
+            "not written."
+        ) from error
+
+
+class _PartWorker:
+    """Does the work on a part, in a process of its own."""
+
+    def __init__(self, work):
+        self._work = work
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return {"number": self._work(int(row["number"])), "error": ""}
+        except RunError as error:
+            # Ray tells of an exception that some code failed, not what it says.
+            return row | {"error": str(error)}
+
+
+def _processors():
+    return max(int(ray.cluster_resources().get("CPU", os.cpu_count() or 1)), 1)
