@@ -59,6 +59,13 @@ class Options:
         # From random weights the first blocks have everything to learn.
         return is_usual and not self.keeps_optimizer and recipe.weights is not None
 
+    def may_begin_as_probe(self, recipe: Recipe) -> bool:
+        """Returns whether a training of few epochs may begin with a probe as its head.
+
+        With `--pre_logits` the head is on a random layer, not on the features.
+        """
+        return self.may_choose_optimizer(recipe) and not recipe.pre_logits
+
     @property
     def keeps_optimizer(self) -> bool:
         """Whether a user gave a setting of the optimizer."""

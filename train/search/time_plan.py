@@ -121,8 +121,8 @@ def for_features(
 
 def _seconds_of_steps(search):
     """Returns about how long the fewest steps take that are worth photos."""
-    is_free = search.options.may_choose_optimizer(search.recipe)
-    steps = _STEPS_FROM_PROBE if is_free else _STEPS_FROM_ZEROS
+    may_know = search.options.may_begin_as_probe(search.recipe)
+    steps = _STEPS_FROM_PROBE if may_know else _STEPS_FROM_ZEROS
     step = search.recipe.batch_size * PASSES * _SMALL_AREA * costs(search).longest
     return steps * step
 

@@ -19,7 +19,7 @@ from train.scoring.temperature import temperature
 from train.search import time_plan
 from train.search.answers import Answer, Member
 from train.search.backbones import Backbone
-from train.search.choosing import share_of
+from train.search.choosing import FEW, share_of
 from train.search.probing import judged
 from train.search.sizes import scaled, size_of
 from train.search.slowdown import Slowdown
@@ -36,17 +36,19 @@ _ROOM = 1.5
 # Sizes of training, beside that of the features. How many epochs must fit at each but
 # the smallest, and how many photos of each class a new head must see. On CIFAR-100 with
 # ten images a class and the same seconds, 20 epochs at 160 end 1.6 points above 34 at
-# 128; with 50 a class, 12 at 160 are as good as 6 at 224, 1 point above 20 at 128, and
-# 3 at 160 as good as 4 at 128. With ten a class 5 epochs at 224 are too few: the new
-# head has seen each class 47 times. One that begins as a probe needs to see no number:
-# 3.7 epochs at 160 of ten a class have a log loss of 0.83 on held-out photos, 5.5 at
-# 128 one of 1.08; with 50 a class 0.6 at 160 are as good as 1 at 128.
+# 128, 14 there 2.5 above 6 at 224; with 50 a class, 12 at 160 are as good as 6 at 224,
+# 1 point above 20 at 128, and 3 at 160 as good as 4 at 128. Between these sizes one
+# that begins as a probe needs to see no number: 3.7 epochs at 160 of ten a class have a
+# log loss of 0.83 on held-out photos, 5.5 at 128 one of 1.08; with 50 a class 0.6 at
+# 160 are as good as 1 at 128.
 _SMALLER_SIZES = (160, 128)
-_AT_FULL_SIZE, _BETWEEN = (6, 300), (3, 150)
-# In fewer epochs no photo is seen often enough for crops to help. On CIFAR-100 whole
-# images end 0.7 to 1.1 points above windows of 60 to 100% after four epochs and 1.6
-# after one; after thirty they are 1.2 to 2.1 points below.
-_FEW_EPOCHS = 8
+_AT_FULL_SIZE, _BETWEEN = (6, 300), (3, 120)
+# In fewer epochs no photo is seen often enough for crops to help. On CIFAR-100 from a
+# head of zeros whole images end 0.7 to 1.1 points above windows of 60 to 100% after
+# four epochs and 1.6 after one; after thirty they are 1.2 to 2.1 points below. From a
+# probe few photos are known sooner: after four epochs whole images are 1.5 points below
+# with ten a class, and 0.4 above with fifty.
+_FEW_EPOCHS, _FEWER_EPOCHS = 8, 2
 # Adam, with rates that fall towards the first block, learns more from few epochs. From
 # a head of zeros the average with probes ends 0.5 to 1.0 points above that of momentum
 # after four epochs of 50 images a class (three draws), 1.8 after 1.5 of 250; after
@@ -97,7 +99,7 @@ def _fitting(search, backbone, speed, may_know):
         photos = seconds * speed / time_plan.PASSES / area
         epochs = photos / search.source.train.num_examples
         fewest_epochs, fewest_of_class = _AT_FULL_SIZE if size == full else _BETWEEN
-        is_known = may_know and epochs < _FEW_EPOCHS
+        is_known = may_know and epochs < _FEW_EPOCHS and size != full
         is_seen = photos / len(search.names) >= fewest_of_class
         if epochs >= fewest_epochs and (is_known or is_seen):
             break
@@ -110,22 +112,26 @@ def _plan(search, backbone):
     while batch > 8 and 2 * batch > search.source.train.num_examples:
         batch //= 2
     speed = backbone.speed / search.budget.facts.get("photo_scale", 1.0)
-    is_free = search.options.may_choose_optimizer(recipe) and backbone.has_blocks
-    # The random layer `pre_logits` is another one than that of the features.
-    may_know = is_free and not recipe.pre_logits
+    options, has_blocks = search.options, backbone.has_blocks
+    is_free = has_blocks and options.may_choose_optimizer(recipe)
+    may_know = has_blocks and options.may_begin_as_probe(recipe)
     fitting = _fitting(search, backbone, speed, may_know)
     steps = int(_ROOM * fitting.photos / batch)
     if fitting.seconds < time_plan.least_training(search) or steps < _LEAST_STEPS:
         return {}
     is_few = fitting.epochs < _FEW_EPOCHS
+    from_probe = is_few and may_know
+    of_class = search.source.train.num_examples / len(search.names)
+    is_soon_known = from_probe and of_class <= FEW
+    sees_whole = fitting.epochs < (_FEWER_EPOCHS if is_soon_known else _FEW_EPOCHS)
     plan = {
         "image_size": list(fitting.size),
         "batch_size": batch,
         "steps": steps,
-        "crop": search.options.crop_of(recipe) or ("resize" if is_few else "gentle"),
+        "crop": options.crop_of(recipe) or ("resize" if sees_whole else "gentle"),
     }
     if is_few and is_free:
-        plan |= _OF_FEW_EPOCHS | {"from_probe": may_know}
+        plan |= _OF_FEW_EPOCHS | {"from_probe": from_probe}
     if recipe.eval_every is None:
         seconds = fitting.area * search.source.validation.num_examples / speed
         count = min(int(_VALIDATING * fitting.seconds / seconds), _VALIDATIONS)
