@@ -80,9 +80,10 @@ def run(work: PartWork, numbers: Sequence[int], workers: int | None) -> Generato
     rows = [{"number": number} for number in numbers]
     if not rows:
         return
-    parts = ray.data.from_items(rows, override_num_blocks=len(rows)).map(
+    parts = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
         _PartWorker,
         fn_constructor_args=(work,),
+        batch_size=1,
         compute=ray.data.ActorPoolStrategy(size=workers or _processors()),
     )
     try:
@@ -103,12 +104,14 @@ class _PartWorker:
     def __init__(self, work):
         self._work = work
 
-    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        [number], error = batch["number"], ""
         try:
-            return {"number": self._work(int(row["number"])), "error": ""}
-        except RunError as error:
+            self._work(int(number))
+        except RunError as failure:
             # Ray tells of an exception that some code failed, not what it says.
-            return row | {"error": str(error)}
+            error = str(failure)
+        return {"number": [number], "error": [error]}
 
 
 def _processors():
