@@ -260,7 +260,7 @@ def is_hidden(name: str) -> bool:
     >>> is_hidden("__MACOSX/cat.jpg"), is_hidden("./cats/cat.jpg")
     (True, False)
     """
-    parts = [part for part in name.split("/") if part != "."]
+    parts = [part for part in name.replace("\\", "/").split("/") if part != "."]
     return any(part.startswith(".") or part == _SYSTEM_FOLDER for part in parts)
 
 

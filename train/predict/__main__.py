@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING
 from absl import app, flags
 
 from train.common import command_line, flag_help, predictors
+from train.common.errors import RunError
 from train.data import data_flags
 from zoo.common.safe_text import class_text, counted, named, printable
 
@@ -140,6 +141,8 @@ def main(argv: Sequence[str]) -> None:
     out = values["out"]
     with command_line.exit_on_errors("nothing was done"):
         is_folder = in_parts.is_meant(out, values["runner"])
+        if values["workers"] and not values["runner"]:
+            raise RunError("--workers are those of --runner: pass it, too.")
     if is_folder:
         _in_parts(argv, values)
     prints = out is None and values["ask"] is None

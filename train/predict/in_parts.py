@@ -1,20 +1,23 @@
 """Predictions in parts, which one process or several, on any machines, write."""
 
 import contextlib
+import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from train.common import packages
 from train.common.errors import RunError
 from train.common.files import lock_file, make_folder
 from train.predict import shards
+from train.predict.answers import FORMATS
 from train.predict.part_folder import PARQUET, Part, PartFolder
 from train.predict.part_work import PartWork
-from train.predict.photo_list import Photos
+from train.predict.photo_list import STDIN, Photos
 from train.predict.photo_predictor import PhotoPredictor
 from train.predict.prediction import NAMED, Predictions
 from train.predict.runners import RUNNERS
+from zoo.common.regular_files import expand_home
 from zoo.common.safe_text import named, printable
 from zoo.store.progress import progress_bar
 
@@ -28,7 +31,10 @@ def is_meant(out: str | None, runner: str | None) -> bool:
 
     Raises a `RunError` where `--runner` is given, and it is none.
     """
-    is_folder = out is not None and (os.path.isdir(out) or not os.path.splitext(out)[1])
+    is_folder = False
+    if out:
+        path = expand_home(out)
+        is_folder = path.is_dir() or not (path.suffix or path.name in FORMATS)
     if runner is not None and not is_folder:
         raise RunError(
             f"--runner={runner} writes parts into a folder: pass --out=FOLDER, a name "
@@ -83,44 +89,61 @@ def predict(
     Example:
         >>> predict("runs/digits", ["photos/"], "out", runner="ray")  # doctest: +SKIP
     """
-    if PARQUET in (parts, features and PARQUET):
+    if parts == PARQUET or features is not None:
         packages.need("A Parquet file", ("pyarrow",), extra="ray")
+    if features is not None and os.path.splitext(features)[1]:
+        raise RunError(
+            f"--features={features} has the name of a file, and beside a folder --out "
+            "it is a folder: pass a name without an ending."
+        )
     run = RUNNERS[runner]()
     predictor = PhotoPredictor(model, features=features is not None, **settings)
     folder = PartFolder(out, parts, features)
     own = [path for path in (folder.path, folder.features) if path is not None]
-    selection = Photos(photos, own, with_shards=True)
+    selected = []
+
+    def planned() -> Iterator[Part]:
+        selected.append(Photos(photos, own, with_shards=True))
+        return _parts(selected[0])
+
     if not (predictor.names or features is not None):
         raise RunError(
             f"The model {predictor.classifier.name} has features, but no classes: pass "
             "--features=FOLDER."
         )
-    make_folder(folder.path, "--out")
-    busy = f"Another process is writing {folder.path}"
-    with lock_file(folder.path / ".lock", busy, "--out"):
-        count = folder.begin(predictor.settings(), photos, _parts(selection))
-        earlier = folder.written()
+    with contextlib.ExitStack() as stack:
+        for path in own:
+            make_folder(path, "--out")
+            busy = f"Another process is writing {path}"
+            stack.enter_context(lock_file(path / ".lock", busy, "--out"))
+        count = folder.begin(predictor.settings(), photos, planned)
+        earlier = folder.finished()
         missing = sorted(set(range(count)) - earlier)
-        notes = [*predictor.notes, *filter(None, [selection.note()])]
+        for number in missing:
+            folder.unnote(number)
+        notes = [*predictor.notes, *filter(None, [one.note() for one in selected])]
+        if STDIN in photos and not selected:
+            notes.append("the photos are those of the list of the first start")
         predictions = Predictions(predictor.classifier.name, notes=notes)
         for number in sorted(earlier):
             done = folder.done(number)
             predictions.earlier += done.answered
             _count_unread(predictions, done)
+        weights = predictor.digest
+        if runner is not None and os.path.exists(model):
+            # Processes elsewhere may not start in this directory.
+            predictor = dataclasses.replace(predictor, model=os.path.abspath(model))
+        work = PartWork(predictor, folder, weights)
+        written = run(work, missing, workers)
         total = _total(folder, missing)
-        work = PartWork(predictor, folder)
         with (
             progress_bar(
                 total=total, unit="photo", desc="predicting", disable=not show_progress
             ) as bar,
-            contextlib.closing(run(work, missing, workers)) as written,
+            contextlib.closing(written),
         ):
-            for number in written:
-                done = folder.done(number)
-                predictions.answered += done.answered
-                predictions.counts.update(done.counts)
-                predictions.marks.update(done.marks)
-                _count_unread(predictions, done)
+            for done in map(folder.done, written):
+                _count(predictions, done)
                 bar.set_postfix(unread=predictions.unreadable)
                 bar.update(done.answered + done.unreadable)
         folder.finish(count)
@@ -151,6 +174,13 @@ def _total(folder, numbers):
             return None
         total += len(part.photos)
     return total
+
+
+def _count(predictions, done):
+    predictions.answered += done.answered
+    predictions.counts.update(done.counts)
+    predictions.marks.update(done.marks)
+    _count_unread(predictions, done)
 
 
 def _count_unread(predictions, done):

@@ -14,9 +14,9 @@ from train.common.errors import RunError, first_line
 from train.predict.part_work import PartWork
 from train.predict.photo_predictor import PhotoPredictor
 
-# How often it is seen which parts are written.
-_SECONDS = 1.0
-# Beam passes on the text of an error alone, in which this is before ours.
+# How often it is seen which parts are written, and how long the end may take.
+_SECONDS, _LAST_SECONDS = 1.0, 30.0
+# Beam passes on the text of an error alone, in which this is around ours.
 _MARK = "keras-vit: "
 
 
@@ -36,8 +36,11 @@ class PhotoHandler(ModelHandler[str | bytes, dict, PhotoPredictor]):
     """
 
     def __init__(self, predictor: PhotoPredictor, *, batch_size: int = 64):
-        super().__init__(max_batch_size=batch_size)
-        self._predictor = predictor
+        super().__init__()
+        self._predictor, self._batch_size = predictor, batch_size
+
+    def batch_elements_kwargs(self) -> dict[str, Any]:
+        return {"max_batch_size": self._batch_size}
 
     def load_model(self) -> PhotoPredictor:
         return self._predictor.load()
@@ -64,7 +67,7 @@ class _Work(beam.DoFn):
         try:
             yield self._work(number)
         except RunError as error:
-            raise RuntimeError(f"{_MARK}{error}") from error
+            raise RuntimeError(f"{_MARK}{error}{_MARK}") from error
 
 
 def run(work: PartWork, numbers: Sequence[int], workers: int | None) -> Generator[int]:
@@ -75,16 +78,25 @@ def run(work: PartWork, numbers: Sequence[int], workers: int | None) -> Generato
         direct_running_mode="multi_processing",
         default_sdk_harness_log_level="ERROR",
     )
-    failures, left = [], set(numbers)
+    failures: list[BaseException | None] = []
+    left = set(numbers)
 
     def pipeline() -> None:
-        with beam.Pipeline(options=options) as steps:
-            parts = steps | beam.Create(numbers) | beam.Reshuffle()
-            _ = parts | beam.ParDo(_Work(work))
+        try:
+            with beam.Pipeline(options=options) as steps:
+                parts = steps | beam.Create(numbers) | beam.Reshuffle()
+                _ = parts | beam.ParDo(_Work(work))
+        except Exception as error:
+            failures.append(error)
 
-    # This runner waits forever for a worker that was killed, which a thread of it sees.
-    hook = threading.excepthook
-    threading.excepthook = lambda failed: failures.append(failed.exc_value)
+    def look(failed: threading.ExceptHookArgs) -> None:
+        # This runner waits forever for a worker that was killed, which its thread sees.
+        if "Worker subprocess exited" in str(failed.exc_value):
+            failures.append(failed.exc_value)
+        else:
+            hook(failed)
+
+    hook, threading.excepthook = threading.excepthook, look
     try:
         if left:
             thread = threading.Thread(target=pipeline, daemon=True)
@@ -97,12 +109,15 @@ def run(work: PartWork, numbers: Sequence[int], workers: int | None) -> Generato
             yield from written
             if is_over and left:
                 raise _explained(" ".join(map(str, failures)))
+        if numbers:
+            # All is written; its processes end.
+            thread.join(_LAST_SECONDS)
     finally:
         threading.excepthook = hook
 
 
 def _explained(text):
-    if found := re.search(f"{_MARK}(.*)", text):
+    if found := re.search(f"{_MARK}(.*?){_MARK}", text, re.DOTALL):
         return RunError(found[1])
     return RunError(
         f"Beam failed ({first_line(text)}): the same command goes on with what is not "

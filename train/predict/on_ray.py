@@ -38,7 +38,7 @@ def predict(
 
     Returns:
         `ray.data.Dataset` with the columns of the other and those that a call of the
-        predictor returns, but for `file`.
+        predictor returns, but for `file`; they replace others of their names.
 
     Example:
         >>> photos = ray.data.read_binary_files("photos/")  # doctest: +SKIP
@@ -65,6 +65,8 @@ class _Worker:
         rows = predictor(batch[self._column].to_pylist())
         answers = table(rows, predictor.columns[1:], predictor.classifier.num_features)
         for name in answers.column_names:
+            if name in batch.column_names:
+                batch = batch.drop_columns([name])
             batch = batch.append_column(name, answers[name])
         return batch
 
@@ -75,8 +77,14 @@ def run(work: PartWork, numbers: Sequence[int], workers: int | None) -> Generato
     A worker that is killed is started again, with the part that it was at.
     """
     if not ray.is_initialized():
-        # RAY_ADDRESS says which cluster; without it one is started here.
-        ray.init(include_dashboard=False, log_to_driver=False)
+        try:
+            # RAY_ADDRESS says which cluster; without it one is started here.
+            ray.init(include_dashboard=False, log_to_driver=False)
+        except Exception as error:
+            raise RunError(
+                f"Ray does not start ({first_line(error)}): check RAY_ADDRESS, or "
+                "leave --runner=ray out."
+            ) from error
     rows = [{"number": number} for number in numbers]
     if not rows:
         return

@@ -1,26 +1,27 @@
 """A folder of answers in parts, each written whole, of photos that were planned."""
 
 import collections
+import contextlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from train.common.errors import RunError
+from train.common.errors import RunError, first_line
 from train.common.files import (
-    explained,
     make_folder,
     read_json,
     remove_temporaries,
     whole_file,
     whole_folder,
     write_json,
-    write_text,
 )
 from train.predict.answers import Answer, CsvLines
+from train.predict.photo_predictor import Passing
 from zoo.common.limits import TABLE_BYTES
 from zoo.common.regular_files import expand_home, read_text
 
@@ -48,13 +49,17 @@ class Part(NamedTuple):
 
 
 class Done(NamedTuple):
-    """What a part that is written has: numbers of photos, and why some are not read."""
+    """What a part that is written has: numbers of photos, and why some are not read.
+
+    `is_passing` says that at another time some of these may be.
+    """
 
     answered: int
     unreadable: int
     reasons: list[str]
     counts: dict[str, int]
     marks: dict[str, int]
+    is_passing: bool = False
 
 
 class PartFolder:
@@ -72,16 +77,28 @@ class PartFolder:
         self.path = expand_home(path).absolute()
         self.format = format
         self.features = None if features is None else expand_home(features).absolute()
+        own = [self.path, *filter(None, [self.features])]
+        is_nested = any(one in other.parents for one in own for other in own)
+        if is_nested or len({*own}) < len(own):
+            raise RunError(
+                "--out and --features must be two folders, none in the other."
+            )
 
     def begin(
-        self, settings: dict[str, Any], places: Sequence[str], parts: Iterator[Part]
+        self,
+        settings: dict[str, Any],
+        places: Sequence[str],
+        parts: Callable[[], Iterator[Part]],
     ) -> int:
         """Plans the parts, or goes on with a plan; returns how many there are.
 
-        `settings` are what the answers depend on, `places` what the user named.
+        `settings` are what the answers depend on, `places` what the user named, of
+        which `parts()` are those of a new plan.
         """
-        known = {**settings, "photos": list(places), "format": self.format}
-        known = json.loads(json.dumps(known))
+        own = {"photos": list(places), "folder": os.getcwd(), "format": self.format}
+        if self.features is not None:
+            own["features"] = str(self.features)
+        known = json.loads(json.dumps({**settings, **own}))
         manifest, plan = self.path / _MANIFEST, self.path / _PLAN
         is_new = not manifest.exists()
         for folder, flag in ((self.path, "--out"), (self.features, "--features")):
@@ -91,22 +108,41 @@ class PartFolder:
                 if is_new and _has_files(folder):
                     raise RunError(f"{folder} has other files: pass another {flag}.")
         if is_new:
-            _write_plan(plan, parts)
+            # They may be of an earlier plan, whose other files a user has removed.
+            shutil.rmtree(self.path / _DONE, ignore_errors=True)
+            _write_plan(plan, parts())
             write_json(manifest, {"settings": known}, "--out")
-        _check(self.path, read_json(manifest, _REMEDY)["settings"], known)
+        _check(self.path, read_json(manifest, _REMEDY, _settings), known)
         make_folder(self.path / _DONE, "--out")
         return len(_numbers(plan))
 
     def part(self, number: int) -> Part:
         """Returns a planned part."""
         path = self.path / _PLAN / f"{number:05d}.json"
-        with explained(f"read {path}", "Mend the permissions"):
+        try:
             fields = json.loads(read_text(path, TABLE_BYTES))
-        return Part(fields["folder"], tuple(fields["photos"]), fields["shard"])
+            return Part(fields["folder"], tuple(fields["photos"]), fields["shard"])
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise RunError(
+                f"{path} is damaged ({first_line(error)}): {_REMEDY}."
+            ) from error
 
     def written(self) -> set[int]:
-        """Returns the numbers of the parts that are written."""
+        """Returns the numbers of the parts that are noted as written."""
         return _numbers(self.path / _DONE)
+
+    def finished(self) -> set[int]:
+        """Returns those that are there, and have no photo that may be read by now."""
+        return {
+            number
+            for number in self.written()
+            if not self.done(number).is_passing
+            and all(path.exists() for path in self._files(number))
+        }
+
+    def unnote(self, number: int) -> None:
+        """Notes that a part is to be written anew."""
+        (self.path / _DONE / f"{number:05d}.json").unlink(missing_ok=True)
 
     def done(self, number: int) -> Done:
         """Returns what a part has that is written."""
@@ -116,7 +152,7 @@ class PartFolder:
     def write(
         self,
         number: int,
-        rows: Iterable[dict[str, Any]],
+        chunks: Iterable[list[dict[str, Any]]],
         columns: Sequence[str],
         num_features: int | None = None,
     ) -> None:
@@ -124,45 +160,72 @@ class PartFolder:
 
         Args:
             number: of the part.
-            rows: as a `PhotoPredictor` gives them.
+            chunks: lists of rows as a `PhotoPredictor` gives them; one at a time is in
+                memory.
             columns: those of them that have the answer.
             num_features: of a photo, if rows have them.
         """
-        read, reasons, unreadable = [], [], 0
-        for row in rows:
-            if row["error"] is None:
-                read.append(row)
-                continue
-            unreadable += 1
-            if len(reasons) < _MOST_REASONS:
-                reasons.append(f"{row['file']}: {row['error']}")
-        if self.features is not None:
-            path = self.features / f"part-{number:05d}.{PARQUET}"
-            _write_parquet(path, table(read, ("file", "features"), num_features))
-        if columns and self.format == PARQUET:
-            _write_parquet(self._file(number), table(read, ("file", *columns)))
-        elif columns:
-            _write_csv(self._file(number), read, columns)
-        labels = (row["label"] for row in read if "probability" in columns)
-        marks = (row["mark"] for row in read if row.get("mark"))
-        counts, marked = (dict(collections.Counter(each)) for each in (labels, marks))
-        done = Done(len(read), unreadable, reasons, counts, marked)
+        answered, unreadable, reasons, is_passing = 0, 0, [], False
+        counts, marks = collections.Counter(), collections.Counter()
+        with contextlib.ExitStack() as stack:
+            files = [
+                stack.enter_context(file)
+                for file in self._opened(number, columns, num_features)
+            ]
+            for rows in chunks:
+                read = [row for row in rows if row["error"] is None]
+                for add in files:
+                    add(read)
+                answered += len(read)
+                unread = [row for row in rows if row["error"] is not None]
+                unreadable += len(unread)
+                is_passing |= any(isinstance(row["error"], Passing) for row in unread)
+                left = _MOST_REASONS - len(reasons)
+                reasons += [f"{row['file']}: {row['error']}" for row in unread[:left]]
+                if "probability" in columns:
+                    counts.update(row["label"] for row in read)
+                marks.update(row["mark"] for row in read if row.get("mark"))
+        counted = (dict(counts), dict(marks))
+        done = Done(answered, unreadable, reasons, *counted, is_passing)
         write_json(self.path / _DONE / f"{number:05d}.json", done._asdict(), "--out")
 
+    def _opened(self, number, columns, num_features):
+        """Yields the files of a part, which take lists of rows."""
+        if self.features is not None:
+            path = self._features_file(number)
+            yield _parquet_file(path, ("file", "features"), num_features)
+        if columns and self.format == PARQUET:
+            yield _parquet_file(self._file(number), ("file", *columns))
+        elif columns:
+            yield _csv_file(self._file(number), columns)
+
     def finish(self, count: int) -> None:
-        """Writes the manifest of so many parts, which are all."""
-        parts = []
-        for number in range(count):
-            done, file = self.done(number), self._file(number).name
-            numbers = {"rows": done.answered, "unread": done.unreadable}
-            parts.append({"file": file, **numbers})
-        total = {key: sum(one[key] for one in parts) for key in ("rows", "unread")}
+        """Writes how many rows so many parts, which are all, have together."""
+        total = {"parts": count, "rows": 0, "unread": 0}
+        for done in map(self.done, range(count)):
+            total["rows"] += done.answered
+            total["unread"] += done.unreadable
         manifest = self.path / _MANIFEST
-        settings = read_json(manifest, _REMEDY)["settings"]
-        write_json(manifest, {"settings": settings, **total, "parts": parts}, "--out")
+        settings = read_json(manifest, _REMEDY, _settings)
+        write_json(manifest, {"settings": settings, **total}, "--out")
 
     def _file(self, number):
         return self.path / f"part-{number:05d}.{self.format}"
+
+    def _features_file(self, number):
+        return self.features / f"part-{number:05d}.{PARQUET}"
+
+    def _files(self, number):
+        """Returns the files of a part; without classes it has features alone."""
+        if self.features is None:
+            return [self._file(number)]
+        is_alone = not read_json(self.path / _MANIFEST, _REMEDY, _settings)["classes"]
+        features = [self._features_file(number)]
+        return features if is_alone else [self._file(number), *features]
+
+
+def _settings(manifest):
+    return dict(manifest["settings"])
 
 
 def _has_files(folder):
@@ -195,27 +258,36 @@ def _check(path, earlier, now):
         )
 
 
-def _write_csv(path, rows, columns):
+@contextlib.contextmanager
+def _csv_file(path, columns):
     has_marks = columns[-1] == "mark"
     pairs = columns[: len(columns) - has_marks]
     lines = CsvLines(pairs, has_marks)
-    text = [lines.header]
-    for row in rows:
-        top = [(row[label], row[value]) for label, value in _paired(pairs)]
-        known = tuple(pair for pair in top if pair[0] is not None)
-        text.append(lines.line(Answer(row["file"], known, mark=row.get("mark"))))
-    write_text(path, "".join(text), "--out")
+
+    def line(row: dict[str, Any]) -> str:
+        top = zip(pairs[::2], pairs[1::2], strict=True)
+        known = ((row[label], row[value]) for label, value in top)
+        answers = tuple(pair for pair in known if pair[0] is not None)
+        return lines.line(Answer(row["file"], answers, mark=row.get("mark")))
+
+    with (
+        whole_file(path, "--out") as temporary,
+        open(temporary, "w", encoding="utf-8", newline="") as file,
+    ):
+        file.write(lines.header)
+        yield lambda rows: file.writelines(map(line, rows))
 
 
-def _paired(columns):
-    return zip(columns[::2], columns[1::2], strict=True)
-
-
-def _write_parquet(path, content):
+@contextlib.contextmanager
+def _parquet_file(path, columns, num_features=None):
     from pyarrow import parquet
 
-    with whole_file(path, "--out") as temporary:
-        parquet.write_table(content, temporary)
+    schema = table([], columns, num_features).schema
+    with (
+        whole_file(path, "--out") as temporary,
+        parquet.ParquetWriter(temporary, schema) as file,
+    ):
+        yield lambda rows: file.write_table(table(rows, columns, num_features))
 
 
 def table(

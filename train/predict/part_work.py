@@ -20,15 +20,21 @@ class PartWork:
 
     predictor: PhotoPredictor
     folder: PartFolder
+    weights: str
 
     def __call__(self, number: int) -> int:
         """Writes a part; returns its number."""
         part, predictor = self.folder.part(number), self.predictor
+        if predictor.digest != self.weights:
+            raise RunError(
+                f"The model {predictor.model} of this process has other weights than "
+                "that of the command: give both the same."
+            )
         with explaining_full_memory("lower --batch_size or --image_size."):
-            rows = self._of_shard(part) if part.shard else self._of_photos(part)
+            chunks = self._of_shard(part) if part.shard else [self._of_photos(part)]
             columns = predictor.answer_columns
             size = predictor.classifier.num_features if predictor.features else None
-            self.folder.write(number, rows, columns, size)
+            self.folder.write(number, chunks, columns, size)
         return number
 
     def _of_photos(self, part):
@@ -39,25 +45,34 @@ class PartWork:
         return self.predictor(places, [spelled(photo) for photo in part.photos])
 
     def _of_shard(self, part):
-        """Yields the rows of a shard; damage to it is one that could not be read."""
-        name = spelled(part.shard)
-        names, photos, size = [], [], 0
-        shard = part.shard
-        if not remote.is_url(shard):
-            shard = os.path.join(part.folder, shard)
-        try:
-            for inside, content in shards.photos_of(shard):
-                names.append(f"{name}/{spelled(inside)}")
-                photos.append(content)
-                size += len(content)
-                if len(photos) == _PHOTOS or size > _BYTES:
-                    yield from self.predictor(photos, names)
-                    names, photos, size = [], [], 0
-        except shards.DamagedError as error:
-            yield {"file": name, "error": str(error)}
-        except OSError as error:
-            raise RunError(
-                f"The shard {printable(name)} cannot be read: {error}. The same "
-                "command goes on once it can."
-            ) from error
-        yield from self.predictor(photos, names)
+        """Yields lists of the rows of a shard, whose damage is one that is not read."""
+        for names, photos, unread in _chunks(part):
+            yield [*self.predictor(photos, names), *unread]
+
+
+def _chunks(part):
+    """Yields names and contents of photos in a shard, and rows of those not read."""
+    name, shard = spelled(part.shard), part.shard
+    if not remote.is_url(shard):
+        shard = os.path.join(part.folder, shard)
+    names, photos, unread, size = [], [], [], 0
+    try:
+        for inside, content, reason in shards.photos_of(shard):
+            file = f"{name}/{spelled(inside)}"
+            if content is None:
+                unread.append({"file": file, "error": reason})
+                continue
+            names.append(file)
+            photos.append(content)
+            size += len(content)
+            if len(photos) == _PHOTOS or size > _BYTES:
+                yield names, photos, unread
+                names, photos, unread, size = [], [], [], 0
+    except shards.DamagedError as error:
+        unread.append({"file": name, "error": str(error)})
+    except (OSError, ValueError) as error:
+        raise RunError(
+            f"The shard {printable(name)} cannot be read: {error}. The same command "
+            "goes on once it can."
+        ) from error
+    yield names, photos, unread

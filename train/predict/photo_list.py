@@ -131,14 +131,18 @@ class Photos:
 
     def _at_url(self, place):
         try:
-            found = list(remote.files_of(place))
+            found = remote.files_of(place, self._is_taken)
         except OSError as error:
             raise RunError(
                 f"There is no photo or folder {error}: check the URL, and whether this "
                 "machine may read it."
             ) from error
-        is_file = found == [place]
-        return found if is_file else [url for url in found if self._is_taken(url)]
+        names = {url: url.rpartition("/")[2] for url in found}
+        return [
+            url
+            for url, name in names.items()
+            if url == place or (self._is_taken(name) and not name.startswith("."))
+        ]
 
     def _is_new(self, real, is_link):
         """Returns whether a folder in another one is read from there only."""

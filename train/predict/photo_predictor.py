@@ -14,9 +14,14 @@ from train.models.finding import bits_of, find
 from train.predict import classifiers, remote
 from train.predict.answers import TOP, columns_of, spelled
 from train.predict.doubts import Doubts, check_answers
+from zoo.common import regular_files
 from zoo.network.head import NUMBERS
 from zoo.network.preparation import ModelBits
 from zoo.photos import batches, prepare
+
+
+class Passing(str):
+    """A reason why a photo cannot be read that may be gone at another time."""
 
 
 class Answered(NamedTuple):
@@ -153,7 +158,12 @@ class PhotoPredictor:
     def notes(self) -> list[str]:
         """What users should know of the answers."""
         judged = [self.doubts.note] if self.doubts is not None else []
-        return [*self.classifier.notes, *self._bits[1], *judged]
+        return [*self.classifier.notes, *judged, *self._bits[1]]
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """A text that other weights and another precision change."""
+        return self.classifier.digest()
 
     def settings(self) -> dict[str, Any]:
         """Returns what the answers depend on, for JSON."""
@@ -164,7 +174,7 @@ class PhotoPredictor:
             bits = f"{bits} of the model"
         digest = hashlib.blake2b(json.dumps(self.names).encode(), digest_size=16)
         return {
-            "weights": classifier.digest(),
+            "weights": self.digest,
             "problem_type": classifier.answers.problem_type,
             "classes": len(self.names),
             "class_names": digest.hexdigest(),
@@ -187,7 +197,9 @@ class PhotoPredictor:
                 self.photo_bits,
             )
         except (OSError, ValueError, MemoryError) as error:
-            return str(error) or type(error).__name__
+            text = str(error) or type(error).__name__
+            lasting = (ValueError, FileNotFoundError, regular_files.NotRegularError)
+            return text if isinstance(error, lasting) else Passing(text)
 
     def answer(self, images: np.ndarray, files: Sequence[str]) -> Answered:
         """Returns the answers to images by `read`, at most `batch_size` of them.
@@ -248,10 +260,11 @@ class PhotoPredictor:
         row = {}
         if answered.tops:
             cells = [cell for pair in answered.tops[place] for cell in pair]
-            cells += [None] * (2 * TOP - len(cells))
-            if self.unsure is not None:
+            has_marks = self.unsure is not None
+            cells += [None] * (len(self.answer_columns) - has_marks - len(cells))
+            if has_marks:
                 cells.append(answered.marks[place] or "")
-            row = dict(zip(self.answer_columns, cells, strict=False))
+            row = dict(zip(self.answer_columns, cells, strict=True))
         if answered.features is not None:
             row["features"] = answered.features[place]
         return row

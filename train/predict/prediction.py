@@ -19,6 +19,7 @@ from train.predict.features import FeatureFile
 from train.predict.gallery import Gallery
 from train.predict.photo_list import STDIN, Photos
 from train.predict.photo_predictor import PhotoPredictor
+from train.predict.remote import is_url
 from train.predict.sorting import SortedCopies
 from zoo.common.regular_files import expand_home
 from zoo.common.safe_text import printable
@@ -124,6 +125,11 @@ def predict(
         >>> predict("runs/digits", ["photos/"], out="x.csv")  # doctest: +SKIP
     """
     _check(out, features, gallery, resume, ask)
+    if (sort_into or gallery) and any(map(is_url, photos)):
+        raise RunError(
+            "--sort_into and --gallery take the files of photos, not URLs: download "
+            "them first, or leave these out."
+        )
     asking = None if ask is None else Asking(ask)
     predictor = PhotoPredictor(
         model,

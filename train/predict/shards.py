@@ -1,22 +1,34 @@
 """Photos in shards: archives, as WebDataset has them, and TFRecord files."""
 
-import itertools
+import contextlib
+import errno
+import gzip
 import os
 import re
+import zlib
 from collections.abc import Iterator
+from typing import IO
 
 from train.common import packages
-from train.common.errors import first_line
+from train.common.errors import RunError, first_line
 from train.data import archives
 from train.data.registry import is_archive
 from train.predict import remote
-from zoo.common.limits import PHOTO_BYTES, TooLargeError
+from zoo.common.limits import PHOTO_BYTES
 from zoo.common.regular_files import open_regular
 from zoo.photos import endings
 
 _RECORDS = re.compile(r".*(\.tfrecords?|-\d{5,}-of-\d{5,})(\.gz)?")
-# What examples call a photo: those of ImageNet, and those of TensorFlow Datasets.
+# Examples call a photo so: of ImageNet, and of TensorFlow Datasets.
 _IMAGES = ("image/encoded", "image")
+# A record has a length and its checksum before it, and a checksum behind it.
+_HEADER, _FOOTER = 12, 4
+# Bytes of a record beside those of its photo.
+_LABELS = 2**20
+
+
+class DamagedError(ValueError):
+    """A shard that is damaged: what follows cannot be read."""
 
 
 def is_shard(place: str) -> bool:
@@ -30,71 +42,100 @@ def is_shard(place: str) -> bool:
     return is_archive(place) or bool(_RECORDS.fullmatch(os.path.basename(place)))
 
 
-class DamagedError(ValueError):
-    """A shard that is damaged, or has no photos where they are expected."""
+def photos_of(shard: str) -> Iterator[tuple[str, bytes | None, str]]:
+    """Yields each photo in a shard, a path or a URL: its name, its content, "".
 
-
-def photos_of(shard: str) -> Iterator[tuple[str, bytes]]:
-    """Yields the name and the content of each photo in a shard, a path or a URL.
-
-    The name is that of the file in it, or the number of the record. Raises an `OSError`
-    where the shard cannot be read, and a `DamagedError`.
+    The name is that of the file in it, or the number of the record. Of a photo that
+    cannot be read the content is None, and the text says why. Raises an `OSError` where
+    the shard cannot be read, and a `DamagedError`.
     """
     read = _of_archive if is_archive(shard) else _of_records
     with remote.local_file(shard) as path:
         yield from read(path)
 
 
+@contextlib.contextmanager
+def _explained(what):
+    """Turns the errors that damage raises, of any kind, into a `DamagedError`."""
+    try:
+        yield
+    except gzip.BadGzipFile as error:
+        raise DamagedError(f"{what} is damaged: {first_line(error)}") from error
+    except (RunError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        raise DamagedError(f"{what} is damaged: {first_line(error)}") from error
+
+
 def _of_archive(path):
+    known = endings()
     with open_regular(path) as file:
         members = archives.members(path, file)
-        known = endings()
         while True:
-            try:
+            with _explained("it"):
                 member = next(members, None)
-                if member is None:
-                    return
-                content = _content(member, known)
-            # The readers of archives raise errors of any kind at damage.
-            except Exception as error:
-                raise DamagedError(f"it is damaged: {first_line(error)}") from error
-            if content is not None:
-                yield member.name, content
-
-
-def _content(member, known):
-    """Returns the bytes of a photo, None for another member."""
-    is_file = not (member.is_folder or member.problem)
-    is_photo = member.name.lower().endswith(known)
-    if not (is_file and is_photo) or archives.is_hidden(member.name):
-        return None
-    with member.open() as file:
-        content = file.read(PHOTO_BYTES + 1)
-    if len(content) > PHOTO_BYTES:
-        raise TooLargeError(f"{member.name} has more than {PHOTO_BYTES:,} bytes")
-    return content
+            if member is None:
+                return
+            name = member.name.replace("\\", "/")
+            is_photo = name.lower().endswith(known) and not member.is_folder
+            if not is_photo or archives.is_hidden(name):
+                continue
+            if member.problem:
+                yield name, None, f"it {member.problem}"
+                continue
+            try:
+                with _explained("it"), member.open() as content:
+                    found = remote.read_bounded(content, PHOTO_BYTES)
+            except DamagedError as error:
+                yield name, None, str(error)
+            except OSError as error:
+                if error.errno != errno.EFBIG:
+                    raise
+                yield name, None, str(error.strerror)
+            else:
+                yield name, found, ""
 
 
 def _of_records(path):
     packages.need(f"The shard {path}", ("tensorflow",), extra="tensorflow")
     import tensorflow as tf
 
-    kind = "GZIP" if path.suffix == ".gz" else ""
-    records = tf.data.TFRecordDataset(str(path), kind).as_numpy_iterator()
-    for number in itertools.count():
-        try:
-            record = next(records, None)
-            if record is None:
-                return
-            features = tf.train.Example.FromString(record).features.feature
-        # Errors of TensorFlow and of each implementation of protobuf.
-        except Exception as error:
-            reason = f"record {number} is damaged: {first_line(error)}"
-            raise DamagedError(reason) from error
+    is_packed = path.suffix == ".gz"
+    with open_regular(path) as file:
+        # TensorFlow takes the memory that a length declares.
+        packed = gzip.GzipFile(fileobj=file) if is_packed else file
+        whole, are_all = _whole_records(packed)
+    records = tf.data.TFRecordDataset(str(path), "GZIP" if is_packed else "")
+    left = records.take(whole).as_numpy_iterator()
+    for number in range(whole):
+        with _explained(f"record {number}"):
+            features = tf.train.Example.FromString(next(left)).features.feature
         present = [name for name in _IMAGES if name in features]
-        if not present or len(features[present[0]].bytes_list.value) != 1:
-            raise DamagedError(
-                f"record {number} has no {_IMAGES[0]} with one value, only "
-                f"{', '.join(sorted(features))}"
-            )
-        yield str(number), features[present[0]].bytes_list.value[0]
+        if present and len(features[present[0]].bytes_list.value) == 1:
+            yield str(number), features[present[0]].bytes_list.value[0], ""
+        else:
+            names = ", ".join(sorted(features))
+            reason = f"the record has no {_IMAGES[0]} with one value, only {names}"
+            yield str(number), None, reason
+    if not are_all:
+        raise DamagedError(f"record {whole} is cut, or longer than a photo can be")
+
+
+def _whole_records(file: IO[bytes]) -> tuple[int, bool]:
+    """Returns how many whole records a file begins with, and whether these are all.
+
+    None of them is longer than that of a photo can be.
+    """
+    count = 0
+    try:
+        while header := file.read(_HEADER):
+            length = int.from_bytes(header[:8], "little")
+            if len(header) < _HEADER or length > PHOTO_BYTES + _LABELS:
+                return count, False
+            file.seek(length + _FOOTER - 1, os.SEEK_CUR)
+            if not file.read(1):
+                return count, False
+            count += 1
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        return count, False
+    return count, True

@@ -1,6 +1,7 @@
 """Answers in parts: the same rows as in one file, whatever ends the work on them."""
 
 import functools
+import gzip
 import http.server
 import io
 import json
@@ -9,6 +10,7 @@ import pathlib
 import pickle
 import tarfile
 import threading
+import zipfile
 
 import numpy as np
 import pyarrow.parquet
@@ -16,16 +18,18 @@ import pytest
 import tensorflow as tf
 from full_disk import full_disk
 from photo_folder import by_mean, paths
+from PIL import Image
 
 from train.common.errors import RunError
-from train.predict import in_parts, shards
+from train.predict import in_parts, part_work, photo_predictor, shards
 from train.predict.photo_predictor import PhotoPredictor
 from train.predict.prediction import predict
 
 
 @pytest.fixture
 def small_parts(monkeypatch):
-    monkeypatch.setattr(in_parts, "_PHOTOS", 4)
+    for module in (in_parts, part_work):
+        monkeypatch.setattr(module, "_PHOTOS", 4)
 
 
 def lines_of(folder):
@@ -75,7 +79,7 @@ def test_parts_have_the_rows_of_one_file(folder, stub, small_parts):
     for file, features in zip(arrays["files"], arrays["features"], strict=True):
         np.testing.assert_array_equal(np.float32(vectors[file]), features)
     manifest = json.loads(pathlib.Path("out/_manifest.json").read_text())
-    assert (manifest["rows"], manifest["unread"], len(manifest["parts"])) == (10, 1, 3)
+    assert (manifest["rows"], manifest["unread"], manifest["parts"]) == (10, 1, 3)
 
 
 def test_parts_in_parquet_are_read_as_one_table(folder, stub, small_parts):
@@ -145,6 +149,11 @@ def test_other_settings_and_other_files_are_refused(folder, stub, small_parts):
     stub(digest=lambda: "2f")
     with pytest.raises(RunError, match=r"\(weights\)"):
         in_parts.predict("stub", ["photos"], "out", show_progress=False)
+    for same in ("out", "out/x"):
+        with pytest.raises(RunError, match="must be two folders"):
+            in_parts.predict("stub", ["photos"], "out", features=same)
+    with pytest.raises(RunError, match="--features=x.npz has the name of a file"):
+        in_parts.predict("stub", ["photos"], "out", features="x.npz")
     with pytest.raises(RunError, match="photos has other files: pass another --out"):
         in_parts.predict("stub", ["photos"], "photos", show_progress=False)
     assert not os.path.exists("photos/_manifest.json")
@@ -171,6 +180,41 @@ def test_a_full_disk_leaves_whole_parts_and_the_command_goes_on(
     ]
     assert go().answered == 6
     assert sorted(line.split(",")[0] for line in lines_of("out")) == paths()
+
+
+def test_what_was_removed_is_written_anew(folder, stub, small_parts):
+    stub()
+    go = functools.partial(
+        in_parts.predict, "stub", ["photos"], "out", parts="csv", show_progress=False
+    )
+    go()
+    os.remove("out/part-00001.csv")
+    found = go()
+    assert (found.earlier, found.answered) == (7, 3)
+    for path in pathlib.Path("out").glob("*.*"):
+        path.unlink()
+    assert go().answered == 10
+    assert sorted(line.split(",")[0] for line in lines_of("out")) == paths()
+
+
+def test_photos_that_a_disk_refused_are_tried_again(folder, stub, monkeypatch):
+    stub()
+    prepare = photo_predictor.prepare
+
+    def refusing(photo, *given):
+        if photo.endswith("3.png"):
+            raise OSError(5, "Input/output error", photo)
+        return prepare(photo, *given)
+
+    monkeypatch.setattr(photo_predictor, "prepare", refusing)
+    go = functools.partial(
+        in_parts.predict, "stub", ["photos"], "out", parts="csv", show_progress=False
+    )
+    assert go().unreadable == 2
+    monkeypatch.undo()
+    stub()
+    os.chdir(folder)
+    assert (go().answered, go().earlier) == (10, 10)
 
 
 def test_no_photo_leaves_nothing_that_stays(folder, stub):
@@ -201,7 +245,7 @@ def records_of(path, names, key="image/encoded"):
             writer.write(tf.train.Example(features=features).SerializeToString())
 
 
-def test_shards_are_parts(folder, stub):
+def test_shards_are_parts_of_any_number_of_photos(folder, stub, small_parts):
     stub()
     os.mkdir("shards")
     names = sorted(os.listdir("photos"))
@@ -218,6 +262,63 @@ def test_shards_are_parts(folder, stub):
     assert sorted(of_shards.values()) == sorted(of_files.values())
 
 
+def test_parts_whose_photos_cannot_be_read_have_the_columns_of_others(folder, stub):
+    stub()
+    tar_of("a.tar", ["5bad.jpg"])
+    given = {"features": "x", "show_progress": False}
+    found = in_parts.predict("stub", ["a.tar", "photos/1.png"], "out", **given)
+    assert (found.answered, found.unreadable) == (1, 1)
+    [row], [vector] = rows_of("out"), rows_of("x")
+    assert (row["file"], vector["file"]) == ("photos/1.png", "photos/1.png")
+    assert pyarrow.parquet.read_table("x/part-00000.parquet").num_rows == 0
+
+
+@pytest.mark.parametrize("ending", [".tar", ".tar.gz", ".zip"])
+def test_a_bad_photo_of_a_shard_leaves_the_others(ending, folder, stub):
+    stub()
+    large = np.random.default_rng(0).integers(0, 256, (1300, 1300, 3), "uint8")
+    Image.fromarray(large).save("photos/large.png")
+    assert os.path.getsize("photos/large.png") > 2**22
+    names = ["0.png", "large.png", "5bad.jpg", "1.png"]
+    if ending == ".zip":
+        with zipfile.ZipFile("a.zip", "w") as archive:
+            for name in names:
+                archive.write(f"photos/{name}", f"set/{name}")
+        content = pathlib.Path("a.zip").read_bytes()
+        # A byte of the first photo changes, and its checksum does not.
+        content = content[:200] + bytes([content[200] ^ 1]) + content[201:]
+        pathlib.Path("a.zip").write_bytes(content)
+    else:
+        mode = "w:gz" if ending.endswith("gz") else "w"
+        with tarfile.open(f"a{ending}", mode) as archive:
+            for name in names:
+                archive.add(f"photos/{name}", f"set/{name}")
+            link = tarfile.TarInfo("set/link.png")
+            link.type, link.linkname = tarfile.SYMTYPE, "0.png"
+            archive.addfile(link)
+    found = in_parts.predict("stub", [f"a{ending}"], "out", show_progress=False)
+    expected = {"large.png", "1.png"} | ({"0.png"} if ending != ".zip" else set())
+    files = [row["file"] for row in rows_of("out")]
+    assert sorted(files) == sorted(f"a{ending}/set/{name}" for name in expected)
+    assert found.unreadable == 2
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_a_record_that_declares_a_huge_length_ends_its_shard(ending, folder, stub):
+    stub()
+    records_of("a.tfrecord", ["0.png", "1.png"])
+    content = pathlib.Path("a.tfrecord").read_bytes()
+    content += (10**15).to_bytes(8, "little") + b"1234" + content[:100]
+    if ending:
+        content = gzip.compress(content)
+    pathlib.Path(f"b.tfrecord{ending}").write_bytes(content)
+    found = in_parts.predict(
+        "stub", [f"b.tfrecord{ending}"], "out", show_progress=False
+    )
+    assert (found.answered, found.unreadable) == (2, 1)
+    assert "record 2 is cut, or longer than a photo" in found.reasons[0]
+
+
 def test_a_damaged_shard_keeps_what_is_before_the_damage(folder, stub):
     stub()
     records_of("a.tfrecord", ["0.png", "1.png"])
@@ -226,10 +327,11 @@ def test_a_damaged_shard_keeps_what_is_before_the_damage(folder, stub):
     found = in_parts.predict("stub", ["a.tfrecord"], "out", show_progress=False)
     assert [row["file"] for row in rows_of("out")] == ["a.tfrecord/0"]
     assert found.unreadable == 1
-    assert found.reasons[0].startswith("a.tfrecord: record 1 is damaged")
+    assert found.reasons[0].startswith("a.tfrecord: record 1 is cut")
     records_of("b.tfrecord", ["0.png"], key="other")
-    with pytest.raises(shards.DamagedError, match="record 0 has no image/encoded"):
-        list(shards.photos_of("b.tfrecord"))
+    [(number, content, reason)] = shards.photos_of("b.tfrecord")
+    assert (number, content) == ("0", None)
+    assert reason.startswith("the record has no image/encoded with one value, only ot")
 
 
 @pytest.fixture
