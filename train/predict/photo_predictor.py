@@ -198,8 +198,9 @@ class PhotoPredictor:
             )
         except (OSError, ValueError, MemoryError) as error:
             text = str(error) or type(error).__name__
-            lasting = (ValueError, FileNotFoundError, regular_files.NotRegularError)
-            return text if isinstance(error, lasting) else Passing(text)
+            # A file that is not there may be on a disk that is not mounted yet.
+            is_lasting = isinstance(error, (ValueError, regular_files.NotRegularError))
+            return text if is_lasting else Passing(text)
 
     def answer(self, images: np.ndarray, files: Sequence[str]) -> Answered:
         """Returns the answers to images by `read`, at most `batch_size` of them.
