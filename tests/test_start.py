@@ -29,6 +29,7 @@ ASKED_FOR_ELSEWHERE = {
     *("tqdm", "urllib3", "keras_vit_start", "tensorflow_datasets", "jax", "torch"),
     *("onnx", "onnxruntime", "ai_edge_litert", "ai_edge_quantizer", "flatbuffers"),
     *("huggingface_hub", "anyascii", "pillow_heif", "yaml", "threadpoolctl"),
+    *("ray", "apache_beam", "pyarrow", "fsspec"),
 }
 # Modules that a command imports need these in functions that it does not call.
 NOT_CALLED = {
