@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from train.common import packages
@@ -91,39 +91,31 @@ def predict(
     """
     if parts == PARQUET or features is not None:
         packages.need("A Parquet file", ("pyarrow",), extra="ray")
-    if features is not None and os.path.splitext(features)[1]:
-        raise RunError(
-            f"--features={features} has the name of a file, and beside a folder --out "
-            "it is a folder: pass a name without an ending."
-        )
     run = RUNNERS[runner]()
     predictor = PhotoPredictor(model, features=features is not None, **settings)
     folder = PartFolder(out, parts, features)
-    own = [path for path in (folder.path, folder.features) if path is not None]
-    selected = []
-
-    def planned() -> Iterator[Part]:
-        selected.append(Photos(photos, own, with_shards=True))
-        return _parts(selected[0])
-
     if not (predictor.names or features is not None):
         raise RunError(
             f"The model {predictor.classifier.name} has features, but no classes: pass "
             "--features=FOLDER."
         )
     with contextlib.ExitStack() as stack:
-        for path in own:
+        for path in folder.folders:
             make_folder(path, "--out")
             busy = f"Another process is writing {path}"
             stack.enter_context(lock_file(path / ".lock", busy, "--out"))
-        count = folder.begin(predictor.settings(), photos, planned)
+        notes = predictor.notes
+        if not folder.is_planned:
+            selection = Photos(photos, folder.folders, with_shards=True)
+            folder.plan(predictor.settings(), photos, _parts(selection))
+            notes += filter(None, [selection.note()])
+        elif STDIN in photos:
+            notes.append("the photos are those of the list of the first start")
+        count = folder.begin(predictor.settings(), photos)
         earlier = folder.finished()
         missing = sorted(set(range(count)) - earlier)
         for number in missing:
             folder.unnote(number)
-        notes = [*predictor.notes, *filter(None, [one.note() for one in selected])]
-        if STDIN in photos and not selected:
-            notes.append("the photos are those of the list of the first start")
         predictions = Predictions(predictor.classifier.name, notes=notes)
         for number in sorted(earlier):
             done = folder.done(number)

@@ -4,9 +4,10 @@ import collections
 import contextlib
 import json
 import os
+import pathlib
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -77,44 +78,64 @@ class PartFolder:
         self.path = expand_home(path).absolute()
         self.format = format
         self.features = None if features is None else expand_home(features).absolute()
-        own = [self.path, *filter(None, [self.features])]
+        if features is not None and self.features.suffix:
+            raise RunError(
+                f"--features={features} has the name of a file, and beside a folder "
+                "--out it is a folder: pass a name without an ending."
+            )
+        own = self.folders
         is_nested = any(one in other.parents for one in own for other in own)
         if is_nested or len({*own}) < len(own):
             raise RunError(
                 "--out and --features must be two folders, none in the other."
             )
 
-    def begin(
-        self,
-        settings: dict[str, Any],
-        places: Sequence[str],
-        parts: Callable[[], Iterator[Part]],
-    ) -> int:
-        """Plans the parts, or goes on with a plan; returns how many there are.
+    @property
+    def folders(self) -> list[pathlib.Path]:
+        """The folder of the answers, and that of features, if there is one."""
+        return [self.path, *filter(None, [self.features])]
 
-        `settings` are what the answers depend on, `places` what the user named, of
-        which `parts()` are those of a new plan.
+    @property
+    def is_planned(self) -> bool:
+        """Whether the photos of all parts are known."""
+        return (self.path / _MANIFEST).exists()
+
+    def plan(
+        self, settings: dict[str, Any], places: Sequence[str], parts: Iterable[Part]
+    ) -> None:
+        """Plans the parts; the other arguments are those of `begin`."""
+        for folder, flag in zip(self.folders, ("--out", "--features"), strict=False):
+            if _has_files(folder):
+                raise RunError(f"{folder} has other files: pass another {flag}.")
+        # They may be of an earlier plan, whose other files a user has removed.
+        shutil.rmtree(self.path / _DONE, ignore_errors=True)
+        _write_plan(self.path / _PLAN, parts)
+        known = self._known(settings, places)
+        write_json(self.path / _MANIFEST, {"settings": known}, "--out")
+
+    def begin(self, settings: dict[str, Any], places: Sequence[str]) -> int:
+        """Goes on with a plan; returns how many parts it has.
+
+        `settings` are what the answers depend on, `places` what the user named. Other
+        ones than those of the plan are refused.
         """
+        for folder in self.folders:
+            remove_temporaries(folder)
+        _check(self.path, self._settings(), self._known(settings, places))
+        make_folder(self.path / _DONE, "--out")
+        return len(_numbers(self.path / _PLAN))
+
+    def _known(self, settings, places):
+        """Returns all that answers depend on, as JSON has it."""
         own = {"photos": list(places), "folder": os.getcwd(), "format": self.format}
         if self.features is not None:
             own["features"] = str(self.features)
-        known = json.loads(json.dumps({**settings, **own}))
-        manifest, plan = self.path / _MANIFEST, self.path / _PLAN
-        is_new = not manifest.exists()
-        for folder, flag in ((self.path, "--out"), (self.features, "--features")):
-            if folder is not None:
-                make_folder(folder, flag)
-                remove_temporaries(folder)
-                if is_new and _has_files(folder):
-                    raise RunError(f"{folder} has other files: pass another {flag}.")
-        if is_new:
-            # They may be of an earlier plan, whose other files a user has removed.
-            shutil.rmtree(self.path / _DONE, ignore_errors=True)
-            _write_plan(plan, parts())
-            write_json(manifest, {"settings": known}, "--out")
-        _check(self.path, read_json(manifest, _REMEDY, _settings), known)
-        make_folder(self.path / _DONE, "--out")
-        return len(_numbers(plan))
+        return json.loads(json.dumps({**settings, **own}))
+
+    def _settings(self):
+        """Returns the settings that the plan was made for."""
+        path = self.path / _MANIFEST
+        return read_json(path, _REMEDY, lambda manifest: dict(manifest["settings"]))
 
     def part(self, number: int) -> Part:
         """Returns a planned part."""
@@ -133,11 +154,19 @@ class PartFolder:
 
     def finished(self) -> set[int]:
         """Returns those that are there, and have no photo that may be read by now."""
+        # Without classes there are features alone.
+        has_answers = self._settings()["classes"] > 0
+
+        def is_there(number: int) -> bool:
+            paths = [self._file(number)] * has_answers
+            if self.features is not None:
+                paths.append(self._features_file(number))
+            return all(path.exists() for path in paths)
+
         return {
             number
             for number in self.written()
-            if not self.done(number).is_passing
-            and all(path.exists() for path in self._files(number))
+            if not self.done(number).is_passing and is_there(number)
         }
 
     def unnote(self, number: int) -> None:
@@ -205,27 +234,14 @@ class PartFolder:
         for done in map(self.done, range(count)):
             total["rows"] += done.answered
             total["unread"] += done.unreadable
-        manifest = self.path / _MANIFEST
-        settings = read_json(manifest, _REMEDY, _settings)
-        write_json(manifest, {"settings": settings, **total}, "--out")
+        manifest = {"settings": self._settings(), **total}
+        write_json(self.path / _MANIFEST, manifest, "--out")
 
     def _file(self, number):
         return self.path / f"part-{number:05d}.{self.format}"
 
     def _features_file(self, number):
         return self.features / f"part-{number:05d}.{PARQUET}"
-
-    def _files(self, number):
-        """Returns the files of a part; without classes it has features alone."""
-        if self.features is None:
-            return [self._file(number)]
-        is_alone = not read_json(self.path / _MANIFEST, _REMEDY, _settings)["classes"]
-        features = [self._features_file(number)]
-        return features if is_alone else [self._file(number), *features]
-
-
-def _settings(manifest):
-    return dict(manifest["settings"])
 
 
 def _has_files(folder):

@@ -125,11 +125,8 @@ def predict(
         >>> predict("runs/digits", ["photos/"], out="x.csv")  # doctest: +SKIP
     """
     _check(out, features, gallery, resume, ask)
-    if (sort_into or gallery) and any(map(is_url, photos)):
-        raise RunError(
-            "--sort_into and --gallery take the files of photos, not URLs: download "
-            "them first, or leave these out."
-        )
+    if sort_into or gallery:
+        _refuse_urls(photos)
     asking = None if ask is None else Asking(ask)
     predictor = PhotoPredictor(
         model,
@@ -161,9 +158,7 @@ def predict(
         job.open(stack, features, sort_into, gallery, marks)
         job.run(total, show_progress)
         if asking is not None:
-            if out is not None:
-                labelling.write_list(out, job.predictions.asked)
-            job.predictions.notes.append(labelling.advice(model, out, gallery))
+            job.advise(model, out, gallery)
         return job.predictions
 
 
@@ -231,6 +226,12 @@ class _Job:
         if self.gallery is not None:
             for answer in self.predictions.asked:
                 self.gallery.add(of_spelled(answer.file), answer)
+
+    def advise(self, model, out, gallery):
+        """Lists the photos to be labelled in `out`, and says what then to do."""
+        if out is not None:
+            labelling.write_list(out, self.predictions.asked)
+        self.predictions.notes.append(labelling.advice(model, out, gallery))
 
     def _show_earlier(self):
         """Copies photos that the file has answers for, and adds them to the gallery."""
@@ -342,6 +343,15 @@ def _check(out, features, gallery, resume, ask):
         packages.need("--gallery", ("jinja2",))
     if resume and out is None:
         raise RunError("--resume goes on with the answers in --out: pass it.")
+
+
+def _refuse_urls(photos):
+    """Refuses URLs where the files of photos are copied or shown."""
+    if any(map(is_url, photos)):
+        raise RunError(
+            "--sort_into and --gallery take the files of photos, not URLs: download "
+            "them first, or leave these out."
+        )
 
 
 def _opened(stack, out, features, resume):

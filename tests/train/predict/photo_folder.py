@@ -45,3 +45,9 @@ def prepared(*size, **options):
 
 def text_of(path):
     return pathlib.Path(path).read_text("utf-8")
+
+
+def lines_of(folder):
+    """Returns the rows of all parts in CSV, sorted."""
+    files = pathlib.Path(folder).glob("part-*.csv")
+    return sorted(line for file in files for line in file.read_text().splitlines()[1:])

@@ -17,7 +17,7 @@ import pyarrow.parquet
 import pytest
 import tensorflow as tf
 from full_disk import full_disk
-from photo_folder import by_mean, paths
+from photo_folder import by_mean, lines_of, paths
 from PIL import Image
 
 from train.common.errors import RunError
@@ -30,12 +30,6 @@ from train.predict.prediction import predict
 def small_parts(monkeypatch):
     for module in (in_parts, part_work):
         monkeypatch.setattr(module, "_PHOTOS", 4)
-
-
-def lines_of(folder):
-    """Returns the rows of all parts in CSV."""
-    files = sorted(pathlib.Path(folder).glob("part-*.csv"))
-    return [line for file in files for line in file.read_text().splitlines()[1:]]
 
 
 def rows_of(folder):
@@ -61,7 +55,7 @@ def test_parts_have_the_rows_of_one_file(folder, stub, small_parts):
         "stub", ["photos"], "out", parts="csv", features="vectors", show_progress=False
     )
     expected = pathlib.Path("whole.csv").read_text().splitlines()[1:]
-    assert sorted(lines_of("out")) == sorted(expected)
+    assert lines_of("out") == sorted(expected)
     assert (
         (found.answered, found.unreadable)
         == (10, 1)

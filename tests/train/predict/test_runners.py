@@ -10,6 +10,7 @@ import time
 
 import numpy as np
 import pytest
+from photo_folder import lines_of
 from PIL import Image
 
 import keras_vit_start
@@ -18,14 +19,9 @@ from train.predict import in_parts
 from train.predict.photo_predictor import PhotoPredictor
 
 MODULES = {"ray": "ray", "beam": "apache_beam"}
-# What the processes of workers are called.
+# The command line of a worker has this.
 WORKERS = {"ray": "ray::MapWorker", "beam": "sdk_worker_main"}
 PROBABILITIES = ("label", "probability", "label_2", "probability_2")
-
-
-def lines_of(folder):
-    files = sorted(pathlib.Path(folder).glob("part-*.csv"))
-    return sorted(line for file in files for line in file.read_text().splitlines()[1:])
 
 
 @pytest.mark.parametrize("runner", MODULES)
