@@ -200,14 +200,13 @@ def test_photos_that_a_disk_refused_are_tried_again(folder, stub, monkeypatch):
             raise OSError(5, "Input/output error", photo)
         return prepare(photo, *given)
 
-    monkeypatch.setattr(photo_predictor, "prepare", refusing)
     go = functools.partial(
         in_parts.predict, "stub", ["photos"], "out", parts="csv", show_progress=False
     )
-    assert go().unreadable == 2
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(photo_predictor, "prepare", refusing)
+        assert go().unreadable == 2
     stub()
-    os.chdir(folder)
     assert (go().answered, go().earlier) == (10, 10)
 
 
