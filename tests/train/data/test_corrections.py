@@ -79,8 +79,9 @@ def test_records_are_left_out_and_relabelled(tmp_path, monkeypatch):
     lay_out(tmp_path, {"new.csv": "path,label\ndata/train.tfrecord record 4,0\n"})
     source, _ = loaded("data", without="out.csv", relabel="new.csv")
     assert examples(source.train) == [(0, 0), (2, 0), (3, 0), (4, 0)]
-    count, read = source.train.ranges()
-    ranged = tf.data.Dataset.range(count).flat_map(read).as_numpy_iterator()
+    files = source.train.record_files()
+    ranges = tf.data.Dataset.range(files.ranges)
+    ranged = ranges.flat_map(files.read_range).as_numpy_iterator()
     labels = {int(index): int(label) for index, (_, label) in ranged}
     assert labels == {0: 0, 1: 0, 2: 0, 3: 0}
     assert source.train.labels().tolist() == [0, 0, 0, 0]

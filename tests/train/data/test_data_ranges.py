@@ -24,12 +24,12 @@ def labels_of(batches, count):
 
 def examples_in_ranges(split):
     """Returns each example, as `examples` does, by its index in the ranges."""
-    count, read = split.ranges()
+    files = split.record_files()
 
     def decoded(index, example):
         return index, split.decode(example[0])[0, 0, 0], example[1]
 
-    found = tf.data.Dataset.range(count).flat_map(read).map(decoded)
+    found = tf.data.Dataset.range(files.ranges).flat_map(files.read_range).map(decoded)
     rows = np.array(list(found.as_numpy_iterator()))
     return dict(zip(rows[:, 0].tolist(), map(tuple, rows[:, 1:].tolist()), strict=True))
 
@@ -41,7 +41,7 @@ def test_large_tfds_data_are_read_in_ranges(tmp_path, monkeypatch, is_in_order):
     lay_out(tmp_path, tiny_images(labels, disableShuffling=is_in_order))
     # The rest of the file is for validation.
     split = load("tiny_images", data_dir=tmp_path, validation_fraction=0.1).train
-    assert split.ranges()[0] == (12 if is_in_order else 1)
+    assert split.record_files().ranges == (12 if is_in_order else 1)
     assert examples_in_ranges(split) == dict(enumerate(examples(split)))
     monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", 40)
     batches = labels_of(training_batches(split, batch_size=20, **SMALL), 9)
@@ -85,7 +85,7 @@ def test_a_damaged_length_in_a_large_tfds_file(tmp_path, monkeypatch, place):
         training_batches(split, batch_size=2, **SMALL)
     path.unlink()
     with pytest.raises(DataError, match=f"cannot read .*{path.name}"):
-        split.ranges()
+        split.record_files()
 
 
 # Files, and lists in memory, sorted by class
@@ -114,7 +114,7 @@ def test_ranges_of_records_have_the_images_of_their_labels(tmp_path):
     files = {"train-0.tfrecord": records[:33], "train-1.tfrecord.gz": records[33:]}
     lay_out(tmp_path, files | {"test.tfrecord": records[:1]})
     split = load(str(tmp_path), validation_fraction=0.2).train
-    assert split.ranges()[0] == 4 and split.num_examples == 32
+    assert split.record_files().ranges == 4 and split.num_examples == 32
     assert examples_in_ranges(split) == dict(enumerate(examples(split)))
     assert all(number == label for number, label in examples(split))
 

@@ -1,5 +1,6 @@
 """Splits of undecoded examples: what every data source gives to the trainer."""
 
+import functools
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,6 +11,7 @@ import tensorflow as tf
 
 from train.data.checking import DataError
 from train.data.registry import PARTS
+from train.data.sources.record_ranges import RecordFiles
 from train.data.transforms.decoding import decode_image
 from zoo.common.safe_text import is_safe, printable
 
@@ -31,10 +33,8 @@ class Split:
         locate: Names an example for a person, from its index in the split.
         known_labels: The labels in the order of `records`, where they are known.
         arrays: The records and the labels as arrays, where they are in memory.
-        ranges: Returns the number of parts of `records` that can be read in any order,
-            if any can, and a function of the number of one to a data set of pairs, an
-            index in the split and an example. It works in `flat_map` and `interleave`
-            only: elsewhere TensorFlow 2.21 ignores where to begin.
+        record_files: Returns the same records as parts of TFRecord files, the same
+            object every time; None where they are in no such files.
         honour_exif: Whether photos are turned as their EXIF says.
         bits: How many bits values have in files of 16, see `zoo.photos.decode`.
         hashes: An integer for each example's encoded image, equal where two are; None
@@ -48,7 +48,7 @@ class Split:
     locate: Callable[[int], str]
     known_labels: np.ndarray | None = None
     arrays: tuple[np.ndarray, np.ndarray] | None = None
-    ranges: Callable[[], tuple[int, Callable]] | None = None
+    record_files: Callable[[], RecordFiles] | None = None
     honour_exif: bool = True
     bits: int | None = None
     hashes: np.ndarray | None = None
@@ -162,17 +162,9 @@ def pick(split: Split, indices: Sequence[int] | np.ndarray) -> Split:
         kept = numbered.filter(lambda index, _: tf.gather(picked, index))
         return kept.map(lambda _, example: example)
 
-    def ranges() -> tuple:
-        count, read = split.ranges()
-        with tf.device("CPU:0"):
-            is_picked = tf.constant(picked)
-            index_of = tf.constant(np.cumsum(picked) - 1)
-
-        def read_picked(number: tf.Tensor) -> Any:
-            kept = read(number).filter(lambda index, _: tf.gather(is_picked, index))
-            return kept.map(lambda index, row: (tf.gather(index_of, index), row))
-
-        return count, read_picked
+    @functools.cache
+    def record_files() -> RecordFiles:
+        return split.record_files().picked(indices)
 
     return replace(
         split,
@@ -181,7 +173,7 @@ def pick(split: Split, indices: Sequence[int] | np.ndarray) -> Split:
         locate=locate,
         known_labels=None if split.known_labels is None else split.labels()[picked],
         hashes=None if split.hashes is None else split.hashes[picked],
-        ranges=split.ranges and ranges,
+        record_files=split.record_files and record_files,
     )
 
 
@@ -201,14 +193,15 @@ def relabelled(split: Split, labels: np.ndarray) -> Split:
             .map(lambda index, example: (example[0], tf.gather(label_of, index)))
         )
 
-    def ranges() -> tuple:
-        count, read = split.ranges()
-        return count, lambda number: read(number).map(
-            lambda index, example: (index, (example[0], tf.gather(label_of, index)))
-        )
+    @functools.cache
+    def record_files() -> RecordFiles:
+        return split.record_files().relabelled(label_of)
 
     return replace(
-        split, records=records, known_labels=labels, ranges=split.ranges and ranges
+        split,
+        records=records,
+        known_labels=labels,
+        record_files=split.record_files and record_files,
     )
 
 

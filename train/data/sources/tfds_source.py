@@ -13,7 +13,12 @@ from train.common.errors import first_line
 from train.data.checking import DataError, open_builder
 from train.data.options import DataOptions
 from train.data.registry import PARTS, DataDir
-from train.data.sources.record_ranges import RecordFile, cut, find_offsets, interleaved
+from train.data.sources.record_ranges import (
+    RecordFile,
+    RecordFiles,
+    find_offsets,
+    interleaved,
+)
 from train.data.sources.splits import Source, Split
 from train.data.sources.subset import validation_size
 
@@ -136,7 +141,7 @@ def tfds_split(
     decoders = tfds.decode.PartialDecoding(
         {image: True, label_feature: True}, decoders={image: tfds.decode.SkipDecoding()}
     )
-    # Shared by `records` and `ranges`, so that an index means one example in both.
+    # An index means one example in `records` and in `record_files`.
     order = {
         "cycle_length": 1 if builder.info.disable_shuffling else _FILES_AT_ONCE,
         "block_length": _BLOCK,
@@ -155,14 +160,15 @@ def tfds_split(
         settings = {"decoders": decoders, "read_config": config}
         return builder.as_dataset(split=instruction, **settings).map(pair)
 
-    def ranges() -> Any:
+    @functools.cache
+    def record_files() -> RecordFiles:
         features = decoders.extract_features(builder.info.features)
         parse = functools.partial(
             features.deserialize_example, decoders=decoders.decoders
         )
         files = list(_record_files(builder, instruction))
         indices = interleaved([file.take for file in files], **order)
-        return cut(files, lambda index, record: pair(parse(record)), indices)
+        return RecordFiles(files, lambda _, record: pair(parse(record)), indices)
 
     # Files of other formats have no records that can be told apart.
     is_tfrecord = builder.info.file_format is tfds.core.FileFormat.TFRECORD
@@ -173,7 +179,7 @@ def tfds_split(
         records=records,
         read=read,
         locate=lambda index: f"example {index} of {name}",
-        ranges=ranges if is_tfrecord else None,
+        record_files=record_files if is_tfrecord else None,
         # TFDS decodes without EXIF, and so did the published results.
         honour_exif=False,
     )
@@ -184,7 +190,7 @@ def _record_files(builder, instruction):
     for file in builder.info.splits[instruction].file_instructions:
         path, total = os.fspath(file.filename), file.examples_in_shard
         take = total - file.skip if file.take == -1 else file.take
-        # Finding each record is slow on remote storage.
-        is_searched = builder.info.disable_shuffling and "://" not in path
-        offsets = find_offsets(path, total) if is_searched else None
-        yield RecordFile(path, file.skip, take, offsets)
+        one = RecordFile(path, file.skip, take, total, offsets=None)
+        if builder.info.disable_shuffling and one.has_places:
+            one = one._replace(offsets=find_offsets(path, total))
+        yield one

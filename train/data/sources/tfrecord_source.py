@@ -1,5 +1,6 @@
 """TFRecord files of `tf.train.Example`, as ImageNet is often kept."""
 
+import functools
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from train.data.checking import DataError, entries
 from train.data.options import DataOptions
 from train.data.registry import record_files
 from train.data.sources.folder_source import ignored_names
-from train.data.sources.record_ranges import RecordFile, cut, offsets_of
+from train.data.sources.record_ranges import RecordFile, RecordFiles, offsets_of
 from train.data.sources.splits import Source, Split, check_name
 from train.data.sources.subset import divide
 from zoo.common.limits import TEXT_BYTES
@@ -116,7 +117,8 @@ def _read_file(path):
         raise DataError(_explained(path, records, error)) from error
     labels = np.concatenate(labels)
     offsets = None if compression else offsets_of(np.concatenate(lengths))
-    file = RecordFile(str(path), 0, len(labels), offsets, compression)
+    total = len(labels)
+    file = RecordFile(str(path), 0, total, total, offsets, compression)
     return _Content(file, labels, np.concatenate(hashes), texts)
 
 
@@ -212,10 +214,13 @@ def _split(name, contents):
             tf.data.Dataset.from_tensor_slices(labels),
         )
 
-    def ranges() -> Any:
+    @functools.cache
+    def record_files() -> RecordFiles:
         with tf.device("CPU:0"):
             label_of = tf.constant(labels)
-        return cut(files, lambda index, record: (record, tf.gather(label_of, index)))
+        return RecordFiles(
+            files, lambda index, record: (record, tf.gather(label_of, index))
+        )
 
     starts = np.cumsum([0, *(file.take for file in files)])
 
@@ -230,6 +235,6 @@ def _split(name, contents):
         read=lambda record: tf.io.parse_single_example(record, feature)[IMAGE],
         locate=locate,
         known_labels=labels,
-        ranges=ranges,
+        record_files=record_files,
         hashes=np.concatenate([content.hashes for content in contents]),
     )
