@@ -183,6 +183,11 @@ for flag, package, arguments in (
     ("bfloat16", "keras_vit", {"precision": "bfloat16"}),
     ("openvino-bfloat16", "openvino", {"engine": "openvino", "precision": "bfloat16"}),
     ("openvino-int8", "openvino", {"engine": "openvino", "precision": "int8"}),
+    (
+        "openvino-int8-bfloat16",
+        "openvino",
+        {"engine": "openvino_bfloat16", "precision": "int8"},
+    ),
     ("litert-int8", "ai_edge_litert", {"engine": "litert", "precision": "int8"}),
 ):
     INFERENCE[flag] = Contender(

@@ -14,18 +14,24 @@ from keras_vit.runtimes.onnx import size_of
 from keras_vit.runtimes.precision import is_of_policy
 from keras_vit.runtimes.requirements import fits, is_keras_on_cpu
 from zoo.common.machine import available_bytes
-from zoo.runtimes import KERAS, RUNTIMES
+from zoo.runtimes import KERAS, RUNTIMES, computing
 
-# How far answers may be from those of Keras, of the largest of these.
-TOLERANCES = {"float32": 2e-5, "bfloat16": 5e-2}
+# How far answers may be from those of the first engine, of the largest of these. In
+# int8 each engine has scales of its own.
+TOLERANCES = {"float32": 2e-5, "bfloat16": 5e-2, "int8": 2e-1}
 # Alternating runs by which engines are compared, at most.
 _RUNS = 3
-# A conversion takes as much memory as this many copies of the weights.
-_MEMORY = 4
+# Where the images are known to be so many batches, the first is computed twice: the
+# second time tells how long one takes.
+_MANY_BATCHES = 20
 
 
 class Automatic:
-    """Begins with Keras, and changes to the fastest engine once that pays.
+    """Begins with the engine that answers first, and changes to the fastest in time.
+
+    That is where the others are likely to save more than their conversion takes: of a
+    known number of images the time of those that are left is weighed, else as much
+    time as the conversion takes must have passed.
 
     Attributes:
         engine: str, what computes.
@@ -43,57 +49,70 @@ class Automatic:
         announce: Callable[[str], None] | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ):
-        self._announce, self._clock = announce, clock
+        self._announce = announce or (lambda message: None)
+        self._clock = clock
         self._model, self._batch_size = model, batch_size
         self._precision = precision
-        self._compiled = Compiled(model, batch_size, precision)
+        first, *others = [
+            name for name in computing(precision) if fits(model, name, precision)
+        ]
+        self._first = (
+            Compiled(model, batch_size, precision)
+            if first == KERAS
+            else Converted(model, batch_size, precision, first)
+        )
+        memory, size = available_bytes(), size_of(model)
         self._engines = [
             name
-            for name, row in RUNTIMES.items()
-            if row.is_automatic and fits(model, name, precision)
+            for name in others
+            if precision in RUNTIMES[name].saves
+            and not 0 < memory < RUNTIMES[name].memory * size
         ]
-        # Others compute in float32 what Keras may compute in half precision, and
-        # converting takes several times the memory of the weights.
-        if (
-            not is_keras_on_cpu()
-            or (precision == "float32" and not is_of_policy(model, "float32"))
-            or 0 < available_bytes() < _MEMORY * size_of(model)
-        ):
+        # Others compute in float32 what Keras may compute in half precision.
+        is_half = precision == "float32" and not is_of_policy(model, "float32")
+        if first == KERAS and (is_half or not is_keras_on_cpu()):
             self._engines = []
+        self._left: int | None = None
         self._begin()
 
     def _begin(self):
-        self.engine, self._answer, self.trials = KERAS, self._compiled, {}
+        self.engine, self._answer, self.trials = self._first.engine, self._first, {}
         self._to_try = self._engines
         # Size of the first batch; not timed, it compiles.
         self._count = None
 
+    def expect(self, images: int) -> None:
+        """Tells how many images will follow, in all calls together."""
+        self._left = images
+
     def __call__(self, images):
-        if self._answer is not self._compiled:
+        if self._answer is not self._first:
             if not self._answer.is_outdated():
+                self._count_down(len(images))
                 return self._answer.computed(images)
             self._begin()
         return in_batches(self._of_batch, images, self._batch_size)
 
+    def _count_down(self, images):
+        # There are more than were expected: nobody knows how many.
+        if self._left == 0:
+            self._left = None
+        if self._left is not None:
+            self._left = max(0, self._left - images)
+
     def _of_batch(self, images):
+        self._count_down(len(images))
         if not self._to_try:
             return self._answer(images)
         if self._count is None:
-            self._count, self._seconds = len(images), 0.0
-            # Batches in a row of another number of images.
-            self._others = 0
-            self._path = fastest.path_of(
-                self._model, images.shape, self._precision, self._engines
-            )
-            self._kept = fastest.read(self._path, (KERAS, *self._engines))
-            if self._kept == KERAS:
-                self._to_try = []
-            elif self._kept:
-                self._to_try = [self._kept]
-            return self._answer(images)
+            self._start(images)
+            outputs = self._answer(images)
+            if self._left is None or self._left < _MANY_BATCHES * len(images):
+                return outputs
         started = self._clock()
         outputs = self._answer(images)
         self._seconds += self._clock() - started
+        self._batches += 1
         if len(images) != self._count:
             # One may be a last batch; of two the following are, too.
             self._others += 1
@@ -101,15 +120,41 @@ class Automatic:
                 self._count, self._to_try = None, self._engines
             return outputs
         self._others = 0
-        needed = len(self._to_try) * conversion_seconds(self._model)
-        if np.isfinite(outputs).all() and self._seconds > needed:
-            if self._announce is not None:
-                self._announce(
-                    f"converting the model for {' and '.join(self._to_try)}: about "
-                    f"{needed:.0f} s"
-                )
+        if np.isfinite(outputs).all() and self._pays():
+            names, seconds = " and ".join(self._to_try), self._needed()
+            self._announce(f"converting the model for {names}: about {seconds:.0f} s")
             self._choose(images, outputs)
         return outputs
+
+    def _start(self, images):
+        self._count = len(images)
+        self._seconds, self._batches = 0.0, 0
+        # Batches in a row of another number of images.
+        self._others = 0
+        self._path = fastest.path_of(
+            self._model, images.shape, self._precision, self._engines
+        )
+        first = self._first.engine
+        self._kept, seconds = fastest.read(self._path, (first, *self._engines))
+        if self._kept == first:
+            self._to_try = []
+        elif self._kept:
+            self._to_try = [self._kept]
+        saves = [RUNTIMES[name].saves[self._precision] for name in self._to_try]
+        self._saves = max(saves, default=0.0)
+        if self._kept in seconds and first in seconds:
+            self._saves = 1.0 - seconds[self._kept] / seconds[first]
+
+    def _needed(self):
+        return conversion_seconds(self._model, self._to_try)
+
+    def _pays(self):
+        needed = self._needed()
+        if self._left is None:
+            return self._seconds > needed
+        each = self._seconds / (self._batches * self._count)
+        # To compare engines takes about as long again.
+        return self._left * each * self._saves > (1 if self._kept else 2) * needed
 
     def _choose(self, images, expected):
         others = {}
@@ -130,6 +175,7 @@ class Automatic:
                 )
         if self._kept in others:
             self.engine, self._answer = self._kept, others[self._kept]
+            self._announce(f"{self.engine} computes now, the fastest here before")
         elif self._kept:
             # As the machine is now, another may be the fastest.
             self._kept, self._to_try = None, self._engines
@@ -139,31 +185,23 @@ class Automatic:
         self._to_try = []
 
     def _take_fastest(self, images, others):
-        answers = {KERAS: self._compiled, **others}
-        runs, limit = [], self._clock() + conversion_seconds(self._model)
-        # Batches that take seconds are timed once.
-        while not runs or len(runs) < _RUNS and self._clock() < limit:
-            runs.append(
-                {
-                    name: _seconds(answer, images, self._clock)
-                    for name, answer in answers.items()
-                }
-            )
-        times = {name: min(run[name] for run in runs) for name in answers}
+        answers = {self._first.engine: self._first, **others}
+        limit = self._clock() + self._needed()
+        times = fastest.seconds_of(answers, images, _RUNS, limit, self._clock)
         self.trials |= times
         self.engine = min(times, key=times.get)
         self._answer = answers[self.engine]
+        milliseconds = ", ".join(
+            f"{name} {1000 * seconds / len(images):.3g}"
+            for name, seconds in sorted(times.items(), key=lambda item: item[1])
+        )
+        self._announce(f"{self.engine} computes now; ms per image: {milliseconds}")
         # A runtime that failed may not fail the next time.
         if others:
             fastest.write(self._path, self.engine, self.trials)
 
 
-def conversion_seconds(model: keras.Model) -> float:
-    """Returns about how many seconds the conversion of a model takes."""
-    return 1.0 + 5e-8 * model.count_params()
-
-
-def _seconds(answer, images, clock):
-    started = clock()
-    answer(images)
-    return clock() - started
+def conversion_seconds(model: keras.Model, engines: list[str]) -> float:
+    """Returns about how many seconds the conversions of a model take."""
+    weights = model.count_params()
+    return sum(RUNTIMES[name].conversion_seconds(weights) for name in engines)

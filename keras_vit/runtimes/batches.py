@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from zoo.common.machine import threads
+
 
 def in_batches(
     compute: Callable[[np.ndarray], np.ndarray], images: np.ndarray, size: int
@@ -12,6 +14,17 @@ def in_batches(
     batches = np.split(images, range(size, len(images), size))
     outputs = [compute(batch) for batch in batches]
     return np.concatenate(outputs) if outputs[1:] else outputs[0]
+
+
+def side_by_side(images: np.ndarray, precision: str) -> list[np.ndarray]:
+    """Returns images in the parts that a runtime had better compute at one time.
+
+    In int8 two halves, by half of the processors each, take less time than the whole;
+    in other precisions they do not.
+    """
+    is_even = len(images) > 1 and len(images) % 2 == 0
+    is_halved = precision == "int8" and is_even and threads() > 1
+    return np.split(images, 2) if is_halved else [images]
 
 
 def filled(images: np.ndarray, size: int) -> np.ndarray:

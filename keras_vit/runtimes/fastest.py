@@ -1,21 +1,51 @@
-"""Which engine was the fastest, kept in the cache folder for a model and a machine."""
+"""Which engine is the fastest, and which was, for a model and a machine."""
 
 import contextlib
 import hashlib
 import importlib.metadata
 import json
+import math
 import os
 import pathlib
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import keras
+import numpy as np
 
 from zoo.common.limits import NOTE_BYTES
 from zoo.common.machine import cpu_name, threads
 from zoo.common.regular_files import read_text
 from zoo.runtimes import RUNTIMES
 from zoo.store import cache_dir
+
+
+def seconds_of(
+    answers: Mapping[str, Callable],
+    images: np.ndarray,
+    runs: int,
+    limit: float,
+    clock: Callable[[], float],
+) -> dict[str, float]:
+    """Returns the seconds that each function takes for images, its best run.
+
+    They run by turns, at most `runs` times, and after the clock has passed the limit
+    not once more.
+    """
+    times = dict.fromkeys(answers, math.inf)
+    for run in range(runs):
+        if run and clock() >= limit:
+            break
+        for name, answer in answers.items():
+            times[name] = min(times[name], seconds(answer, images, clock))
+    return times
+
+
+def seconds(answer: Callable, images: np.ndarray, clock: Callable[[], float]) -> float:
+    """Returns the seconds that a function takes for images."""
+    started = clock()
+    answer(images)
+    return clock() - started
 
 
 def path_of(
@@ -52,14 +82,24 @@ def _version(package):
     return None
 
 
-def read(path: pathlib.Path, engines: Collection[str]) -> str | None:
-    """Returns the engine in a file, None without a file that names one of `engines`."""
+def read(
+    path: pathlib.Path, engines: Collection[str]
+) -> tuple[str | None, dict[str, float]]:
+    """Returns the engine in a file, and the seconds of a batch by engine.
+
+    Without a file that names one of `engines` they are None and empty.
+    """
     # Brackets in brackets are a RecursionError.
     kinds = (OSError, ValueError, LookupError, TypeError, RecursionError)
     with contextlib.suppress(*kinds):
-        engine = json.loads(read_text(path, NOTE_BYTES))["engine"]
-        return engine if engine in engines else None
-    return None
+        note = json.loads(read_text(path, NOTE_BYTES))
+        engine, trials = note["engine"], note["trials"]
+        if engine in engines:
+            numbers = {
+                k: s for k, s in trials.items() if isinstance(s, float) and s > 0
+            }
+            return engine, numbers
+    return None, {}
 
 
 def write(path: pathlib.Path, engine: str, trials: dict) -> None:

@@ -1,5 +1,6 @@
 """LiteRT, which runs TFLite files, and the conversion to these on TensorFlow."""
 
+import concurrent.futures
 import contextlib
 import logging
 import re
@@ -11,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.layers.forward_pass import running
+from keras_vit.runtimes.batches import side_by_side
 from keras_vit.runtimes.precision import in_float32
 from zoo.common.machine import threads
 
@@ -26,18 +28,28 @@ def converted(
     def call(images: tf.Tensor) -> Any:
         return model(images, training=False)
 
-    images = tf.TensorSpec(shape, model.inputs[0].dtype)
+    parts = side_by_side(np.empty(shape, bool), precision)
+    images = tf.TensorSpec(parts[0].shape, model.inputs[0].dtype)
     kind = {"float32": "float32", "int8": "dynamic"}[precision]
     content = tflite(model, call, images, kind)
-    interpreter = Interpreter(model_content=content, num_threads=threads())
-    interpreter.allocate_tensors()
-    [source] = interpreter.get_input_details()
-    [target] = interpreter.get_output_details()
+    interpreters = [
+        Interpreter(model_content=content, num_threads=threads() // len(parts))
+        for _ in parts
+    ]
+    for interpreter in interpreters:
+        interpreter.allocate_tensors()
+    [source] = interpreters[0].get_input_details()
+    [target] = interpreters[0].get_output_details()
+    pool = concurrent.futures.ThreadPoolExecutor(len(parts))
 
-    def run(images: np.ndarray) -> np.ndarray:
+    def of_part(interpreter: Interpreter, images: np.ndarray) -> np.ndarray:
         interpreter.set_tensor(source["index"], images)
         interpreter.invoke()
         return interpreter.get_tensor(target["index"])
+
+    def run(images: np.ndarray) -> np.ndarray:
+        parts = side_by_side(images, precision)
+        return np.concatenate([*pool.map(of_part, interpreters, parts)])
 
     return run
 

@@ -36,8 +36,8 @@ class Predictor:
         engine: str, what computes: `"keras"`, the compiled model itself, which reads
             its weights anew at each call; or a runtime that it is converted for at the
             first call, which takes seconds: `"litert"` (on TensorFlow, for images of
-            one size, `batch_size` of them at a time), `"onnxruntime"` or `"openvino"`
-            (models of `keras_vit`). Each call compares all weights with those of the
+            one size, `batch_size` of them at a time), `"onnxruntime"`, `"openvino"` or
+            `"openvino_bfloat16"` (models of `keras_vit`). Each call compares all weights with those of the
             conversion, and where a single value differs the model is converted anew.
 
             `"auto"` begins with Keras. Once its batches have taken as many seconds as
@@ -49,15 +49,21 @@ class Predictor:
             for the shapes of the model and the images and the machine. New weights
             begin with Keras again. It stays with Keras where that is on a GPU or TPU,
             or in half precision by the layers' policies, where four times the memory of
-            the weights is not left, and with `jit_compile`. Of int8 it is OpenVINO,
-            where that is not installed LiteRT.
+            the weights is not left, and with `jit_compile`. In int8 it begins with
+            OpenVINO and tries LiteRT in the same way, whose conversion takes 4 s and
+            20 s per 100 million weights, with eight times their memory, and
+            `"openvino_bfloat16"`. After `expect` a conversion is weighed against the
+            images that are left.
         precision: str, what matrices are multiplied in. `"float32"`: by the engine
             `"keras"` in what the dtype policies of the layers say. `"bfloat16"`: by
             `"keras"` and `"openvino"`, on processors that have instructions for it;
             outputs are of three digits. `"int8"`: by `"openvino"` and `"litert"`, with
             weights of one scale per channel, and one scale per token (of OpenVINO per
-            192 of its values) that is computed at run time.
-        announce: function that is called with a str before `"auto"` converts the model.
+            192 of its values) that is computed at run time, and by
+            `"openvino_bfloat16"`, which has all else in bfloat16. Of an even number
+            of images each half is computed by half of the processors.
+        announce: function that is called with a str before `"auto"` converts the model,
+            and with what it chose and why.
 
     Attributes:
         engine: str, what computes now: one of the above, and never `"auto"`.
@@ -137,6 +143,23 @@ class Predictor:
     def trials(self) -> dict:
         """What "auto" tried: {engine: seconds of a batch, or why it is refused}."""
         return getattr(self._answer, "trials", {})
+
+    def expect(self, images: int) -> None:
+        """Tells "auto" how many images will follow, in all calls together.
+
+        Then it converts the model at the first batch where that pays for so many, and
+        not at all for a few. Other engines need not know.
+
+        Args:
+            images: int, of all calls that follow.
+
+        Example:
+            >>> predictor = Predictor(VisionTransformer("ViT-Ti_16", image_size=32))
+            >>> predictor.expect(10_000)
+        """
+        images = positive_int(images, "images")
+        if isinstance(self._answer, Automatic):
+            self._answer.expect(images)
 
     def __call__(self, images):
         images = check_numbers(images, "images", OF_PHOTOS)

@@ -13,11 +13,12 @@ def check(model: keras.Model, engine: str, precision: str) -> None:
     # It begins with Keras.
     row = RUNTIMES[KERAS if engine == AUTO else engine]
     backend = keras.backend.backend()
-    is_slow = precision == "bfloat16" and not computes_bfloat16()
+    is_half = precision == "bfloat16" or row.needs_bfloat16
+    is_slow = is_half and not computes_bfloat16()
     if is_slow and (row.packages or is_keras_on_cpu()):
         raise ValueError(
             f"This processor, {cpu_name()}, has no instructions for bfloat16, in which "
-            "it would be slower than in float32: choose float32."
+            "it would be slower than in float32: choose another engine or precision."
         )
     if backend not in row.backends:
         raise ValueError(
@@ -55,18 +56,13 @@ def fits(model: keras.Model, engine: str, precision: str) -> bool:
 def begins_with(
     model: keras.Model, engine: str, precision: str, jit_compile: bool
 ) -> str:
-    """Returns the engine; for "auto" without Keras the first that is here.
-
-    Those that are quick to convert for come first.
-    """
+    """Returns the engine; for "auto" without Keras one of those that are needed."""
     if engine != AUTO:
         return engine
     if jit_compile:
         return KERAS
     names = computing(precision)
-    if KERAS in names:
-        return AUTO
-    return next((name for name in names if fits(model, name, precision)), names[0])
+    return AUTO if any(fits(model, name, precision) for name in names) else names[0]
 
 
 def is_keras_on_cpu() -> bool:

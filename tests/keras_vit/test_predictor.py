@@ -13,7 +13,7 @@ import pytest
 from harness import check_refusal, normal, numpy, randomize
 
 from keras_vit import Predictor, VisionTransformer, ViTConfig, at_image_size
-from keras_vit.runtimes import automatic, fastest
+from keras_vit.runtimes import automatic, batches, fastest
 from keras_vit.runtimes.precision import is_of_policy, recast
 from keras_vit.runtimes.staleness import Values
 from zoo.common.machine import computes_bfloat16
@@ -23,7 +23,8 @@ CONFIG = ViTConfig(hidden_size=24, num_layers=2, num_heads=3, mlp_dim=40, patch_
 HERE = [
     name
     for name, row in RUNTIMES.items()
-    if row.packages
+    if "float32" in row.precisions
+    and row.packages
     and keras.backend.backend() in row.backends
     and all(map(importlib.util.find_spec, row.packages))
 ]
@@ -93,11 +94,12 @@ def test_images_of_any_size(model, engine):
         ("keras", "bfloat16", 0.02),
         ("openvino", "bfloat16", 0.02),
         ("openvino", "int8", 0.1),
+        ("openvino_bfloat16", "int8", 0.1),
         ("litert", "int8", 0.1),
     ],
 )
 def test_lower_precisions(model, engine, precision, limit, with_bfloat16):
-    if engine not in ("keras", *HERE):
+    if engine.removesuffix("_bfloat16") not in ("keras", *HERE):
         pytest.skip(f"{engine} is not here")
     if (engine, precision) == ("openvino", "bfloat16") and not computes_bfloat16():
         pytest.skip("OpenVINO takes float32 on a processor without bfloat16")
@@ -111,6 +113,20 @@ def test_lower_precisions(model, engine, precision, limit, with_bfloat16):
         # It is another precision indeed.
         assert 1e-4 < error < limit
         randomize(model, seed=1)
+
+
+@pytest.mark.parametrize("engine", ["openvino", "litert"])
+def test_halves_side_by_side_have_the_answers_of_the_whole(model, engine, monkeypatch):
+    if engine not in HERE:
+        pytest.skip(f"{engine} is not here")
+    answers = []
+    for processors in (1, 2):
+        monkeypatch.setattr(batches, "threads", lambda count=processors: count)
+        assert len(batches.side_by_side(IMAGES[:4], "int8")) == processors
+        predictor = Predictor(model, 4, engine=engine, precision="int8")
+        # Two batches, and one photo alone.
+        answers.append(predictor(IMAGES))
+    np.testing.assert_array_equal(*answers)
 
 
 def test_large_models_have_their_weights_beside(model, monkeypatch):
@@ -129,7 +145,7 @@ REFUSED = [
     ({"engine": "openvino", "jit_compile": True}, "jit_compile is of engine='ker"),
     ({"precision": "int8", "jit_compile": True}, "leave jit_compile out"),
     ({"engine": "openvino", "precision": "bfloat16"},
-     "no instructions for bfloat16", "choose float3"),
+     "no instructions for bfloat16", "choose another"),
 ]  # fmt: skip
 
 
@@ -183,9 +199,7 @@ SECONDS = {"keras": 4.0, "litert": 3.0, "onnxruntime": 1.0, "openvino": 2.0}
 @pytest.fixture
 def timed(impatient, monkeypatch):
     """The seconds of each engine, on any machine."""
-    monkeypatch.setattr(
-        automatic, "_seconds", lambda answer, *_: SECONDS[answer.engine]
-    )
+    monkeypatch.setattr(fastest, "seconds", lambda answer, *_: SECONDS[answer.engine])
     return impatient
 
 
@@ -196,7 +210,7 @@ def test_auto_takes_the_fastest_and_keeps_the_choice(model, timed):
     assert (predictor.engine, predictor.trials) == ("keras", {})
     close(predictor(images), numpy(model(images)))
     assert predictor.engine == "onnxruntime"
-    tried = [name for name in HERE if RUNTIMES[name].is_automatic]
+    tried = [name for name in HERE if "float32" in RUNTIMES[name].saves]
     assert predictor.trials == {name: SECONDS[name] for name in ("keras", *tried)}
     [path] = timed.iterdir()
 
@@ -209,7 +223,7 @@ def test_auto_takes_the_fastest_and_keeps_the_choice(model, timed):
 
     for damaged in ("", "[]", '{"engine": "other"}', "[" * 50_000):
         path.write_text(damaged)
-        assert fastest.read(path, HERE) is None
+        assert fastest.read(path, HERE) == (None, {})
 
 
 def test_auto_stays_with_keras_where_others_fail(model, impatient, monkeypatch):
@@ -385,17 +399,80 @@ def test_values_are_compared_to_the_last_bit_without_results_of_each(dtype, size
 
 
 def test_auto_converts_once_its_clock_says_that_it_pays(model, impatient, monkeypatch):
-    monkeypatch.setattr(automatic, "conversion_seconds", lambda *_: 1.25)
+    monkeypatch.setattr(automatic, "conversion_seconds", lambda *_: 2.5)
     images = IMAGES[:2]
     # Every look at it is a second later, so a batch takes one.
     answer = automatic.Automatic(model, 2, "float32", clock=itertools.count().__next__)
-    tried = sum(RUNTIMES[name].is_automatic for name in HERE)
-    assert tried == 2
-    for _ in range(3):  # The first one is not counted; two conversions take 2.5.
+    for _ in range(3):  # The first one is not counted.
         answer(images)
         assert not answer.trials
     answer(images)
     assert answer.trials
+
+
+@pytest.mark.parametrize("expected, is_converted", [(160, False), (200, True)])
+def test_auto_weighs_a_conversion_against_known_images(
+    expected, is_converted, model, impatient, monkeypatch
+):
+    monkeypatch.setattr(automatic, "conversion_seconds", lambda *_: 4.0)
+    clock = itertools.count().__next__
+    said = []
+    answer = automatic.Automatic(model, 2, "float32", said.append, clock)
+    answer.expect(expected)
+    # A batch of two takes a second, of which a tenth is saved: 9.9 s of 198 images, and
+    # two conversions and their trial take 8.
+    answer(IMAGES[:2])
+    assert bool(answer.trials) == is_converted
+    if is_converted:
+        converting, chosen = said
+        assert converting.startswith("converting the model for onnxruntime and openv")
+        assert chosen.startswith(f"{answer.engine} computes now; ms per image: ")
+        return
+    for _ in range(79):
+        answer(IMAGES[:2])
+        assert not answer.trials
+    # More than were expected: after as long as conversions take.
+    for _ in range(2):
+        answer(IMAGES[:2])
+    assert answer.trials
+
+
+def test_a_kept_choice_has_its_own_gain(model, impatient, monkeypatch):
+    path = fastest.path_of(
+        model, (2, *IMAGES.shape[1:]), "float32", ["onnxruntime", "openvino"]
+    )
+    for seconds, is_converted in ((0.99, False), (0.5, True)):
+        fastest.write(path, "openvino", {"keras": 1.0, "openvino": seconds})
+        monkeypatch.setattr(automatic, "conversion_seconds", lambda *_: 4.0)
+        clock = itertools.count().__next__
+        answer = automatic.Automatic(model, 2, "float32", clock=clock)
+        answer.expect(60)
+        answer(IMAGES[:2])
+        assert (answer.engine == "openvino") == is_converted
+
+
+@pytest.mark.skipif("litert" not in HERE, reason="LiteRT does not convert here")
+def test_auto_of_int8_begins_with_openvino_and_goes_on_with_litert(
+    model, timed, monkeypatch
+):
+    monkeypatch.setitem(SECONDS, "litert", 1.0)
+    monkeypatch.setitem(SECONDS, "openvino_bfloat16", 1.5)
+    predictor = Predictor(model, 3, precision="int8")
+    named = {
+        name: Predictor(model, 3, engine=name, precision="int8")(IMAGES)
+        for name in ("openvino", "litert")
+    }
+    np.testing.assert_array_equal(predictor(IMAGES[:3]), named["openvino"][:3])
+    assert predictor.engine == "openvino"
+    np.testing.assert_array_equal(predictor(IMAGES[:3]), named["openvino"][:3])
+    assert predictor.engine == "litert"
+    tried = {"openvino": 2.0, "openvino_bfloat16": 1.5, "litert": 1.0}
+    assert predictor.trials == {
+        name: seconds
+        for name, seconds in tried.items()
+        if name != "openvino_bfloat16" or computes_bfloat16()
+    }
+    np.testing.assert_array_equal(predictor(IMAGES), named["litert"])
 
 
 def test_auto_leaves_other_policies_and_full_memory_to_keras(impatient, monkeypatch):

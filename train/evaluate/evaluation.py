@@ -105,6 +105,7 @@ def evaluate(
         part, image_size=image_size, batch_size=batch_size, preparation=preparation
     ).map(lambda images, labels: (images, tf.gather(places, labels)))
     predictor = predictors.predictor(loaded.model, batch_size, engine, precision)
+    predictor.expect(part.num_examples)
     answered, loss, per_second = _answered(predictor, batches, part, places)
     # "auto" may change while the model alone is timed.
     answered_by = predictor.engine

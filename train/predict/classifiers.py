@@ -26,7 +26,7 @@ class Classifier:
     (batch, num_features), None unless they were asked for. `notes` are what users
     should know of the answers; `digest()` is a str that other weights and another
     precision change. `preparation` is of `zoo.photos.prepare`, `bits` of
-    `zoo.photos.decode`.
+    `zoo.photos.decode`. `expect` takes how many photos will follow.
     """
 
     name: str
@@ -39,6 +39,7 @@ class Classifier:
     notes: tuple[str, ...]
     digest: Callable
     bits: int | None = None
+    expect: Callable[[int], None] = lambda photos: None
 
 
 def load(
@@ -195,6 +196,7 @@ def _of_keras_model(place, image_size, batch_size, with_features, engine, precis
         notes=((why_no_names,) if why_no_names else ()) + notes,
         digest=digest,
         bits=bits_of(loaded.model),
+        expect=predictor.expect,
     )
 
 

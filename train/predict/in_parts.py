@@ -121,13 +121,13 @@ def predict(
             done = folder.done(number)
             predictions.earlier += done.answered
             _count_unread(predictions, done)
-        weights = predictor.digest
+        weights, total = predictor.digest, _total(folder, missing)
+        predictor.expect(total if runner is None else None)
         if runner is not None and os.path.exists(model):
             # Processes elsewhere may not start in this directory.
             predictor = dataclasses.replace(predictor, model=os.path.abspath(model))
         work = PartWork(predictor, folder, weights)
         written = run(work, missing, workers)
-        total = _total(folder, missing)
         with (
             progress_bar(
                 total=total, unit="photo", desc="predicting", disable=not show_progress

@@ -60,6 +60,8 @@ class PhotoPredictor:
         engine: str.
         precision: str.
         trust: bool.
+        num_photos: int, how many photos will be answered in this process, by which the
+            engine "auto" chooses; None where that is not known.
 
     Call arguments:
         photos: sequence of str, paths or URLs that fsspec opens, and of bytes, the
@@ -93,6 +95,7 @@ class PhotoPredictor:
     engine: str = "auto"
     precision: str = "float32"
     trust: bool = False
+    num_photos: int | None = None
 
     def __post_init__(self):
         self._has_answered = False
@@ -128,7 +131,15 @@ class PhotoPredictor:
         )
         if self.doubts is not None:
             check_answers(classifier.name, classifier.answers, "--unsure")
+        if self.num_photos:
+            classifier.expect(self.num_photos)
         return classifier
+
+    def expect(self, num_photos: int | None) -> None:
+        """Sets how many photos will be answered, of a model that may be loaded."""
+        self.num_photos = num_photos
+        if num_photos and "classifier" in vars(self):
+            self.classifier.expect(num_photos)
 
     def load(self) -> "PhotoPredictor":
         """Loads the model now, not at the first call; returns this."""

@@ -150,6 +150,7 @@ def predict(
         total = selection.count(file.has if file else None)
         if total == 0 and not (file and file.count):
             raise _no_photo(model, selection)
+        predictor.expect(total)
         stack.enter_context(
             explaining_full_memory("lower --batch_size or --image_size.")
         )

@@ -86,6 +86,7 @@ def run(
         for count in shots
     }
     needed = np.unique(np.concatenate(sum(draws.values(), [])))
+    predictor.expect(len(needed) + source.test.num_examples)
     train_features = features_of(predictor, pick(source.train, needed), cache)
     test_labels = source.test.labels()
     test_features = features_of(predictor, source.test, cache)

@@ -144,7 +144,7 @@ def test_engines_and_precisions(folder, files):
 
 def test_commands_say_that_a_model_is_converted(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(
-        "keras_vit.runtimes.automatic.conversion_seconds", lambda _: 0.0
+        "keras_vit.runtimes.automatic.conversion_seconds", lambda *_: 0.0
     )
     monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path))
     predictor = predictors.predictor(made(), 2, "auto", "float32")
