@@ -4,14 +4,30 @@ import pathlib
 
 import pytest
 
-from benchmarks import clusters, devices
+from benchmarks import clusters, devices, photo_costs
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "scaling.md"
 
 
-def test_the_page_has_what_the_command_prints(capsys):
-    clusters.main()
+@pytest.mark.parametrize("module", [clusters, photo_costs])
+def test_the_page_has_what_the_command_prints(module, capsys):
+    module.main()
     assert capsys.readouterr().out in PAGE.read_text()
+
+
+def test_costs_by_hand():
+    slow = photo_costs.Machine("", 0.36, 4, 1e9)
+    # Two cores answer 18.5 a second, and one prepares 806.
+    each = 1 / (2 * 18.5) + 1 / (4 * 806)
+    assert slow.photos_per_second("ViT-B_16", "int8") == pytest.approx(1 / each)
+    # 17.6 billion multiply-adds of B/16 at 40% of the peak.
+    quick = slow._replace(operations=1e13)
+    expected = 0.4 * 1e13 / 2 / 17.6e9
+    found = quick.photos_per_second("ViT-B_16", "bfloat16")
+    assert found == pytest.approx(expected, rel=0.01)
+    # Its cores prepare no more than this.
+    quick = slow._replace(operations=1e16)
+    assert quick.photos_per_second("ViT-B_16", "bfloat16") == 4 * 806
 
 
 def test_sums_by_hand():
