@@ -94,9 +94,6 @@ class Automatic:
         return in_batches(self._of_batch, images, self._batch_size)
 
     def _count_down(self, images):
-        # There are more than were expected: nobody knows how many.
-        if self._left == 0:
-            self._left = None
         if self._left is not None:
             self._left = max(0, self._left - images)
 

@@ -37,8 +37,9 @@ class Predictor:
             its weights anew at each call; or a runtime that it is converted for at the
             first call, which takes seconds: `"litert"` (on TensorFlow, for images of
             one size, `batch_size` of them at a time), `"onnxruntime"`, `"openvino"` or
-            `"openvino_bfloat16"` (models of `keras_vit`). Each call compares all weights with those of the
-            conversion, and where a single value differs the model is converted anew.
+            `"openvino_bfloat16"` (models of `keras_vit`). Each call compares all
+            weights with those of the conversion, and where a single value differs the
+            model is converted anew.
 
             `"auto"` begins with Keras. Once its batches have taken as many seconds as
             the conversions are likely to (1 s and 5 s per 100 million weights each),
@@ -151,7 +152,8 @@ class Predictor:
         not at all for a few. Other engines need not know.
 
         Args:
-            images: int, of all calls that follow.
+            images: int, of all calls that follow. After these it converts nothing,
+                until it is told of more.
 
         Example:
             >>> predictor = Predictor(VisionTransformer("ViT-Ti_16", image_size=32))

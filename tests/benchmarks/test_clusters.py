@@ -4,15 +4,30 @@ import pathlib
 
 import pytest
 
-from benchmarks import clusters, devices, photo_costs
+from benchmarks import clusters, devices, meshes, photo_costs
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "scaling.md"
 
 
-@pytest.mark.parametrize("module", [clusters, photo_costs])
+@pytest.mark.parametrize("module", [clusters, meshes, photo_costs])
 def test_the_page_has_what_the_command_prints(module, capsys):
     module.main()
     assert capsys.readouterr().out in PAGE.read_text()
+
+
+def test_meshes_by_hand():
+    config = meshes.GIANT
+    found = meshes.step(config, 64, 2, 4)
+    # A billion parameters, of which three numbers are kept by eight devices.
+    assert found.held == pytest.approx(12 * 1.01e9 / 8, rel=0.01)
+    # Half of a quarter of the weights, three times.
+    assert found.along_data == pytest.approx(3 / 8 * 4 * 1.01e9, rel=0.01)
+    # 32 images of 257 tokens of 1408 numbers, four times in each of 40 blocks.
+    tokens = 4 * 32 * 257 * 1408
+    assert found.along_model == pytest.approx(4 * 40 * 2 * 3 / 4 * tokens)
+    alone = meshes.step(config, 64, 1, 1)
+    assert alone.sending == 0
+    assert alone.computing == pytest.approx(8 * found.computing)
 
 
 def test_costs_by_hand():
