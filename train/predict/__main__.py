@@ -67,7 +67,10 @@ flags.DEFINE_integer(
     lower_bound=1,
 )
 flags.DEFINE_enum(
-    "parts", "parquet", ["parquet", "csv"], "The format of the files in a folder --out."
+    "parts",
+    None,
+    ["parquet", "csv"],
+    "The format of the files in a folder --out; if not given parquet.",
 )
 flags.DEFINE_string(
     "features",
@@ -140,7 +143,9 @@ def main(argv: Sequence[str]) -> None:
 
     out = values["out"]
     with command_line.exit_on_errors("nothing was done"):
-        is_folder = in_parts.is_meant(out, values["runner"])
+        is_folder = in_parts.is_meant(
+            out, **command_line.values("runner workers parts")
+        )
         if values["workers"] and not values["runner"]:
             raise RunError("--workers are those of --runner: pass it, too.")
     if is_folder:

@@ -26,26 +26,26 @@ from zoo.store.progress import progress_bar
 _PHOTOS = 512
 
 
-def is_meant(out: str | None, runner: str | None) -> bool:
+def is_meant(out: str | None, **given: object) -> bool:
     """Returns whether `--out` is a folder for parts.
 
-    Raises a `RunError` where `--runner` is given, and it is none.
+    Raises a `RunError` where it is none, and flags of parts are given, by name.
     """
     is_folder = False
     if out:
         path = expand_home(out)
         is_folder = path.is_dir() or not (path.suffix or path.name in FORMATS)
-    if runner is not None and not is_folder:
+    if (names := _given(given)) and not is_folder:
         raise RunError(
-            f"--runner={runner} writes parts into a folder: pass --out=FOLDER, a name "
-            "without an ending."
+            f"{named(names)}: for answers in parts, which are written into a folder. "
+            "Pass --out=FOLDER, a name without an ending."
         )
     return is_folder
 
 
 def refuse(**given: object) -> None:
     """Refuses flags, given by name, that go with a single file."""
-    if names := [f"--{name}" for name, value in given.items() if value]:
+    if names := _given(given):
         raise RunError(
             f"{named(names)}: not for answers in parts. Pass --out=NAME.csv, or leave "
             "it out."
@@ -59,7 +59,7 @@ def predict(
     *,
     runner: str | None = None,
     workers: int | None = None,
-    parts: str = PARQUET,
+    parts: str | None = None,
     features: str | None = None,
     show_progress: bool = True,
     **settings: Any,
@@ -75,7 +75,7 @@ def predict(
         out: path of a folder, which all workers see.
         runner: str, one of `train.predict.runners.RUNNERS`; None for this process.
         workers: int, processes of the runner; by default one per processor.
-        parts: str, one of `train.predict.part_folder.FORMATS`.
+        parts: str, one of `train.predict.part_folder.FORMATS`, by default Parquet.
         features: path of a folder for Parquet files of features, or None.
         show_progress: bool.
         settings: those of a `PhotoPredictor`.
@@ -89,6 +89,7 @@ def predict(
     Example:
         >>> predict("runs/digits", ["photos/"], "out", runner="ray")  # doctest: +SKIP
     """
+    parts = parts or PARQUET
     if parts == PARQUET or features is not None:
         packages.need("A Parquet file", ("pyarrow",), extra="ray")
     run = RUNNERS[runner]()
@@ -140,6 +141,10 @@ def predict(
                 bar.update(done.answered + done.unreadable)
         folder.finish(count)
     return predictions
+
+
+def _given(flags):
+    return [f"--{name}" for name, value in flags.items() if value]
 
 
 def _parts(photos):

@@ -57,8 +57,10 @@ def test_a_folder_for_parts_takes_no_flags_of_one_file(folder, stub):
     stub()
     with pytest.raises(SystemExit, match="--top, --resume: not for answers in parts"):
         run_command("predict", "stub", "photos", "--out=out", "--top", "--resume")
-    with pytest.raises(SystemExit, match="--runner=ray writes parts into a folder"):
+    with pytest.raises(SystemExit, match="--runner: for answers in parts, which"):
         run_command("predict", "stub", "photos", "--out=a.csv", "--runner=ray")
+    with pytest.raises(SystemExit, match="--parts: for answers in parts, which"):
+        run_command("predict", "stub", "photos", "--parts=csv")
 
 
 def test_a_command_that_is_interrupted_says_how_to_go_on(folder, stub):
