@@ -23,7 +23,7 @@ GROUPS = {
     "Search": "*",
     "Study": "study seeds learning_rates * shots",
     "Run": "recipe config print_config smoke seeds extend resume * measure shown trust",
-    "Devices": "strategy * runner workers precision engine threads",
+    "Devices": "strategy mesh * runner workers precision engine threads",
     "Export": "format min_agreement calibration_images dynamic_batch any_size uint8",
     "Output": "run_dir out_dir out parts json cache output to name license replace "
     "push_to private top sort_into gallery unsure ask overwrite verbose",

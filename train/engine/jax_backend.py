@@ -15,7 +15,7 @@ from keras import ops
 
 from train.common.errors import RunError
 from train.data.pipeline import Share
-from train.engine import bfloat16
+from train.engine import bfloat16, layouts
 from train.engine.step import Devices, Trainer, one_behind
 
 
@@ -23,9 +23,10 @@ class JaxTrainer(Trainer):
     """The training step as one compiled function of all variables.
 
     The function sees the whole batch; XLA shares the work among the devices that hold
-    parts of it, and adds their gradients up. Random numbers are those of the whole
-    batch too, however many devices there are. The old values of the variables leave
-    their memory to the new ones. The strategy is a `keras.distribution.DataParallel`.
+    parts of it and of the variables, and adds their gradients up. Random numbers are
+    those of the whole batch too, however many devices there are. The old values of the
+    variables leave their memory to the new ones. The strategy is a
+    `keras.distribution.DataParallel` or a `train.engine.layouts.ModelParallel`.
 
     Source:
         https://keras.io/guides/writing_a_custom_training_loop_in_jax and
@@ -43,12 +44,13 @@ class JaxTrainer(Trainer):
             self.optimizer.variables + self.averages,
             self.loss_scale.variables if self.loss_scale else [],
         ]
-        layout = self.strategy.get_variable_layout(self.optimizer.iterations)
-        self._everywhere = layout.backend_layout
+        self._shardings = [list(map(self._sharding, group)) for group in self._groups]
+        everywhere = self._sharding(self.optimizer.iterations)
         self._compiled_step = jax.jit(
-            self._step, donate_argnums=0, out_shardings=self._everywhere
+            self._step, donate_argnums=0, out_shardings=(self._shardings, everywhere)
         )
-        self._compiled_answers = jax.jit(self._answers)
+        # All hosts get the answers of all.
+        self._compiled_answers = jax.jit(self._answers, out_shardings=everywhere)
         self._under_way = collections.deque(maxlen=2)
 
     def spread_seeds(self) -> None:
@@ -58,7 +60,7 @@ class JaxTrainer(Trainer):
         if len(self._under_way) == 2:
             # Wait: each unfinished step holds its batch in memory.
             jax.block_until_ready(self._under_way[0])
-        state, metrics = self._compiled_step(self._state(self._groups), inputs, labels)
+        state, metrics = self._compiled_step(self._state(), inputs, labels)
         self._under_way.append(metrics)
         for variable, value in self._paired(state):
             variable.assign(value)
@@ -66,25 +68,41 @@ class JaxTrainer(Trainer):
 
     def compiled_text(self, inputs: Any, labels: Any) -> str:
         """Returns the program that XLA makes of a step, as HLO text."""
-        state = self._state(self._groups)
-        lowered = self._compiled_step.lower(state, inputs, labels)
+        lowered = self._compiled_step.lower(self._state(), inputs, labels)
         return lowered.compile().as_text()
 
     def fetch(self, metrics: Sequence[dict]) -> list:
         return jax.tree.map(float, jax.device_get(metrics))
 
-    def _state(self, groups):
-        """Returns the values of groups of variables, which are on all devices."""
+    def _sharding(self, variable):
+        return self.strategy.get_variable_layout(variable).backend_layout
+
+    def _average(self, variable):
+        # The step gives up the memory of either.
+        value = jax.numpy.copy(variable.value)
+        layout = self.strategy.get_variable_layout(variable)
+        return super()._average(variable, value, layout)
+
+    def _exchange_averages(self):
+        for average, weight in zip(self.averages, self._groups[0], strict=False):
+            kept = weight.value
+            weight.assign(average.value)
+            average.assign(kept)
+
+    def _state(self, groups=4):
+        """Returns the values of the first groups of variables, as the step has them."""
         # On one device Keras leaves values under a sharding of another name, for which
         # the step would be compiled again.
         return [
             [
                 value
-                if (value := variable.value).sharding == self._everywhere
-                else jax.device_put(value, self._everywhere)
-                for variable in group
+                if (value := variable.value).sharding == sharding
+                else jax.device_put(value, sharding)
+                for variable, sharding in zip(group, shardings, strict=True)
             ]
-            for group in groups
+            for group, shardings in zip(
+                self._groups[:groups], self._shardings[:groups], strict=True
+            )
         ]
 
     def _paired(self, state):
@@ -169,7 +187,7 @@ class JaxTrainer(Trainer):
         return after, (gradients, loss, accuracy)
 
     def answers(self, inputs: Any, labels: Any) -> tuple:
-        return self._compiled_answers(*self._state(self._groups[:2]), inputs, labels)
+        return self._compiled_answers(*self._state(2), inputs, labels)
 
     def _answers(self, trained, fixed, inputs, labels):
         logits, _ = self.model.stateless_call(trained, fixed, inputs, training=False)
@@ -189,11 +207,22 @@ def _batch_size(inputs):
 
 
 class JaxDevices(Devices):
-    """The devices of a run under JAX, of one machine."""
+    """The devices of a run under JAX."""
 
     @property
     def count(self) -> int:
-        return self.strategy.device_mesh.devices.size
+        return self.strategy.device_mesh.shape[0]
+
+    @property
+    def description(self) -> str:
+        if not self._is_sharded:
+            return super().description
+        parts, cuts = self.strategy.device_mesh.shape
+        return f"on {parts * cuts} devices, data:{parts},model:{cuts}"
+
+    @property
+    def _is_sharded(self):
+        return isinstance(self.strategy, layouts.ModelParallel)
 
     @property
     def is_cpu(self) -> bool:
@@ -217,6 +246,8 @@ class JaxDevices(Devices):
     def trainer(
         self, model: keras.Model, optimizer: keras.optimizers.Optimizer, **settings: Any
     ) -> JaxTrainer:
+        if self._is_sharded:
+            layouts.check(model, self.strategy.device_mesh.shape[1])
         if self.is_cpu and model.compute_dtype == "float16":
             raise RunError(
                 "JAX has no float16 attention on processors: pass "
@@ -233,17 +264,19 @@ class JaxDevices(Devices):
         )
 
     def _spread(self, *parts):
-        """Makes one array of a part for each device."""
+        """Makes one array of a part for each place along the batch axis of the mesh."""
         shape = (sum(len(part) for part in parts), *parts[0].shape[1:])
         sharding = self.strategy.get_data_layout(shape).backend_layout
+        places = sharding.mesh.devices.reshape(len(parts), -1)
         placed = [
             jax.device_put(part, device)
-            for part, device in zip(parts, sharding.mesh.devices.flat, strict=True)
+            for part, row in zip(parts, places, strict=True)
+            for device in row
         ]
         return jax.make_array_from_single_device_arrays(shape, sharding, placed)
 
 
-def start(name: str = "auto") -> JaxDevices:
+def start(name: str = "auto", mesh: str | None = None) -> JaxDevices:
     """Returns the devices of `train.engine.devices.start`; `"auto"`: all JAX sees.
 
     TensorFlow, which reads the data, is kept off them.
@@ -251,8 +284,8 @@ def start(name: str = "auto") -> JaxDevices:
     if name == "multiworker":
         raise RunError(
             "--strategy=multiworker is TensorFlow's: unset KERAS_BACKEND to train on "
-            "several machines, or with KERAS_BACKEND=jax pass --strategy=mirrored on "
-            "one."
+            "several machines, or with KERAS_BACKEND=jax pass --strategy=mirrored or "
+            "sharded."
         )
     for kind in ("GPU", "TPU"):
         if tf.config.list_physical_devices(kind):
@@ -275,6 +308,8 @@ def start(name: str = "auto") -> JaxDevices:
             f"--strategy=tpu needs a TPU, and JAX sees {devices[0]}: start the command "
             "on the machine that has it, with pip install 'jax[tpu]'."
         )
+    if name == "sharded":
+        return JaxDevices(layouts.ModelParallel(layouts.mesh_of(mesh, devices)))
     if name == "one":
         devices = devices[:1]
     return JaxDevices(keras.distribution.DataParallel(devices=devices))

@@ -45,8 +45,8 @@ class TrainingLoop:
             if devices.is_chief:
                 self.metrics.rewind(start_step)
                 self.run.announce()
-                if devices.count > 1:
-                    print(f"on {devices.count} devices")
+                if devices.description:
+                    print(devices.description)
             is_over = self._chief_decides(self._is_over)
             if devices.is_chief:
                 self._announce_resume(start_step, is_over)

@@ -77,14 +77,8 @@ class Trainer:
         self.rate_scales = [scales.get(variable.path, 1.0) for variable in trained]
         with self.strategy.scope():
             self.optimizer.build(trained)
-            self.averages = [
-                keras.Variable(
-                    ops.convert_to_numpy(variable),
-                    trainable=False,
-                    name=f"{variable.path.replace('/', '_')}_average",
-                )
-                for variable in (trained if self.average_decay else ())
-            ]
+            averaged = trained if self.average_decay else ()
+            self.averages = [self._average(variable) for variable in averaged]
             is_half = self.model.compute_dtype == "float16"
             self.loss_scale = LossScale() if is_half else None
 
@@ -102,6 +96,14 @@ class Trainer:
             yield
         finally:
             self._exchange_averages()
+
+    def _average(self, variable, value=None, layout=None):
+        return keras.Variable(
+            ops.convert_to_numpy(variable) if value is None else value,
+            trainable=False,
+            name=f"{variable.path.replace('/', '_')}_average",
+            layout=layout,
+        )
 
     def _exchange_averages(self):
         trained = self.model.trainable_variables
@@ -169,7 +171,8 @@ class Devices:
 
     A backend adds:
 
-    - `count`: how many devices compute side by side, on all hosts.
+    - `count`: how many parts of a batch are computed side by side, on all hosts; each
+      by one device, or by several that share the model.
     - `is_cpu`: whether the processor computes, in the memory of this machine.
     - `bfloat16`: whether the devices multiply in it, and why so, in words.
     - `trainer`, which returns that of a model made in the strategy's scope.
@@ -194,6 +197,11 @@ class Devices:
     def has_hosts(self) -> bool:
         """Whether other processes take part."""
         return False
+
+    @property
+    def description(self) -> str:
+        """What a run prints of its devices, empty for one."""
+        return f"on {self.count} devices" if self.count > 1 else ""
 
     def print(self, line: str) -> None:
         if self.is_chief:

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import pkgutil
+import re
 import sys
 import typing
 from collections.abc import Callable, Iterable, Sequence
@@ -44,6 +45,16 @@ class _OnOrOff(flags.BooleanParser):
     def parse(self, argument: str | bool) -> bool:
         words = {"yes": True, "on": True, "no": False, "off": False}
         return words[argument] if argument in words else super().parse(argument)
+
+
+class _Mesh(flags.ArgumentParser):
+    syntactic_help = "such as data:2,model:4"
+
+    def parse(self, argument: str) -> str:
+        data, model = "data:[1-9][0-9]{0,5}", "model:[1-9][0-9]{0,5}"
+        if not re.fullmatch(f"{data}(,{model})?|{model}(,{data})?", argument):
+            raise ValueError("pass the devices of each axis, such as data:2,model:4")
+        return argument
 
 
 def _define_on_or_off(name, default, help, flag_values):
@@ -134,12 +145,21 @@ def define(recipes: str, otherwise: str, recipe_class: type[Recipe] = Recipe) ->
     flags.DEFINE_enum(
         "strategy",
         "auto",
-        ["auto", "one", "mirrored", "multiworker", "tpu"],
+        ["auto", "one", "mirrored", "multiworker", "tpu", "sharded"],
         "The devices: one; mirrored, all of this machine; multiworker, those of all "
         "machines that TF_CONFIG names, each of which gets this command; tpu, which "
         "TPU_NAME names; auto, what is there. With KERAS_BACKEND=jax in the "
         "environment the model runs on JAX: on one; mirrored; tpu, the chips of this "
-        "machine; or auto, all that JAX sees.",
+        "machine; auto, all that JAX sees; or sharded, which cuts the model, for those "
+        "that do not fit on one device, see --mesh.",
+    )
+    flags.DEFINE(
+        _Mesh(),
+        "mesh",
+        None,
+        "The devices of --strategy=sharded, such as data:2,model:4: so many parts of "
+        "each batch, and of the model. model must divide the heads. An axis that is "
+        "left out has the other devices; if not given, all are on model.",
     )
     define_settings(dataclasses.fields(recipe_class))
 
@@ -256,7 +276,7 @@ def read(
     if values["print_config"]:
         others = {
             name: (values[name], _origin(name))
-            for name in (*_OF_DATA, "strategy", "extend")
+            for name in (*_OF_DATA, "strategy", "mesh", "extend")
         }
         others["run_dir"] = (run_dir, _origin("run_dir"))
         print(settings.page(settled, others))
@@ -271,7 +291,7 @@ def read(
     return recipe, {
         "run_dir": run_dir,
         "data_options": options,
-        "devices": devices.start(values["strategy"]),
+        "devices": devices.start(values["strategy"], values["mesh"]),
         "command": command_line.as_typed(command),
     }
 

@@ -40,7 +40,7 @@ def command(search: State, best: Backbone, fitted: Sequence[Backbone]) -> str:
         of_search = [*_of_search(search, recipe, fitted)]
     words = [f"--dataset={recipe.dataset}", *_flags(recipe, given, bool(of_search))]
     words += data_flags.of_command(search.command)
-    words += flags_in(search.command, ["strategy"]) + of_search
+    words += flags_in(search.command, ["strategy", "mesh"]) + of_search
     return typed("finetune", [*words, f"--run_dir={search.directory.path}-again"])
 
 

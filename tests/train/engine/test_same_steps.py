@@ -22,7 +22,10 @@ ROOT = HERE.parents[2]
 # On Keras's backend these tests are run by themselves.
 SAME_TESTS = {
     "torch": ["test_optimizers.py"],
-    "jax": ["test_optimizers.py", "test_step.py", "test_jax_step.py"],
+    "jax": [
+        *("test_optimizers.py", "test_step.py", "test_jax_step.py"),
+        "test_sharded_step.py",
+    ],
 }
 MESHES = {
     "tensorflow": ["one:whole,adam", "mirrored:whole,parts"],
