@@ -21,9 +21,10 @@ from zoo.common.regular_files import expand_home, file_lock, read_text
 
 # No write takes so long: a temporary file of this age is from a killed process.
 _ABANDONED_SECONDS = 24 * 60 * 60
-# The names of temporary files, as `whole_file` makes them.
+# The names of temporary files, as `whole_file` makes them, and of folders.
 _TEMPORARY = r"\..+-[0-9a-f]{8}\.tmp(\.[a-z0-9]+)?"
-_CHECKPOINT = re.compile(r"step-([0-9]{8}|[1-9][0-9]{8,})\.npz")
+_TEMPORARY_FOLDER = r"\.(step|best)-[0-9]{8,}\.shards\.tmp"
+_CHECKPOINT = re.compile(r"step-([0-9]{8}|[1-9][0-9]{8,})\.(npz|shards)")
 # A process locks this file in the hidden folder that it writes.
 _LOCK = "lock"
 MEND = "Free space or mend the permissions"
@@ -183,6 +184,8 @@ def remove_temporaries(folder: pathlib.Path) -> None:
             path = folder / name
             if path.is_file() and not path.is_symlink():
                 path.unlink(missing_ok=True)
+        if re.fullmatch(_TEMPORARY_FOLDER, name) and not (folder / name).is_symlink():
+            shutil.rmtree(folder / name, ignore_errors=True)
 
 
 @contextlib.contextmanager

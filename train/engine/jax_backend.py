@@ -3,6 +3,7 @@
 import collections
 import functools
 import itertools
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -11,12 +12,18 @@ import jax
 import keras
 import numpy as np
 import tensorflow as tf
+from jax.experimental import multihost_utils
 from keras import ops
 
 from train.common.errors import RunError
 from train.data.pipeline import Share
 from train.engine import bfloat16, layouts
+from train.engine.checkpoints import Checkpoints
+from train.engine.sharded_checkpoints import ShardedCheckpoints
 from train.engine.step import Devices, Trainer, one_behind
+
+# The environment variable by which JAX finds the first of several processes.
+_COORDINATOR = "JAX_COORDINATOR_ADDRESS"
 
 
 class JaxTrainer(Trainer):
@@ -199,7 +206,13 @@ class JaxTrainer(Trainer):
         )
 
     def gather(self, values: Any) -> np.ndarray:
-        return np.asarray(values)
+        return multihost_utils.process_allgather(values, tiled=True)
+
+    def whole_weights(self) -> list | None:
+        values = [variable.value for variable in self.model.variables]
+        if all(value.is_fully_addressable for value in values):
+            return None
+        return list(map(self.gather, values))
 
 
 def _batch_size(inputs):
@@ -215,14 +228,28 @@ class JaxDevices(Devices):
 
     @property
     def description(self) -> str:
-        if not self._is_sharded:
+        if not self.shares_model:
             return super().description
         parts, cuts = self.strategy.device_mesh.shape
         return f"on {parts * cuts} devices, data:{parts},model:{cuts}"
 
     @property
-    def _is_sharded(self):
+    def shares_model(self) -> bool:
         return isinstance(self.strategy, layouts.ModelParallel)
+
+    @property
+    def has_hosts(self) -> bool:
+        return jax.process_count() > 1
+
+    def checkpoints(self, folder: str | os.PathLike) -> Checkpoints:
+        if self.shares_model:
+            return ShardedCheckpoints(folder)
+        return super().checkpoints(folder)
+
+    def all_gather(self, value: int) -> list:
+        if not self.has_hosts:
+            return super().all_gather(value)
+        return multihost_utils.process_allgather(np.asarray(value)).tolist()
 
     @property
     def is_cpu(self) -> bool:
@@ -246,7 +273,7 @@ class JaxDevices(Devices):
     def trainer(
         self, model: keras.Model, optimizer: keras.optimizers.Optimizer, **settings: Any
     ) -> JaxTrainer:
-        if self._is_sharded:
+        if self.shares_model:
             layouts.check(model, self.strategy.device_mesh.shape[1])
         if self.is_cpu and model.compute_dtype == "float16":
             raise RunError(
@@ -256,24 +283,54 @@ class JaxDevices(Devices):
         return JaxTrainer(model, optimizer, strategy=self.strategy, **settings)
 
     def batches(self, make: Callable[..., tf.data.Dataset]) -> Iterator:
-        parts = make(share=Share(devices=self.count, filled=True)).as_numpy_iterator()
-        batches = iter(lambda: list(itertools.islice(parts, self.count)), [])
+        own = len(self._own_places)
+        share = Share(self._own_places[0] // own, self.count // own, self.count, True)
+        parts = make(share=share).as_numpy_iterator()
+        batches = iter(lambda: list(itertools.islice(parts, own)), [])
         # Transfer the next batch while the devices work on this one.
         yield from one_behind(
             keras.tree.map_structure(self._spread, *batch) for batch in batches
         )
 
     def _spread(self, *parts):
-        """Makes one array of a part for each place along the batch axis of the mesh."""
-        shape = (sum(len(part) for part in parts), *parts[0].shape[1:])
+        """Makes one array of a part for each place of this host in a batch."""
+        rows = sum(map(len, parts)) * self.count // len(parts)
+        shape = (rows, *parts[0].shape[1:])
         sharding = self.strategy.get_data_layout(shape).backend_layout
-        places = sharding.mesh.devices.reshape(len(parts), -1)
         placed = [
             jax.device_put(part, device)
-            for part, row in zip(parts, places, strict=True)
-            for device in row
+            for part, place in zip(parts, self._own_places, strict=True)
+            for device in self._places[place]
+            if device.process_index == self.host
         ]
         return jax.make_array_from_single_device_arrays(shape, sharding, placed)
+
+    @property
+    def _places(self):
+        """The devices of each part of a batch, an array (parts, devices)."""
+        mesh = self.strategy.device_mesh.backend_mesh
+        return mesh.devices.reshape(self.count, -1)
+
+    @functools.cached_property
+    def _own_places(self):
+        """The numbers of the parts of a batch that devices of this host compute."""
+        hosts = [{device.process_index for device in row} for row in self._places]
+        return [place for place, row in enumerate(hosts) if self.host in row]
+
+
+def _join_processes():
+    """Connects the processes of a run, which JAX's environment variables number."""
+    try:
+        jax.distributed.initialize(
+            num_processes=int(os.environ["JAX_NUM_PROCESSES"]),
+            process_id=int(os.environ["JAX_PROCESS_ID"]),
+        )
+    except (KeyError, ValueError, RuntimeError) as error:
+        raise RunError(
+            f"The processes of {_COORDINATOR} did not come together ({error!r}): start "
+            f"the same command for each of them, with {_COORDINATOR}=HOST:PORT of "
+            "process 0, JAX_NUM_PROCESSES and its own JAX_PROCESS_ID."
+        ) from error
 
 
 def start(name: str = "auto", mesh: str | None = None) -> JaxDevices:
@@ -287,6 +344,13 @@ def start(name: str = "auto", mesh: str | None = None) -> JaxDevices:
             "several machines, or with KERAS_BACKEND=jax pass --strategy=mirrored or "
             "sharded."
         )
+    if _COORDINATOR in os.environ:
+        if name != "sharded":
+            raise RunError(
+                f"{_COORDINATOR} is set, and --strategy={name} is for one process: "
+                "pass --strategy=sharded, or unset it."
+            )
+        _join_processes()
     for kind in ("GPU", "TPU"):
         if tf.config.list_physical_devices(kind):
             tf.config.set_visible_devices([], kind)
@@ -309,7 +373,14 @@ def start(name: str = "auto", mesh: str | None = None) -> JaxDevices:
             "on the machine that has it, with pip install 'jax[tpu]'."
         )
     if name == "sharded":
-        return JaxDevices(layouts.ModelParallel(layouts.mesh_of(mesh, devices)))
+        made = layouts.mesh_of(mesh, devices)
+        model, local = made.shape[1], jax.local_device_count()
+        if model % local and local % model:
+            raise RunError(
+                f"--mesh with {layouts.MODEL}:{model} does not fit processes of "
+                f"{local} devices: pass a multiple or a divisor of these."
+            )
+        return JaxDevices(layouts.ModelParallel(made), jax.process_index())
     if name == "one":
         devices = devices[:1]
     return JaxDevices(keras.distribution.DataParallel(devices=devices))

@@ -12,7 +12,6 @@ from keras import ops
 from train.common.errors import DIVERGED, RunError, explaining_full_memory
 from train.data.pipeline import NO_LABEL
 from train.engine.callbacks import NullLog, RunLog, SignalHandler
-from train.engine.checkpoints import Checkpoints
 from train.engine.metric_log import MetricLog
 from train.engine.step import Devices, Trainer, one_behind
 from zoo.network.head import softmax
@@ -32,7 +31,7 @@ class TrainingLoop:
     def __init__(self, run, pace=None):
         self.run, self.pace = run, pace
         self.recipe, self.trainer, self.devices = run.recipe, run.trainer, run.devices
-        self.checkpoints = Checkpoints(run.directory.checkpoints)
+        self.checkpoints = self.devices.checkpoints(run.directory.checkpoints)
         self.metrics = MetricLog(run.directory.metrics)
         self.log = NullLog()
 
@@ -83,8 +82,7 @@ class TrainingLoop:
                     break
             if recipe.early_stopping:
                 # Wait until all workers have seen the last validation and its file.
-                if devices.is_chief:
-                    self.checkpoints.wait()
+                self.checkpoints.wait()
                 devices.all_gather(0)
                 self.checkpoints.restore_best(trainer.variables)
                 if devices.is_chief:
@@ -131,22 +129,24 @@ class TrainingLoop:
         decision = int(self.devices.is_chief and decide())
         return bool(max(self.devices.all_gather(decision)))
 
-    def _is_over(self, validated=None):
-        """Returns whether the run ends early; saves a new best just before."""
+    def _is_over(self):
+        """Returns whether the run ends early."""
         if self.pace is not None and self.pace.is_over(self.trainer.optimizer):
             return True
         if not self.recipe.early_stopping:
             return False
-        best, later = self.metrics.best_validation()
-        if validated is not None and best == validated:
-            self.checkpoints.save_best(self.trainer.variables)
+        _, later = self.metrics.best_validation()
         return later >= self.recipe.early_stopping
 
     def _save(self, step):
-        if self.devices.is_chief and step not in self.checkpoints.steps():
+        if self.devices.saves and step not in self.checkpoints.steps():
             # Steps logged up to here must not be logged again after a resume.
             self.log.flush(step)
             self.checkpoints.save(step, self.trainer.variables)
+
+    def _save_best(self):
+        if self.devices.saves:
+            self.checkpoints.save_best(self.trainer.variables)
 
     def _validates(self, step):
         return step % self.recipe.eval_interval == 0 or step == self.recipe.steps
@@ -167,7 +167,11 @@ class TrainingLoop:
                 self._draw(step)
         if not metrics:
             return False
-        stops = self._chief_decides(lambda: self._is_over(step))
+        if self.recipe.early_stopping and self._chief_decides(
+            lambda: self.metrics.best_validation()[0] == step
+        ):
+            self._save_best()
+        stops = self._chief_decides(self._is_over)
         if stops:
             # From this checkpoint the same command has nothing left to do.
             self._save(step)

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import itertools
+import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
@@ -11,6 +12,7 @@ from keras import ops
 
 from train.common.errors import RunError
 from train.data.pipeline import NO_LABEL
+from train.engine.checkpoints import Checkpoints
 from train.engine.losses import count_correct, softmax_cross_entropy
 
 # Only `Optimizer.apply` honours these settings, and it is not called here.
@@ -87,6 +89,13 @@ class Trainer:
         """All variables of a checkpoint, in an order that stays the same."""
         scale = self.loss_scale.variables if self.loss_scale else []
         return self.model.variables + self.optimizer.variables + self.averages + scale
+
+    def whole_weights(self) -> list | None:
+        """Returns the model's weights as NumPy arrays where hosts have but parts.
+
+        All hosts call it. None where each host has them all.
+        """
+        return None
 
     @contextlib.contextmanager
     def averaged(self) -> Iterator[None]:
@@ -197,6 +206,20 @@ class Devices:
     def has_hosts(self) -> bool:
         """Whether other processes take part."""
         return False
+
+    @property
+    def shares_model(self) -> bool:
+        """Whether each device holds a part of the model only."""
+        return False
+
+    @property
+    def saves(self) -> bool:
+        """Whether this process writes checkpoints, or a part of each."""
+        return self.is_chief or self.shares_model
+
+    def checkpoints(self, folder: str | os.PathLike) -> Checkpoints:
+        """Returns the checkpoints in a folder, which is made."""
+        return Checkpoints(folder)
 
     @property
     def description(self) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from keras.optimizers.schedules import LearningRateSchedule
 
+from train.common.errors import RunError
 from train.common.files import checkpoint_steps, write_json, write_text
 from train.data import columns, pipeline, run_data, sources
 from train.data.options import DEFAULTS, DataOptions
@@ -80,8 +81,14 @@ def run(
         TrainingLoop(this).train()
         with this.trainer.averaged():
             measured = this.evaluate_at_the_end()
+            weights = this.trainer.whole_weights()
             if not devices.is_chief:
                 return None
+            if weights is not None:
+                # Save and report a model that this host has as a whole.
+                task.build(source)
+                for variable, value in zip(task.model.variables, weights, strict=True):
+                    variable.assign(value)
             task.save(directory)
         return task.report(directory, measured, command)
 
@@ -189,6 +196,11 @@ def suitable_source(
 ) -> Source:
     """Returns the data of a task, or raises a `RunError` where they do not suit it."""
     micro_batches.check(task.recipe, devices)
+    if task.recipe.explained_images and devices.has_hosts and devices.shares_model:
+        raise RunError(
+            f"--explained_images={task.recipe.explained_images} draws what a model of "
+            "one process attends to, and here each process has a part: leave it out."
+        )
     task.check_devices(devices)
     source = load_source(task.recipe, data_options, devices.print)
     task.check_data(source)

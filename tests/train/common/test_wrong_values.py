@@ -41,7 +41,7 @@ WRONG = {
         "--batch_size=auto --micro_batches=4": "auto chooses | leave out "
         "--micro_batches=4",
         "--batch_size=much": "--batch_size=much must be an integer, or auto",
-        "--mesh=rows:4": "--mesh=rows:4: pass the devices of each axis | data:2,model:4",
+        "--mesh=rows:4": "--mesh=rows:4 must be | data:2,model:4",
         "--batch_size=0": "--batch_size must be at least 1, got 0",
         "--batch_size=1000000007": "--batch_size must be at most 1,048,576",
         "--micro_batches=0": "--micro_batches must be at least 1, or auto, got 0",

@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 import quick_xla
 
+from train.engine.checkpoints import StoredVariables
+
 HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parents[2]
 # On Keras's backend these tests are run by themselves.
@@ -24,7 +26,7 @@ SAME_TESTS = {
     "torch": ["test_optimizers.py"],
     "jax": [
         *("test_optimizers.py", "test_step.py", "test_jax_step.py"),
-        "test_sharded_step.py",
+        *("test_sharded_step.py", "test_sharded_checkpoints.py"),
     ],
 }
 MESHES = {
@@ -191,6 +193,50 @@ def test_the_same_weights_from_several_processes(steps, tmp_path, count):
             for key, array in checkpoint(first).items():
                 if "seed_generator" not in key:
                     np.testing.assert_array_equal(other[key], array, err_msg=key)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("mesh", "devices"), [("data:2,model:2", 4), ("model:2", 2)])
+def test_two_processes_with_parts_of_a_model_end_as_one(tmp_path, mesh, devices):
+    """In the second case each process has half of the model."""
+    words = ["--dataset=digits", "--smoke", "--dropout_rate=0", "--early_stopping=2"]
+    words += ["--strategy=sharded", f"--mesh={mesh}"]
+
+    def processes(count):
+        with socket.create_server(("127.0.0.1", 0)) as one:
+            address = f"127.0.0.1:{one.getsockname()[1]}"
+        flag = f"--xla_force_host_platform_device_count={devices // count}"
+        names = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
+        for number in range(count):
+            joined = zip(names, (address, str(count), str(number)), strict=True)
+            yield started(
+                *("-m", "train.finetune", *words, f"--run_dir={tmp_path / str(count)}"),
+                backend="jax",
+                XLA_FLAGS=quick_xla.flags(flag),
+                **(dict(joined) if count > 1 else {}),
+            )
+
+    [(told, _)] = [ended(process) for process in processes(1)]
+    (first, _), (second, _) = [ended(process) for process in [*processes(2)]]
+    for text in (told, first):
+        assert f"on {devices} devices" in text and "test accuracy" in text
+    assert "test accuracy" not in second
+    one, two = (
+        StoredVariables(tmp_path / count / "checkpoints" / "step-00000008.shards")
+        for count in ("1", "2")
+    )
+    assert one.shapes == two.shapes
+    for key, shape in one.shapes.items():
+        index = (slice(None),) * len(shape)
+        one.check(key, index)
+        two.check(key, index)
+        arrays = one.read(key, index), two.read(key, index)
+        np.testing.assert_allclose(*arrays, rtol=0, atol=1e-6, err_msg=key)
+    reports = [
+        json.loads((tmp_path / count / "report.json").read_text())["test_loss"]
+        for count in ("1", "2")
+    ]
+    assert reports[0] == pytest.approx(reports[1], abs=1e-6)
 
 
 @pytest.mark.soak
