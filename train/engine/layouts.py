@@ -8,8 +8,8 @@ import keras
 from train.common.errors import RunError
 
 DATA, MODEL = "data", "model"
-# The mesh axis along which each array of a layer is cut, by the ends of paths.
-# Attention is cut by heads and an MLP by its hidden numbers: first columns, then rows.
+# The axis of an array that is cut along `model`, by the ends of paths. Attention is cut
+# by heads, and an MLP by its hidden numbers: first columns, then rows.
 LAYOUTS = {
     "(.*/)?(query|key|value|expand)/kernel": (None, MODEL),
     "(.*/)?(query|key|value|expand)/bias": (MODEL,),
@@ -18,15 +18,18 @@ LAYOUTS = {
 
 
 class ModelParallel(keras.distribution.ModelParallel):
-    """Cuts variables along the mesh axis `model`, and batches along `data`.
+    """Cuts batches along the mesh axis `data`, and variables along both axes.
 
-    `LAYOUTS` name the axis of an array that is cut. Of other arrays, and where the
-    devices do not divide that axis, the last axis that they divide is cut. Vectors,
-    such as those of norms, are whole on every device, as are arrays that no axis of
-    which can be cut. What an optimizer keeps of a variable is cut as the variable.
+    `LAYOUTS` name the axis of an array that is cut along `model`. Of other arrays, and
+    where the devices do not divide that axis, it is the last axis that they divide. The
+    last of the other axes that the devices of `data` divide is cut among these, which
+    send each other their parts where they compute (ZeRO, FSDP). Vectors, such as those
+    of norms, and arrays of which no axis can be cut are whole on every device. What an
+    optimizer keeps of a variable is cut as the variable.
 
     Source:
-        Attention and MLP: Megatron-LM, arXiv 1909.08053, section 3.
+        Attention and MLP along `model`: Megatron-LM, arXiv 1909.08053, section 3.
+        Along `data`: ZeRO, arXiv 1910.02054, section 5.3.
     """
 
     def __init__(self, mesh: keras.distribution.DeviceMesh):
@@ -37,13 +40,19 @@ class ModelParallel(keras.distribution.ModelParallel):
     def get_variable_layout(
         self, variable: keras.Variable
     ) -> keras.distribution.TensorLayout:
-        shape, parts = variable.shape, self.device_mesh.shape[1]
-        axes = super().get_variable_layout(variable).axes
-        candidates = [axes.index(MODEL)] if MODEL in axes else []
-        if len(shape) > 1:
-            candidates += reversed(range(len(shape)))
-        cut = next((axis for axis in candidates if shape[axis] % parts == 0), None)
-        axes = [MODEL if axis == cut else None for axis in range(len(shape))]
+        shape = variable.shape
+        asked = super().get_variable_layout(variable).axes
+        axes = [None] * len(shape)
+        for name, count in zip(
+            (MODEL, DATA), self.device_mesh.shape[::-1], strict=True
+        ):
+            candidates = [asked.index(name)] if name in asked else []
+            if len(shape) > 1:
+                candidates += reversed(range(len(shape)))
+            for axis in candidates:
+                if count > 1 and axes[axis] is None and shape[axis] % count == 0:
+                    axes[axis] = name
+                    break
         return keras.distribution.TensorLayout(axes, self.device_mesh)
 
 

@@ -70,8 +70,8 @@ def test_each_part_is_written_once_by_the_device_that_holds_it(tmp_path):
     for device in range(4):
         with np.load(folder / f"device-{device}-of-4.npz") as file:
             sizes[device] = sum(file[name].size for name in file.files)
-    # Both halves of the kernel and the table, and what is not cut.
-    assert sizes == {0: 48 + 10 + 8 + 1, 1: 48 + 10, 2: 0, 3: 0}
+    # A quarter of the kernel, half of the table, and what is not cut.
+    assert sizes == {0: 24 + 10 + 8 + 1, 1: 24 + 10, 2: 24, 3: 24}
 
 
 def test_the_newest_two_and_the_newest_best_are_kept(tmp_path):
