@@ -2,7 +2,6 @@
 
 import collections
 import functools
-import math
 import operator
 import pathlib
 import re
@@ -195,9 +194,7 @@ class StoredVariables:
                 shape = self.shapes[key] = tuple(array.shape)
                 self._parts[key].append(((0,) * len(shape), shape, file, key))
         for key, parts in self._parts.items():
-            starts = {start for start, *_ in parts}
-            sizes = sum(math.prod(shape) for _, shape, *_ in parts)
-            if len(starts) != len(parts) or sizes != math.prod(self.shapes[key]):
+            if not _are_whole(parts, self.shapes[key]):
                 raise CheckpointError(f"{path} lacks parts of {key}")
 
     def _add(self, file, name):
@@ -257,6 +254,19 @@ class StoredVariables:
                 for (low, high), first, length in zip(bounds, *part[:2], strict=True)
             )
         ]
+
+
+def _are_whole(parts, shape):
+    """Returns whether parts fill an array as the fields of a table do."""
+    starts = {start for start, *_ in parts}
+    fields = 1
+    for axis, side in enumerate(shape):
+        ranges = sorted({(part[0][axis], part[1][axis]) for part in parts})
+        ends = [start + length for start, length in ranges]
+        if [start for start, _ in ranges] != [0, *ends[:-1]] or ends[-1] != side:
+            return False
+        fields *= len(ranges)
+    return len(starts) == len(parts) == fields
 
 
 def _files(folder):

@@ -1,6 +1,7 @@
 """The training step and the devices of a run on JAX."""
 
 import collections
+import contextlib
 import functools
 import itertools
 import os
@@ -15,7 +16,7 @@ import tensorflow as tf
 from jax.experimental import multihost_utils
 from keras import ops
 
-from train.common.errors import RunError
+from train.common.errors import RunError, first_line
 from train.data.pipeline import Share
 from train.engine import bfloat16, layouts
 from train.engine.checkpoints import Checkpoints
@@ -250,6 +251,19 @@ class JaxDevices(Devices):
         if not self.has_hosts:
             return super().all_gather(value)
         return multihost_utils.process_allgather(np.asarray(value)).tolist()
+
+    @contextlib.contextmanager
+    def explain_lost_worker(self) -> Iterator[None]:
+        try:
+            yield
+        except jax.errors.JaxRuntimeError as error:
+            if not self.has_hosts or "RESOURCE_EXHAUSTED" in str(error):
+                raise
+            raise RunError(
+                "Another process of this run ended or cannot be reached "
+                f"({first_line(error)}): start the command again for each of them, it "
+                "goes on from the last checkpoint."
+            ) from error
 
     @property
     def is_cpu(self) -> bool:
