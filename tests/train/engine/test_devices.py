@@ -6,13 +6,14 @@ import types
 import urllib.error
 from unittest import mock
 
+import keras
 import pytest
 import tensorflow as tf
 from in_process import run_command
 
 from train.common import command_line
 from train.common.errors import RunError
-from train.engine import tensorflow_backend
+from train.engine import devices, tensorflow_backend
 from train.engine.tensorflow_backend import TensorFlowDevices
 
 ALONE = {"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}
@@ -61,6 +62,16 @@ def test_devices_that_are_not_there_are_refused(monkeypatch, strategy, config, m
         tensorflow_backend.start(strategy)
 
 
+@pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="the backend is not TensorFlow"
+)
+def test_parts_of_a_model_need_jax():
+    with pytest.raises(RunError, match="sharded is JAX's: set KERAS_BACKEND=jax"):
+        devices.start("sharded", "model:4")
+    with pytest.raises(RunError, match="--mesh=model:4 is for --strategy=sharded"):
+        devices.start("one", "model:4")
+
+
 def test_a_tpu_is_started_as_documented_or_asked_for(monkeypatch):
     calls = mock.Mock()
     calls.found.return_value = "resolved"
@@ -84,11 +95,11 @@ def test_a_tpu_is_started_as_documented_or_asked_for(monkeypatch):
 
 
 def test_parts_of_a_batch_are_shared_by_devices():
-    devices = TensorFlowDevices(types.SimpleNamespace(num_replicas_in_sync=4))
-    assert devices.micro_batches(512, 8) == 2
-    assert devices.micro_batches(512, 1) == 1
+    four = TensorFlowDevices(types.SimpleNamespace(num_replicas_in_sync=4))
+    assert four.micro_batches(512, 8) == 2
+    assert four.micro_batches(512, 1) == 1
     with pytest.raises(RunError, match="batch of 10 .* 4 devices .*multiple of 4"):
-        devices.micro_batches(10, 1)
+        four.micro_batches(10, 1)
 
 
 def test_a_backend_that_trains_is_asked_for_before_anything_is_loaded(monkeypatch):

@@ -168,6 +168,18 @@ def test_what_a_mesh_cannot_share_is_refused():
         given("sharded", "model:4").trainer(model, MomentumSGD(0.1))
 
 
+def test_processes_that_cannot_train_together_are_refused(monkeypatch):
+    monkeypatch.setenv("JAX_COORDINATOR_ADDRESS", "127.0.0.1:1")
+    with pytest.raises(RunError, match="--strategy=auto is for one process.*unset it"):
+        devices.start("auto")
+    for number in (None, "two"):
+        if number is not None:
+            monkeypatch.setenv("JAX_NUM_PROCESSES", number)
+        told = "JAX_COORDINATOR_ADDRESS did not come together .*JAX_PROCESS_ID"
+        with pytest.raises(RunError, match=told):
+            devices.start("sharded", "model:4")
+
+
 @pytest.mark.usefixtures("empty_figures")
 def test_the_command_trains_saves_and_goes_on_with_other_devices(tmp_path, capsys):
     run, before = tmp_path / "run", tmp_path / "before"
