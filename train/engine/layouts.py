@@ -42,7 +42,7 @@ class ModelParallel(keras.distribution.ModelParallel):
     ) -> keras.distribution.TensorLayout:
         shape = variable.shape
         asked = super().get_variable_layout(variable).axes
-        axes = [None] * len(shape)
+        axes: list[str | None] = [None] * len(shape)
         for name, count in zip(
             (MODEL, DATA), self.device_mesh.shape[::-1], strict=True
         ):
