@@ -33,8 +33,12 @@ class Automatic:
     known number of images the time of those that are left is weighed, else as much
     time as the conversion takes must have passed.
 
+    In int8, where engines differ visibly, one computes all that follows: it is chosen
+    at the first batch, of a known number of images, or stays the first.
+
     Attributes:
         engine: str, what computes.
+        left: int, images that are still to come; None where that is not known.
         trials: dict of what was tried: {engine: seconds of a batch, or str, why not}.
 
     `announce` is that of `Predictor`, and `clock` a function to seconds that have
@@ -72,7 +76,7 @@ class Automatic:
         is_half = precision == "float32" and not is_of_policy(model, "float32")
         if first == KERAS and (is_half or not is_keras_on_cpu()):
             self._engines = []
-        self._left: int | None = None
+        self.left: int | None = None
         self._begin()
 
     def _begin(self):
@@ -81,33 +85,26 @@ class Automatic:
         # Size of the first batch; not timed, it compiles.
         self._count = None
 
-    def expect(self, images: int) -> None:
-        """Tells how many images will follow, in all calls together."""
-        self._left = images
-
     def __call__(self, images):
-        if self._answer is not self._first:
-            if not self._answer.is_outdated():
-                self._count_down(len(images))
-                return self._answer.computed(images)
+        if self._answer.is_outdated():
             self._begin()
+            self._first.update()
         return in_batches(self._of_batch, images, self._batch_size)
 
-    def _count_down(self, images):
-        if self._left is not None:
-            self._left = max(0, self._left - images)
-
     def _of_batch(self, images):
-        self._count_down(len(images))
+        if self.left is not None:
+            self.left = max(0, self.left - len(images))
         if not self._to_try:
-            return self._answer(images)
-        if self._count is None:
+            return self._answer.computed(images)
+        is_first = self._count is None
+        if is_first:
             self._start(images)
-            outputs = self._answer(images)
-            if self._left is None or self._left < _MANY_BATCHES * len(images):
+            outputs = self._answer.computed(images)
+            if self.left is None or self.left < _MANY_BATCHES * len(images):
+                self._end_of_first()
                 return outputs
         started = self._clock()
-        outputs = self._answer(images)
+        outputs = self._answer.computed(images)
         self._seconds += self._clock() - started
         self._batches += 1
         if len(images) != self._count:
@@ -121,37 +118,48 @@ class Automatic:
             names, seconds = " and ".join(self._to_try), self._needed()
             self._announce(f"converting the model for {names}: about {seconds:.0f} s")
             self._choose(images, outputs)
+        if is_first:
+            self._end_of_first()
+            return self._answer.computed(images)
         return outputs
+
+    def _end_of_first(self):
+        if self._precision == "int8":
+            self._to_try = []
 
     def _start(self, images):
         self._count = len(images)
         self._seconds, self._batches = 0.0, 0
         # Batches in a row of another number of images.
         self._others = 0
-        self._path = fastest.path_of(
-            self._model, images.shape, self._precision, self._engines
-        )
         first = self._first.engine
-        self._kept, seconds = fastest.read(self._path, (first, *self._engines))
+        engines = [first, *self._engines]
+        self._path = fastest.path_of(
+            self._model, images.shape, self._precision, engines
+        )
+        self._kept, seconds = fastest.read(self._path, engines)
         if self._kept == first:
             self._to_try = []
         elif self._kept:
             self._to_try = [self._kept]
-        saves = [RUNTIMES[name].saves[self._precision] for name in self._to_try]
-        self._saves = max(saves, default=0.0)
+        self._set_saves()
         if self._kept in seconds and first in seconds:
             self._saves = 1.0 - seconds[self._kept] / seconds[first]
+
+    def _set_saves(self):
+        saves = [RUNTIMES[name].saves[self._precision] for name in self._to_try]
+        self._saves = max(saves, default=0.0)
 
     def _needed(self):
         return conversion_seconds(self._model, self._to_try)
 
     def _pays(self):
         needed = self._needed()
-        if self._left is None:
+        if self.left is None:
             return self._seconds > needed
         each = self._seconds / (self._batches * self._count)
         # To compare engines takes about as long again.
-        return self._left * each * self._saves > (1 if self._kept else 2) * needed
+        return self.left * each * self._saves > (1 if self._kept else 2) * needed
 
     def _choose(self, images, expected):
         others = {}
@@ -175,7 +183,9 @@ class Automatic:
             self._announce(f"{self.engine} computes now, the fastest here before")
         elif self._kept:
             # As the machine is now, another may be the fastest.
-            self._kept, self._to_try = None, self._engines
+            self._to_try = [name for name in self._engines if name != self._kept]
+            self._kept = None
+            self._set_saves()
             return
         else:
             self._take_fastest(images, others)

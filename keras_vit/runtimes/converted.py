@@ -21,7 +21,7 @@ class Converted:
         self._model, self._batch_size = model, batch_size
         self._precision = precision
         self._runtime = importlib.import_module(f"keras_vit.runtimes.{engine}")
-        self._values = None
+        self._values: Values | None = None
         # By the number of images that they take, None for any.
         self._runs = {}
 
@@ -29,10 +29,14 @@ class Converted:
         """Returns whether weights have changed since the model was converted."""
         return self._values is None or not self._values.hold()
 
-    def __call__(self, images):
+    def update(self) -> None:
+        """Has the model converted anew where its weights have changed."""
         if self.is_outdated():
             # Before the conversion, during which another thread may change them.
             self._runs, self._values = {}, Values(self._model)
+
+    def __call__(self, images):
+        self.update()
         return self.computed(images)
 
     def computed(self, images: np.ndarray) -> np.ndarray:

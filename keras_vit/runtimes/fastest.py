@@ -91,12 +91,14 @@ def read(
     """
     # Brackets in brackets are a RecursionError.
     kinds = (OSError, ValueError, LookupError, TypeError, RecursionError)
-    with contextlib.suppress(*kinds):
+    with contextlib.suppress(*kinds, AttributeError):
         note = json.loads(read_text(path, NOTE_BYTES))
         engine, trials = note["engine"], note["trials"]
         if engine in engines:
             numbers = {
-                k: s for k, s in trials.items() if isinstance(s, float) and s > 0
+                k: s
+                for k, s in trials.items()
+                if isinstance(s, float) and 0 < s < math.inf
             }
             return engine, numbers
     return None, {}

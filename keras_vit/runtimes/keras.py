@@ -34,9 +34,18 @@ class Compiled:
         self._pad = backend == "jax" or jit_compile
         self._has_whole = False
 
+    def is_outdated(self) -> bool:
+        """Returns False: weights are read at each call."""
+        return False
+
+    def update(self) -> None:
+        """Does nothing, as nothing is ever outdated."""
+
     def __call__(self, images):
         self._has_whole |= len(images) >= self._batch_size
         return in_batches(self._of_batch, images, self._batch_size)
+
+    computed = __call__
 
     def _of_batch(self, images):
         given = images

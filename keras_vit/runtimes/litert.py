@@ -48,7 +48,7 @@ def converted(
         return interpreter.get_tensor(target["index"])
 
     def run(images: np.ndarray) -> np.ndarray:
-        parts = side_by_side(images, precision)
+        parts = np.split(images, len(interpreters))
         return np.concatenate([*pool.map(of_part, interpreters, parts)])
 
     return run

@@ -50,10 +50,13 @@ def converted(
     def run(images: np.ndarray) -> np.ndarray:
         parts = side_by_side(images, precision)
         running = list(zip(requests(len(parts)), parts, strict=True))
-        for request, part in running:
-            request.start_async({"images": part}, share_inputs=True)
-        for request, _ in running:
-            request.wait()
+        try:
+            for request, part in running:
+                request.start_async({"images": part}, share_inputs=True)
+        finally:
+            # Also where one does not start: another has the memory of its part.
+            for request, _ in running:
+                request.wait()
         outputs = [request.get_output_tensor(0).data for request, _ in running]
         return np.concatenate(outputs)
 

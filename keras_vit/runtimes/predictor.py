@@ -3,6 +3,7 @@
 import functools
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import keras
 import numpy as np
@@ -46,15 +47,16 @@ class Predictor:
             the model is converted for ONNX Runtime and OpenVINO, where they are
             installed, and the fastest on a batch of the call computes from then on;
             one whose answers differ from Keras's by more than 2e-5 of the largest (5e-2
-            in bfloat16) is refused. The choice is kept in the cache folder (`engines`)
-            for the shapes of the model and the images and the machine. New weights
-            begin with Keras again. It stays with Keras where that is on a GPU or TPU,
-            or in half precision by the layers' policies, where four times the memory of
-            the weights is not left, and with `jit_compile`. In int8 it begins with
-            OpenVINO and tries LiteRT in the same way, whose conversion takes 4 s and
-            20 s per 100 million weights, with eight times their memory, and
-            `"openvino_bfloat16"`. After `expect` a conversion is weighed against the
-            images that are left.
+            in bfloat16; in int8 2e-1, from OpenVINO's) is refused. The choice is kept
+            in the cache folder (`engines`) for the shapes of the model and the images
+            and the machine. New weights begin with Keras again. It stays with Keras
+            where that is on a GPU or TPU, or in half precision by the layers' policies,
+            where four times the memory of the weights is not left, and with
+            `jit_compile`. After `expect` a conversion is weighed against the images
+            that are left. In int8 it begins with OpenVINO; after `expect` it tries
+            `"openvino_bfloat16"` and LiteRT, whose conversion takes 4 s and 20 s per
+            100 million weights with eight times their memory, and one engine answers
+            all images.
         precision: str, what matrices are multiplied in. `"float32"`: by the engine
             `"keras"` in what the dtype policies of the layers say. `"bfloat16"`: by
             `"keras"` and `"openvino"`, on processors that have instructions for it;
@@ -125,6 +127,7 @@ class Predictor:
         else:
             make = functools.partial(Converted, engine=engine)
         self._make = functools.partial(make, model, batch_size, precision=precision)
+        self._answer: Any = None
         self._begin()
         self._has_warned = False
         self._lock = threading.Lock()
@@ -133,7 +136,13 @@ class Predictor:
     def _begin(self):
         # Before what is made of them, during which another thread may change them.
         self._settings = Settings(self.model)
+        left = getattr(self._answer, "left", None)
         self._answer = self._make()
+        self._expect(left)
+
+    def _expect(self, images):
+        if isinstance(self._answer, Automatic):
+            self._answer.left = images
 
     @property
     def engine(self) -> str:
@@ -145,23 +154,24 @@ class Predictor:
         """What "auto" tried: {engine: seconds of a batch, or why it is refused}."""
         return getattr(self._answer, "trials", {})
 
-    def expect(self, images: int) -> None:
+    def expect(self, images: int | None) -> None:
         """Tells "auto" how many images will follow, in all calls together.
 
         Then it converts the model at the first batch where that pays for so many, and
         not at all for a few. Other engines need not know.
 
         Args:
-            images: int, of all calls that follow. After these it converts nothing,
-                until it is told of more.
+            images: int, of all calls that follow, after which it converts nothing until
+                it is told of more; None where that is not known any more.
 
         Example:
             >>> predictor = Predictor(VisionTransformer("ViT-Ti_16", image_size=32))
             >>> predictor.expect(10_000)
         """
-        images = positive_int(images, "images")
-        if isinstance(self._answer, Automatic):
-            self._answer.expect(images)
+        if images is not None:
+            images = positive_int(images, "images")
+        with self._lock:
+            self._expect(images)
 
     def __call__(self, images):
         images = check_numbers(images, "images", OF_PHOTOS)

@@ -221,7 +221,8 @@ def test_auto_takes_the_fastest_and_keeps_the_choice(model, timed):
     close(predictor(images), numpy(model(images)))
     assert (predictor.engine, predictor.trials) == ("onnxruntime", {})
 
-    for damaged in ("", "[]", '{"engine": "other"}', "[" * 50_000):
+    of_list = '{"engine": "openvino", "trials": []}'
+    for damaged in ("", "[]", '{"engine": "other"}', "[" * 50_000, of_list):
         path.write_text(damaged)
         assert fastest.read(path, HERE) == (None, {})
 
@@ -418,7 +419,7 @@ def test_auto_weighs_a_conversion_against_known_images(
     clock = itertools.count().__next__
     said = []
     answer = automatic.Automatic(model, 2, "float32", said.append, clock)
-    answer.expect(expected)
+    answer.left = expected
     # A batch of two takes a second, of which a tenth is saved: 9.9 s of 198 images, and
     # two conversions and their trial take 8.
     answer(IMAGES[:2])
@@ -432,23 +433,56 @@ def test_auto_weighs_a_conversion_against_known_images(
     for _ in range(90):
         answer(IMAGES[:2])
         assert not answer.trials
-    answer.expect(200)
+    answer.left = 200
     answer(IMAGES[:2])
     assert answer.trials
 
 
 def test_a_kept_choice_has_its_own_gain(model, impatient, monkeypatch):
     path = fastest.path_of(
-        model, (2, *IMAGES.shape[1:]), "float32", ["onnxruntime", "openvino"]
+        model, (2, *IMAGES.shape[1:]), "float32", ["keras", "onnxruntime", "openvino"]
     )
     for seconds, is_converted in ((0.99, False), (0.5, True)):
         fastest.write(path, "openvino", {"keras": 1.0, "openvino": seconds})
         monkeypatch.setattr(automatic, "conversion_seconds", lambda *_: 4.0)
         clock = itertools.count().__next__
         answer = automatic.Automatic(model, 2, "float32", clock=clock)
-        answer.expect(60)
+        answer.left = 60
         answer(IMAGES[:2])
         assert (answer.engine == "openvino") == is_converted
+
+
+def test_a_kept_engine_that_fails_is_not_tried_again(model, impatient, monkeypatch):
+    engines = ["keras", "onnxruntime", "openvino"]
+    path = fastest.path_of(model, (2, *IMAGES.shape[1:]), "float32", engines)
+    fastest.write(path, "onnxruntime", {"keras": 1.0, "onnxruntime": 0.1})
+    monkeypatch.setattr(
+        "keras_vit.runtimes.onnxruntime.converted", lambda *_: 1 / 0, raising=False
+    )
+    monkeypatch.setattr(automatic, "conversion_seconds", lambda *_: 4.0)
+    said = []
+    clock = itertools.count().__next__
+    answer = automatic.Automatic(model, 2, "float32", said.append, clock)
+    answer.left = 120
+    for _ in range(3):
+        answer(IMAGES[:2])
+    # Of the other a tenth is likely, not the nine tenths of the one that was kept.
+    assert said == ["converting the model for onnxruntime: about 4 s"]
+    answer.left = 1000
+    answer(IMAGES[:2])
+    assert said[1] == "converting the model for openvino: about 4 s"
+
+
+def test_images_that_follow_are_expected_after_a_change_too(model):
+    predictor = Predictor(model, 2)
+    predictor.expect(10)
+    predictor(IMAGES[:2])
+    epsilon(model)
+    predictor(IMAGES[:2])
+    assert predictor._answer.left == 6
+    predictor.expect(None)
+    assert predictor._answer.left is None
+    check_refusal(lambda: predictor.expect(0), "images must be a positive int, got 0")
 
 
 @pytest.mark.skipif("litert" not in HERE, reason="LiteRT does not convert here")
@@ -462,9 +496,13 @@ def test_auto_of_int8_begins_with_openvino_and_goes_on_with_litert(
         name: Predictor(model, 3, engine=name, precision="int8")(IMAGES)
         for name in ("openvino", "litert")
     }
-    np.testing.assert_array_equal(predictor(IMAGES[:3]), named["openvino"][:3])
-    assert predictor.engine == "openvino"
-    np.testing.assert_array_equal(predictor(IMAGES[:3]), named["openvino"][:3])
+    # One engine answers all that follow.
+    for _ in range(3):
+        np.testing.assert_array_equal(predictor(IMAGES[:3]), named["openvino"][:3])
+        assert (predictor.engine, predictor.trials) == ("openvino", {})
+    predictor = Predictor(model, 3, precision="int8")
+    predictor.expect(100)
+    np.testing.assert_array_equal(predictor(IMAGES[:3]), named["litert"][:3])
     assert predictor.engine == "litert"
     tried = {"openvino": 2.0, "openvino_bfloat16": 1.5, "litert": 1.0}
     assert predictor.trials == {

@@ -25,15 +25,16 @@ def define_flags() -> None:
         [AUTO, *RUNTIMES],
         "What computes: Keras, or a runtime that the model is converted for, which "
         "takes seconds and then is faster on some machines. auto begins with Keras, "
-        "and changes to the fastest that is installed once that pays.",
+        "in int8 with OpenVINO, and changes to the fastest that is installed once that "
+        "pays.",
     )
     flags.DEFINE_enum(
         "precision",
         "float32",
         PRECISIONS,
         "What matrices are multiplied in: bfloat16 by keras and openvino, on "
-        "processors that have it, and int8 by openvino and litert, faster and less "
-        "exact.",
+        "processors that have it, and int8 by openvino, openvino_bfloat16 and litert, "
+        "faster and less exact.",
     )
     flags.register_multi_flags_validator(["engine", "precision"], _check)
 

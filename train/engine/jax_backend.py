@@ -213,7 +213,12 @@ class JaxTrainer(Trainer):
         values = [variable.value for variable in self.model.variables]
         if all(value.is_fully_addressable for value in values):
             return None
-        return list(map(self.gather, values))
+        weights = []
+        for value in values:
+            whole = self.gather(value)
+            if jax.process_index() == 0:
+                weights.append(whole)
+        return weights
 
 
 def _batch_size(inputs):
@@ -241,6 +246,13 @@ class JaxDevices(Devices):
     @property
     def has_hosts(self) -> bool:
         return jax.process_count() > 1
+
+    def on_processor(self) -> contextlib.AbstractContextManager:
+        return jax.default_device(jax.local_devices(backend="cpu")[0])
+
+    def wait(self) -> None:
+        # JAX aborts the first process where others have waited for its end too long.
+        self.all_gather(0)
 
     def checkpoints(self, folder: str | os.PathLike) -> Checkpoints:
         if self.shares_model:
@@ -297,8 +309,8 @@ class JaxDevices(Devices):
         return JaxTrainer(model, optimizer, strategy=self.strategy, **settings)
 
     def batches(self, make: Callable[..., tf.data.Dataset]) -> Iterator:
-        own = len(self._own_places)
-        share = Share(self._own_places[0] // own, self.count // own, self.count, True)
+        own = len(self.own_places)
+        share = Share(self.own_places[0] // own, self.count // own, self.count, True)
         parts = make(share=share).as_numpy_iterator()
         batches = iter(lambda: list(itertools.islice(parts, own)), [])
         # Transfer the next batch while the devices work on this one.
@@ -313,7 +325,7 @@ class JaxDevices(Devices):
         sharding = self.strategy.get_data_layout(shape).backend_layout
         placed = [
             jax.device_put(part, device)
-            for part, place in zip(parts, self._own_places, strict=True)
+            for part, place in zip(parts, self.own_places, strict=True)
             for device in self._places[place]
             if device.process_index == self.host
         ]
@@ -326,7 +338,7 @@ class JaxDevices(Devices):
         return mesh.devices.reshape(self.count, -1)
 
     @functools.cached_property
-    def _own_places(self):
+    def own_places(self) -> list[int]:
         """The numbers of the parts of a batch that devices of this host compute."""
         hosts = [{device.process_index for device in row} for row in self._places]
         return [place for place, row in enumerate(hosts) if self.host in row]
@@ -394,7 +406,16 @@ def start(name: str = "auto", mesh: str | None = None) -> JaxDevices:
                 f"--mesh with {layouts.MODEL}:{model} does not fit processes of "
                 f"{local} devices: pass a multiple or a divisor of these."
             )
-        return JaxDevices(layouts.ModelParallel(made), jax.process_index())
+        given = JaxDevices(layouts.ModelParallel(made), jax.process_index())
+        places = given.own_places
+        are_neighbours = places == list(range(places[0], places[-1] + 1))
+        if local * jax.process_count() != len(devices) or not are_neighbours:
+            raise RunError(
+                f"JAX does not list its {len(devices)} devices by process, as many in "
+                f"each of {jax.process_count()}: start one process on each machine, "
+                "with equal devices."
+            )
+        return given
     if name == "one":
         devices = devices[:1]
     return JaxDevices(keras.distribution.DataParallel(devices=devices))

@@ -30,6 +30,11 @@ class ShardedCheckpoints(Checkpoints):
 
     def __init__(self, folder):
         super().__init__(folder)
+        if jax.process_index() == 0:
+            # What a kill left has the name of what will be written. No other process
+            # writes before all have read the newest checkpoint.
+            for left in self.folder.glob(f".*{SHARDS}.tmp"):
+                shutil.rmtree(left)
         bests = (path.stem for path in self.folder.glob(f"best-*{SHARDS}"))
         numbers = [int(name[5:]) for name in bests if name[5:].isdecimal()]
         self._best_number = max(numbers, default=0)
@@ -61,7 +66,9 @@ class ShardedCheckpoints(Checkpoints):
         try:
             self._write_parts(path, temporary, files)
         except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)
+            # Others may still write into it, and are told by the first.
+            if jax.process_index() == 0:
+                shutil.rmtree(temporary, ignore_errors=True)
             raise
 
     def _write_parts(self, path, temporary, files):

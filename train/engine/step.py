@@ -93,7 +93,7 @@ class Trainer:
     def whole_weights(self) -> list | None:
         """Returns the model's weights as NumPy arrays where hosts have but parts.
 
-        All hosts call it. None where each host has them all.
+        All hosts call it, and the first gets them. None where each has them all.
         """
         return None
 
@@ -216,6 +216,13 @@ class Devices:
     def saves(self) -> bool:
         """Whether this process writes checkpoints, or a part of each."""
         return self.is_chief or self.shares_model
+
+    def on_processor(self) -> contextlib.AbstractContextManager:
+        """Keeps what is made in the context in the memory of this machine."""
+        return contextlib.nullcontext()
+
+    def wait(self) -> None:
+        """Waits until all hosts are done."""
 
     def checkpoints(self, folder: str | os.PathLike) -> Checkpoints:
         """Returns the checkpoints in a folder, which is made."""

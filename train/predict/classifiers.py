@@ -26,7 +26,7 @@ class Classifier:
     (batch, num_features), None unless they were asked for. `notes` are what users
     should know of the answers; `digest()` is a str that other weights and another
     precision change. `preparation` is of `zoo.photos.prepare`, `bits` of
-    `zoo.photos.decode`. `expect` takes how many photos will follow.
+    `zoo.photos.decode`. `expect` takes how many photos will follow, or None.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Classifier:
     notes: tuple[str, ...]
     digest: Callable
     bits: int | None = None
-    expect: Callable[[int], None] = lambda photos: None
+    expect: Callable[[int | None], None] = lambda photos: None
 
 
 def load(

@@ -131,15 +131,14 @@ class PhotoPredictor:
         )
         if self.doubts is not None:
             check_answers(classifier.name, classifier.answers, "--unsure")
-        if self.num_photos:
-            classifier.expect(self.num_photos)
+        classifier.expect(self.num_photos or None)
         return classifier
 
     def expect(self, num_photos: int | None) -> None:
         """Sets how many photos will be answered, of a model that may be loaded."""
         self.num_photos = num_photos
-        if num_photos and "classifier" in vars(self):
-            self.classifier.expect(num_photos)
+        if "classifier" in vars(self):
+            self.classifier.expect(num_photos or None)
 
     def load(self) -> "PhotoPredictor":
         """Loads the model now, not at the first call; returns this."""

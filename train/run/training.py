@@ -82,15 +82,24 @@ def run(
         with this.trainer.averaged():
             measured = this.evaluate_at_the_end()
             weights = this.trainer.whole_weights()
-            if not devices.is_chief:
-                return None
-            if weights is not None:
-                # Save and report a model that this host has as a whole.
-                task.build(source)
-                for variable, value in zip(task.model.variables, weights, strict=True):
-                    variable.assign(value)
-            task.save(directory)
-        return task.report(directory, measured, command)
+            if devices.is_chief:
+                if weights is not None:
+                    # Save and report a model that this host has as a whole.
+                    with devices.on_processor():
+                        _build_of(task, source, weights)
+                task.save(directory)
+        results = None
+        if devices.is_chief:
+            results = task.report(directory, measured, command)
+        devices.wait()
+        return results
+
+
+def _build_of(task, source, weights):
+    """Builds a task's model anew, with the values of some arrays."""
+    task.build(source)
+    for variable, value in zip(task.model.variables, weights, strict=True):
+        variable.assign(value)
 
 
 class Run:

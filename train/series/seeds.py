@@ -37,8 +37,8 @@ def check(run_dir: str | os.PathLike, seeds: int, devices: Devices) -> None:
     # The other hosts would find the directory locked.
     if devices.has_hosts:
         raise RunError(
-            "--seeds makes its runs on one machine: leave --strategy=multiworker out, "
-            "or give one run after the other its --seed."
+            "--seeds makes its runs in one process, and this is one of several: start "
+            "it alone, or give one run after the other its --seed."
         )
     directory = RunDirectory(run_dir)
     if directory.is_begun():

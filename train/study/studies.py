@@ -53,8 +53,8 @@ def run(
     # The other hosts would find the directory locked.
     if devices is not None and devices.has_hosts:
         raise RunError(
-            "A study is made by one machine: leave --strategy=multiworker out, or give "
-            "its runs one by one to keras-vit finetune."
+            "A study is made by one process, and this is one of several: start it "
+            "alone, or give its runs one by one to keras-vit finetune."
         )
     directory = RunDirectory(run_dir)
     # The runs begin with new Keras sessions, and their models are loaded after them.

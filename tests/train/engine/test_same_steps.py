@@ -237,6 +237,12 @@ def test_two_processes_with_parts_of_a_model_end_as_one(tmp_path, mesh, devices)
         for count in ("1", "2")
     ]
     assert reports[0] == pytest.approx(reports[1], abs=1e-6)
+    models = [
+        keras.models.load_model(tmp_path / count / "model.keras").get_weights()
+        for count in ("1", "2")
+    ]
+    for arrays in zip(*models, strict=True):
+        np.testing.assert_allclose(*arrays, rtol=0, atol=1e-6)
 
 
 @pytest.mark.soak

@@ -167,6 +167,16 @@ def test_what_a_kill_left_is_removed_and_not_read(tmp_path):
         assert os.listdir(run.checkpoints) == []
 
 
+def test_what_a_kill_left_of_other_devices_is_no_part_of_a_checkpoint(tmp_path):
+    left = tmp_path / ".step-00000005.shards.tmp"
+    left.mkdir()
+    (left / "device-7-of-8.npz").write_bytes(b"of another mesh")
+    variables = made("model:4", seed=1)
+    checkpoints = given("model:4").checkpoints(tmp_path)
+    save(checkpoints, 5, variables)
+    assert checkpoints.restore(variables) == 5
+
+
 def test_a_device_reads_its_parts_alone(tmp_path):
     checkpoints = given("model:4").checkpoints(tmp_path)
     save(checkpoints, 5, made("model:4", seed=1))
