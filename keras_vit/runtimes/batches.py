@@ -19,8 +19,8 @@ def in_batches(
 def side_by_side(images: np.ndarray, precision: str) -> list[np.ndarray]:
     """Returns images in the parts that a runtime had better compute at one time.
 
-    In int8 two halves, by half of the processors each, take less time than the whole;
-    in other precisions they do not.
+    In int8 two halves, by half of the processors each, take less time than the whole
+    (docs/performance.md).
     """
     is_even = len(images) > 1 and len(images) % 2 == 0
     is_halved = precision == "int8" and is_even and threads() > 1
