@@ -13,6 +13,7 @@ images on however many devices.
 from typing import NamedTuple
 
 import zoo
+from benchmarks import report
 from benchmarks.model_flags import CLASSES, multiply_adds
 
 MODELS = ("ViT-Ti_16", "ViT-B_16", "ViT-L_16", "ViT-H_14")
@@ -88,10 +89,7 @@ def table():
 
 def main():
     """Prints the table as docs/scaling.md has it."""
-    print(f"| {' | '.join(HEADER)} |")
-    print(f"|{'|'.join(['---', '---', *['--:'] * (len(HEADER) - 2)])}|")
-    for cells in table():
-        print(f"| {' | '.join(cells)} |")
+    report.print_markdown(HEADER, table(), words=("model", "cluster"))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ Computing and sending do not overlap, and latency is left out.
 from typing import NamedTuple
 
 import zoo
+from benchmarks import report
 from benchmarks.clusters import CLUSTERS
 from benchmarks.model_flags import CLASSES, multiply_adds
 
@@ -59,18 +60,26 @@ def step(config, batch, data, model, cluster=CLUSTERS[0]):
     )
 
 
+def rows() -> list[list[str]]:
+    """Returns the cells of all models, batches and meshes."""
+    return [
+        _row(name, batch, *mesh)
+        for name in MODELS
+        for batch in BATCHES
+        for mesh in MESHES
+    ]
+
+
+def _row(name, batch, data, model):
+    found = step(MODELS[name], batch, data, model)
+    cells = [name, str(batch), f"data:{data},model:{model}"]
+    cells += [f"{size / 1e6:,.0f}" for size in found[:3]]
+    return cells + [f"{seconds * 1e3:,.1f}" for seconds in found[3:]]
+
+
 def main():
     """Prints the table as docs/scaling.md has it."""
-    print(f"| {' | '.join(HEADER)} |")
-    print(f"|{'|'.join(['---', '--:', '---', *['--:'] * (len(HEADER) - 3)])}|")
-    for name, config in MODELS.items():
-        for batch in BATCHES:
-            for data, model in MESHES:
-                found = step(config, batch, data, model)
-                cells = [name, str(batch), f"data:{data},model:{model}"]
-                cells += [f"{size / 1e6:,.0f}" for size in found[:3]]
-                cells += [f"{seconds * 1e3:,.1f}" for seconds in found[3:]]
-                print(f"| {' | '.join(cells)} |")
+    report.print_markdown(HEADER, rows(), words=("model", "`--mesh`"))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ PHOTO_BYTES per photo, the mean of ImageNet.
 from typing import NamedTuple
 
 import zoo
+from benchmarks import report
 from benchmarks.model_flags import CLASSES, multiply_adds
 
 IMAGE_SIZE, PHOTO_BYTES = 224, 110_000
@@ -99,10 +100,8 @@ def _row(model, machine, precision):
 
 def main():
     """Prints the table as docs/scaling.md has it."""
-    print(f"| {' | '.join(HEADER)} |")
-    print(f"|{'|'.join(['---'] * 3 + ['--:'] * 5 + ['---'])}|")
-    for cells in rows():
-        print(f"| {' | '.join(cells)} |")
+    words = ("model", "machine", "precision", "decided by")
+    report.print_markdown(HEADER, rows(), words)
 
 
 if __name__ == "__main__":

@@ -79,6 +79,15 @@ def print_table(title, header, rows):
     console.print(grid)
 
 
+def print_markdown(header, rows, words):
+    """Prints a Markdown table of rows of str; columns called as in `words` are left."""
+    rules = ["---" if name in words else "--:" for name in header]
+    print(f"| {' | '.join(header)} |")
+    print(f"|{'|'.join(rules)}|")
+    for cells in rows:
+        print(f"| {' | '.join(cells)} |")
+
+
 def write_json(path, result):
     """Writes a result whole: there is never a part of a file at `path`."""
     path = pathlib.Path(path)

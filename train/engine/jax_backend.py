@@ -399,23 +399,27 @@ def start(name: str = "auto", mesh: str | None = None) -> JaxDevices:
             "on the machine that has it, with pip install 'jax[tpu]'."
         )
     if name == "sharded":
-        made = layouts.mesh_of(mesh, devices)
-        model, local = made.shape[1], jax.local_device_count()
-        if model % local and local % model:
-            raise RunError(
-                f"--mesh with {layouts.MODEL}:{model} does not fit processes of "
-                f"{local} devices: pass a multiple or a divisor of these."
-            )
-        given = JaxDevices(layouts.ModelParallel(made), jax.process_index())
-        places = given.own_places
-        are_neighbours = places == list(range(places[0], places[-1] + 1))
-        if local * jax.process_count() != len(devices) or not are_neighbours:
-            raise RunError(
-                f"JAX does not list its {len(devices)} devices by process, as many in "
-                f"each of {jax.process_count()}: start one process on each machine, "
-                "with equal devices."
-            )
-        return given
+        return _sharded(mesh, devices)
     if name == "one":
         devices = devices[:1]
     return JaxDevices(keras.distribution.DataParallel(devices=devices))
+
+
+def _sharded(mesh, devices):
+    """Returns devices that share a model, by `--mesh`."""
+    made = layouts.mesh_of(mesh, devices)
+    model, local = made.shape[1], jax.local_device_count()
+    if model % local and local % model:
+        raise RunError(
+            f"--mesh with {layouts.MODEL}:{model} does not fit processes of {local} "
+            "devices: pass a multiple or a divisor of these."
+        )
+    given = JaxDevices(layouts.ModelParallel(made), jax.process_index())
+    places, count = given.own_places, jax.process_count()
+    are_neighbours = places == list(range(places[0], places[-1] + 1))
+    if local * count != len(devices) or not are_neighbours:
+        raise RunError(
+            f"JAX does not list its {len(devices)} devices by process, as many in each "
+            f"of {count}: start one process on each machine, with equal devices."
+        )
+    return given
