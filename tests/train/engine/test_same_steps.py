@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import quick_xla
 
+from keras_vit.models.base import Model
 from train.engine.checkpoints import StoredVariables
 
 HERE = pathlib.Path(__file__).parent
@@ -238,10 +239,11 @@ def test_two_processes_with_parts_of_a_model_end_as_one(tmp_path, mesh, devices)
     ]
     assert reports[0] == pytest.approx(reports[1], abs=1e-6)
     models = [
-        keras.models.load_model(tmp_path / count / "model.keras").get_weights()
+        keras.saving.load_model(tmp_path / count / "model.keras")
         for count in ("1", "2")
     ]
-    for arrays in zip(*models, strict=True):
+    assert all(isinstance(model, Model) for model in models)
+    for arrays in zip(*[model.get_weights() for model in models], strict=True):
         np.testing.assert_allclose(*arrays, rtol=0, atol=1e-6)
 
 
