@@ -6,6 +6,7 @@ import functools
 import itertools
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -25,6 +26,8 @@ from train.engine.step import Devices, Trainer, one_behind
 
 # The environment variable by which JAX finds the first of several processes.
 _COORDINATOR = "JAX_COORDINATOR_ADDRESS"
+# Seconds in which all processes of a run must have started.
+_PATIENCE = 300
 
 
 class JaxTrainer(Trainer):
@@ -237,7 +240,9 @@ class JaxDevices(Devices):
         if not self.shares_model:
             return super().description
         parts, cuts = self.strategy.device_mesh.shape
-        return f"on {parts * cuts} devices, data:{parts},model:{cuts}"
+        count = parts * cuts
+        devices = "1 device" if count == 1 else f"{count} devices"
+        return f"on {devices}, data:{parts},model:{cuts}"
 
     @property
     def shares_model(self) -> bool:
@@ -300,7 +305,7 @@ class JaxDevices(Devices):
         self, model: keras.Model, optimizer: keras.optimizers.Optimizer, **settings: Any
     ) -> JaxTrainer:
         if self.shares_model:
-            layouts.check(model, self.strategy.device_mesh.shape[1])
+            layouts.check(model, self.strategy.device_mesh)
         if self.is_cpu and model.compute_dtype == "float16":
             raise RunError(
                 "JAX has no float16 attention on processors: pass "
@@ -347,9 +352,18 @@ class JaxDevices(Devices):
 def _join_processes():
     """Connects the processes of a run, which JAX's environment variables number."""
     try:
+        count = int(os.environ["JAX_NUM_PROCESSES"])
+        process = int(os.environ["JAX_PROCESS_ID"])
+        # JAX aborts, with a message of its own, where one does not come.
+        print(
+            f"waiting for {count} processes at {os.environ[_COORDINATOR]}, "
+            f"{_PATIENCE} s at most",
+            file=sys.stderr,
+        )
         jax.distributed.initialize(
-            num_processes=int(os.environ["JAX_NUM_PROCESSES"]),
-            process_id=int(os.environ["JAX_PROCESS_ID"]),
+            num_processes=count,
+            process_id=process,
+            initialization_timeout=_PATIENCE,
         )
     except (KeyError, ValueError, RuntimeError) as error:
         raise RunError(

@@ -70,23 +70,25 @@ def mesh_of(text: str | None, devices: list[str]) -> keras.distribution.DeviceMe
     if math.prod(sizes.values()) != count:
         raise RunError(
             f"--mesh={text} is not a mesh of the {count} devices that JAX sees: pass "
-            f"sizes whose product is {count}, such as --mesh={DATA}:1,{MODEL}:{count}."
+            f"sizes whose product is {count}, such as --mesh={DATA}:{count},{MODEL}:1."
         )
     return keras.distribution.DeviceMesh(
         (sizes[DATA], sizes[MODEL]), [DATA, MODEL], devices
     )
 
 
-def check(model: keras.Model, parts: int) -> None:
-    """Raises a `RunError` where `parts` devices cannot share heads or MLPs equally."""
+def check(model: keras.Model, mesh: keras.distribution.DeviceMesh) -> None:
+    """Raises a `RunError` where devices cannot share heads or MLPs equally."""
+    data, parts = mesh.shape
     for layer in _layers(model):
         for name, what in (("num_heads", "heads"), ("mlp_dim", "hidden numbers")):
             count = getattr(layer, name, parts)
             if count % parts:
+                fewer = math.gcd(count, parts)
                 raise RunError(
                     f"--mesh with {MODEL}:{parts} cannot share the {count:,} {what} of "
-                    f"{layer.path} equally: pass a --mesh whose {MODEL} divides "
-                    f"{count}."
+                    f"{layer.path} equally: pass "
+                    f"--mesh={DATA}:{data * parts // fewer},{MODEL}:{fewer}."
                 )
 
 

@@ -47,8 +47,8 @@ def refuse(**given: object) -> None:
     """Refuses flags, given by name, that go with a single file."""
     if names := _given(given):
         raise RunError(
-            f"{named(names)}: not for answers in parts. Pass --out=NAME.csv, or leave "
-            "it out."
+            f"{named(names)}: not for answers in parts, which go on by themselves. "
+            "Leave it out, or pass --out=NAME.csv."
         )
 
 

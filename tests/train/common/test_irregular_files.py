@@ -119,12 +119,12 @@ def test_a_lock_is_not_read_and_nothing_is_written_through_a_link(empty, name):
 def test_the_chosen_engine_of_a_fifo_or_an_endless_file_is_none(empty):
     path = empty / "choice.json"
     os.mkfifo(path)
-    assert fastest.read(path, ["keras"]) is None
+    assert fastest.read(path, ["keras"]) == (None, {})
     path.unlink()
     fastest.write(path, "keras", {})
-    assert fastest.read(path, ["keras"]) == "keras"
+    assert fastest.read(path, ["keras"]) == ("keras", {})
     sparse(path)
-    assert fastest.read(path, ["keras"]) is None
+    assert fastest.read(path, ["keras"]) == (None, {})
 
 
 def test_a_fifo_among_the_images_of_a_csv_is_refused(empty):

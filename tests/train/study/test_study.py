@@ -306,7 +306,7 @@ def test_a_study_is_alone_in_its_directory_and_of_one_machine(study, tmp_path):
     hosts = types.SimpleNamespace(has_hosts=True)
     for machines, told in (
         (None, f"process {os.getpid()} .*another --run_dir"),
-        (hosts, "A study is made by one machine"),
+        (hosts, "A study is made by one process"),
     ):
         with directory.locked(), pytest.raises(RunError, match=told):
             studies.run("positions", DIGITS, run_dir=directory.path, devices=machines)
