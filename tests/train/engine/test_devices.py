@@ -98,7 +98,9 @@ def test_parts_of_a_batch_are_shared_by_devices():
     four = TensorFlowDevices(types.SimpleNamespace(num_replicas_in_sync=4))
     assert four.micro_batches(512, 8) == 2
     assert four.micro_batches(512, 1) == 1
-    with pytest.raises(RunError, match="batch of 10 .* 4 devices: pass .*multiple of 4"):
+    with pytest.raises(
+        RunError, match="batch of 10 .* 4 devices: pass .*multiple of 4"
+    ):
         four.micro_batches(10, 1)
 
 
