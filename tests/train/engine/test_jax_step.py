@@ -110,7 +110,7 @@ def test_what_devices_cannot_do_is_refused(monkeypatch):
     with pytest.raises(RunError, match="no float16 .*mixed_bfloat16"):
         DEVICES.trainer(tiny_vit(), None)
     keras.config.set_dtype_policy("float32")
-    with pytest.raises(RunError, match=f"{DEVICES.count} devices .*--batch_size"):
+    with pytest.raises(RunError, match=f"{DEVICES.count} devices: .*--batch_size"):
         DEVICES.micro_batches(DEVICES.count * 2 + 1, 1)
     with pytest.raises(RunError, match="unset KERAS_BACKEND"):
         devices.start("multiworker")

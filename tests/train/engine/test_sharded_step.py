@@ -163,7 +163,7 @@ def test_what_a_mesh_cannot_share_is_refused():
         given("sharded", "data:2").micro_batches(15, 1)
     model = small_models.made()
     with pytest.raises(
-        RunError, match="model:4 .*3 heads of encoder_block_0 .* divide"
+        RunError, match="model:4 .*3 heads of encoder_block_0 .*--mesh=data:4,model:1"
     ):
         given("sharded", "model:4").trainer(model, MomentumSGD(0.1))
 
