@@ -3,7 +3,7 @@
   python -m benchmarks.clusters
 
 A step computes 3 x 2 floating-point operations per multiply-add of an image (forward,
-and twice that backward), at _UTILIZATION of the devices' peak, then sums float32
+and twice that backward), at UTILIZATION of the devices' peak, then sums float32
 gradients, 4 bytes a parameter, by rings: of n devices each sends 2 (n - 1) / n of the
 bytes. Of several machines each device sends its part of them to the other machines.
 Computing and sending do not overlap, and latency is left out. The batch is BATCH
@@ -18,7 +18,7 @@ from benchmarks.model_flags import CLASSES, multiply_adds
 
 MODELS = ("ViT-Ti_16", "ViT-B_16", "ViT-L_16", "ViT-H_14")
 BATCH, IMAGE_SIZE = 4096, 224
-_UTILIZATION = 0.4
+UTILIZATION = 0.4
 # Photos a second that a core prepares, docs/performance.md: 2,326 on two.
 _PHOTOS_A_CORE = 1163
 
@@ -66,7 +66,7 @@ def row(model, cluster):
     config = zoo.VARIANTS[model]
     size = 4 * config.count_parameters(IMAGE_SIZE, CLASSES)
     operations = 6 * multiply_adds(config, IMAGE_SIZE, CLASSES) * BATCH
-    alone = operations / (_UTILIZATION * cluster.operations)
+    alone = operations / (UTILIZATION * cluster.operations)
     compute, total = alone / cluster.devices, cluster.reduce_seconds(size)
     photos = BATCH / (compute + total)
     return [

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import zoo
 from benchmarks import report
-from benchmarks.clusters import CLUSTERS
+from benchmarks.clusters import CLUSTERS, IMAGE_SIZE, UTILIZATION
 from benchmarks.model_flags import CLASSES, multiply_adds
 
 # ViT-g/14: arXiv 2106.04560, table 2.
@@ -25,7 +25,6 @@ GIANT = zoo.ViTConfig(
 MODELS = {"ViT-H_14": zoo.VARIANTS["ViT-H_14"], "giant, ViT-g/14": GIANT}
 MESHES = ((8, 1), (4, 2), (2, 4), (1, 8))
 BATCHES = (64, 1024)
-IMAGE_SIZE, _UTILIZATION = 224, 0.4
 HEADER = [
     *("model", "batch", "`--mesh`", "holds MB", "sends MB along data"),
     *("along model", "sending ms", "computing ms"),
@@ -56,7 +55,7 @@ def step(config, batch, data, model, cluster=CLUSTERS[0]):
         along_data,
         along_model,
         (along_data + along_model) / cluster.inner,
-        operations / (_UTILIZATION * cluster.operations * devices),
+        operations / (UTILIZATION * cluster.operations * devices),
     )
 
 

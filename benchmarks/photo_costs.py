@@ -4,7 +4,7 @@
 
 A processor's core reads and prepares a photo, then computes the model: the two take
 turns. On an accelerator the machine's cores prepare photos while it computes, at
-_UTILIZATION of its peak, and the slower of the two decides. What a machine reads are
+UTILIZATION of its peak, and the slower of the two decides. What a machine reads are
 PHOTO_BYTES per photo, the mean of ImageNet.
 """
 
@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import zoo
 from benchmarks import report
+from benchmarks.clusters import IMAGE_SIZE, UTILIZATION
 from benchmarks.model_flags import CLASSES, multiply_adds
 
-IMAGE_SIZE, PHOTO_BYTES = 224, 110_000
-_UTILIZATION = 0.4
+PHOTO_BYTES = 110_000
 # Evaluation batches on two cores, docs/performance.md.
 _PREPARED_BY_CORE = 1612 / 2
 # Photos per second of two cores, batches of 8, by model and precision: the fastest
@@ -53,7 +53,7 @@ class Machine(NamedTuple):
             computed = self.cores * _OF_TWO_CORES[model, precision] / 2
             return 1.0 / (1.0 / computed + 1.0 / prepared)
         of_photo = 2 * multiply_adds(zoo.VARIANTS[model], IMAGE_SIZE, CLASSES)
-        return min(prepared, _UTILIZATION * self.operations / of_photo)
+        return min(prepared, UTILIZATION * self.operations / of_photo)
 
 
 # On demand, us-east-1 and us-central1. EC2 c7a: Zen 4, a vCPU is a core. g5: 4 vCPU

@@ -39,6 +39,9 @@ class Runtime:
         return fixed + each * weights
 
 
+# A conversion by way of ONNX: seconds, and copies of the weights in memory.
+_ONNX_SECONDS, _ONNX_MEMORY = (1.0, 5e-8), 4.0
+
 RUNTIMES = {
     KERAS: Runtime(("float32", "bfloat16")),
     "litert": Runtime(
@@ -55,22 +58,22 @@ RUNTIMES = {
         ("float32",),
         ("onnx", "onnxruntime"),
         saves={"float32": 0.05},
-        seconds=(1.0, 5e-8),
-        memory=4.0,
+        seconds=_ONNX_SECONDS,
+        memory=_ONNX_MEMORY,
     ),
     "openvino": Runtime(
         PRECISIONS,
         ("onnx", "openvino"),
         saves={"float32": 0.1, "bfloat16": 0.1},
-        seconds=(1.0, 5e-8),
-        memory=4.0,
+        seconds=_ONNX_SECONDS,
+        memory=_ONNX_MEMORY,
     ),
     "openvino_bfloat16": Runtime(
         ("int8",),
         ("onnx", "openvino"),
         saves={"int8": 0.1},
-        seconds=(1.0, 5e-8),
-        memory=4.0,
+        seconds=_ONNX_SECONDS,
+        memory=_ONNX_MEMORY,
         needs_bfloat16=True,
     ),
 }

@@ -21,8 +21,8 @@ from zoo.runtimes import KERAS, RUNTIMES, computing
 TOLERANCES = {"float32": 2e-5, "bfloat16": 5e-2, "int8": 2e-1}
 # Alternating runs by which engines are compared, at most.
 _RUNS = 3
-# Where the images are known to be so many batches, the first is computed twice: the
-# second time tells how long one takes.
+# The first batch is computed twice where so many are known to follow: the second time
+# tells how long one takes.
 _MANY_BATCHES = 20
 
 

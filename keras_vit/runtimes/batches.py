@@ -16,15 +16,14 @@ def in_batches(
     return np.concatenate(outputs) if outputs[1:] else outputs[0]
 
 
-def side_by_side(images: np.ndarray, precision: str) -> list[np.ndarray]:
-    """Returns images in the parts that a runtime had better compute at one time.
+def parts_side_by_side(count: int, precision: str) -> int:
+    """Returns in how many equal parts a runtime had better compute a batch.
 
     In int8 two halves, by half of the processors each, take less time than the whole
     (docs/performance.md).
     """
-    is_even = len(images) > 1 and len(images) % 2 == 0
-    is_halved = precision == "int8" and is_even and threads() > 1
-    return np.split(images, 2) if is_halved else [images]
+    is_even = count > 1 and count % 2 == 0
+    return 2 if precision == "int8" and is_even and threads() > 1 else 1
 
 
 def filled(images: np.ndarray, size: int) -> np.ndarray:

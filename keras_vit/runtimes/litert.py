@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.layers.forward_pass import running
-from keras_vit.runtimes.batches import side_by_side
+from keras_vit.runtimes.batches import parts_side_by_side
 from keras_vit.runtimes.precision import in_float32
 from zoo.common.machine import threads
 
@@ -28,19 +28,20 @@ def converted(
     def call(images: tf.Tensor) -> Any:
         return model(images, training=False)
 
-    parts = side_by_side(np.empty(shape, bool), precision)
-    images = tf.TensorSpec(parts[0].shape, model.inputs[0].dtype)
+    count, *sides = shape
+    parts = parts_side_by_side(count, precision)
+    images = tf.TensorSpec((count // parts, *sides), model.inputs[0].dtype)
     kind = {"float32": "float32", "int8": "dynamic"}[precision]
     content = tflite(model, call, images, kind)
     interpreters = [
-        Interpreter(model_content=content, num_threads=threads() // len(parts))
-        for _ in parts
+        Interpreter(model_content=content, num_threads=threads() // parts)
+        for _ in range(parts)
     ]
     for interpreter in interpreters:
         interpreter.allocate_tensors()
     [source] = interpreters[0].get_input_details()
     [target] = interpreters[0].get_output_details()
-    pool = concurrent.futures.ThreadPoolExecutor(len(parts))
+    pool = concurrent.futures.ThreadPoolExecutor(parts)
 
     def of_part(interpreter: Interpreter, images: np.ndarray) -> np.ndarray:
         interpreter.set_tensor(source["index"], images)
@@ -48,8 +49,8 @@ def converted(
         return interpreter.get_tensor(target["index"])
 
     def run(images: np.ndarray) -> np.ndarray:
-        parts = np.split(images, len(interpreters))
-        return np.concatenate([*pool.map(of_part, interpreters, parts)])
+        halves = np.split(images, parts)
+        return np.concatenate([*pool.map(of_part, interpreters, halves)])
 
     return run
 

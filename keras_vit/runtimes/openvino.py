@@ -7,7 +7,7 @@ from collections.abc import Callable
 import keras
 import numpy as np
 
-from keras_vit.runtimes.batches import side_by_side
+from keras_vit.runtimes.batches import parts_side_by_side
 from keras_vit.runtimes.onnx import write
 
 # Values of a token that share a scale in int8.
@@ -48,7 +48,7 @@ def converted(
         return [compiled.create_infer_request() for _ in range(count)]
 
     def run(images: np.ndarray) -> np.ndarray:
-        parts = side_by_side(images, precision)
+        parts = np.split(images, parts_side_by_side(len(images), precision))
         running = list(zip(requests(len(parts)), parts, strict=True))
         try:
             for request, part in running:

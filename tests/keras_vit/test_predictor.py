@@ -122,7 +122,7 @@ def test_halves_side_by_side_have_the_answers_of_the_whole(model, engine, monkey
     answers = []
     for processors in (1, 2):
         monkeypatch.setattr(batches, "threads", lambda count=processors: count)
-        assert len(batches.side_by_side(IMAGES[:4], "int8")) == processors
+        assert batches.parts_side_by_side(4, "int8") == processors
         predictor = Predictor(model, 4, engine=engine, precision="int8")
         # Two batches, and one photo alone.
         answers.append(predictor(IMAGES))

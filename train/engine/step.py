@@ -252,10 +252,10 @@ class Devices:
         """
         count = -(-parts // self.count)
         if batch_size % (self.count * count):
-            parts = f" in {count} parts each" if count > 1 else ""
+            each = f" in {count} parts each" if count > 1 else ""
             raise RunError(
                 f"A batch of {batch_size} cannot be shared equally by {self.count} "
-                f"devices{parts}: pass a --batch_size that is a "
+                f"devices{each}: pass a --batch_size that is a "
                 f"multiple of {self.count * count}."
             )
         return count
