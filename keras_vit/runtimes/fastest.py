@@ -90,8 +90,8 @@ def read(
     Without a file that names one of `engines` they are None and empty.
     """
     # Brackets in brackets are a RecursionError.
-    kinds = (OSError, ValueError, LookupError, TypeError, RecursionError)
-    with contextlib.suppress(*kinds, AttributeError):
+    wrong = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+    with contextlib.suppress(OSError, *wrong):
         note = json.loads(read_text(path, NOTE_BYTES))
         engine, trials = note["engine"], note["trials"]
         if engine in engines:

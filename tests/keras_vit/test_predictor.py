@@ -466,7 +466,7 @@ def test_a_kept_engine_that_fails_is_not_tried_again(model, impatient, monkeypat
     answer.left = 120
     for _ in range(3):
         answer(IMAGES[:2])
-    # Of the other a tenth is likely, not the nine tenths of the one that was kept.
+    # A tenth is likely of the other, not the nine tenths of the one that was kept.
     assert said == ["converting the model for onnxruntime: about 4 s"]
     answer.left = 1000
     answer(IMAGES[:2])

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from train.common.errors import RunError
-from train.common.files import MEND, explained, whole_file
+from train.common.files import MEND, explained, remove_temporaries, whole_file
 from train.engine.checkpoints import SHARDS, Checkpoints, check_finite, to_numpy
 
 # Wait so long for the files of other processes.
@@ -31,10 +31,9 @@ class ShardedCheckpoints(Checkpoints):
     def __init__(self, folder):
         super().__init__(folder)
         if jax.process_index() == 0:
-            # What a kill left has the name of what will be written. No other process
+            # A kill may have left the name of what will be written. No other process
             # writes before all have read the newest checkpoint.
-            for left in self.folder.glob(f".*{SHARDS}.tmp"):
-                shutil.rmtree(left)
+            remove_temporaries(self.folder)
         bests = (path.stem for path in self.folder.glob(f"best-*{SHARDS}"))
         numbers = [int(name[5:]) for name in bests if name[5:].isdecimal()]
         self._best_number = max(numbers, default=0)

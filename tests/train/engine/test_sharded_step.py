@@ -22,7 +22,7 @@ from zoo.network import BiTConfig
 
 pytestmark = pytest.mark.skipif(not IS_JAX, reason="the backend is not JAX")
 BATCH, SIDE, STEPS = 16, 16, 20
-# Of the largest value of weights; losses, which are near 2, absolutely.
+# Weights by their largest value; losses, which are near 2, absolutely.
 TOLERANCE = 1e-6
 CONFIG = keras_vit.ViTConfig(
     hidden_size=32, num_layers=2, num_heads=4, mlp_dim=64, patch_size=4
