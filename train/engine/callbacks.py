@@ -86,6 +86,10 @@ class RunLog:
             accuracy = f"balanced accuracy {balanced:.1%}, {accuracy}"
         self.print(f"step {step}: validation {accuracy}, loss {values['val_loss']:.3f}")
 
+    def expect(self, steps: int) -> None:
+        """Shows that there will be about so many steps in all."""
+        self.bar.total = steps
+
     def images(self, step: int, images: dict[str, np.ndarray]) -> None:
         """Writes images for TensorBoard: uint8 arrays (height, width, 3) by name."""
         with self.writer.as_default(step):
@@ -100,7 +104,7 @@ class NullLog:
     def __call__(self, *args, **values):
         """Does nothing."""
 
-    flush = write = validation = images = print = close = __call__
+    flush = write = validation = expect = images = print = close = __call__
 
 
 class SignalHandler:

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -31,6 +32,7 @@ class TrainingLoop:
     def __init__(self, run, pace=None):
         self.run, self.pace = run, pace
         self.recipe, self.trainer, self.devices = run.recipe, run.trainer, run.devices
+        self.steps = math.inf if pace else run.recipe.steps
         self.checkpoints = self.devices.checkpoints(run.directory.checkpoints)
         self.metrics = MetricLog(run.directory.metrics)
         self.log = NullLog()
@@ -65,17 +67,17 @@ class TrainingLoop:
                 self.run.batches(start_step),
                 self.log,
                 start_step=start_step,
-                steps=start_step if is_over else recipe.steps,
+                steps=start_step if is_over else self.steps,
                 intervals=self._intervals(),
                 all_gather=devices.all_gather,
                 prepare=self._prepare,
                 is_stopped=signals.came,
             ):
                 stops = self._validates(step) and self._validate(step)
-                if self.pace is not None and self.pace.keep(trainer.optimizer):
+                if self.pace is not None and self._paced(step):
                     self._save(step)
                     stops = True
-                if step % recipe.checkpoint_interval == 0 or step == recipe.steps:
+                if step % recipe.checkpoint_interval == 0 or step == self.steps:
                     self._save(step)
                 signals.after(step)
                 if stops:
@@ -111,7 +113,7 @@ class TrainingLoop:
         return step
 
     def _announce_resume(self, start_step, is_over):
-        if start_step >= self.recipe.steps:
+        if start_step >= self.steps:
             print("all steps were taken before: testing and reporting again")
         elif is_over:
             print(
@@ -138,6 +140,13 @@ class TrainingLoop:
         _, later = self.metrics.best_validation()
         return later >= self.recipe.early_stopping
 
+    def _paced(self, step):
+        """Moves the schedule by the clock; returns whether it is at its end."""
+        is_over = self.pace.keep(self.trainer.optimizer)
+        if self.pace.steps_left is not None:
+            self.log.expect(step + self.pace.steps_left)
+        return is_over
+
     def _save(self, step):
         if self.devices.saves and step not in self.checkpoints.steps():
             # Steps logged up to here must not be logged again after a resume.
@@ -149,7 +158,7 @@ class TrainingLoop:
             self.checkpoints.save_best(self.trainer.variables)
 
     def _validates(self, step):
-        return step % self.recipe.eval_interval == 0 or step == self.recipe.steps
+        return step % self.recipe.eval_interval == 0 or step == self.steps
 
     def _prepare(self, step):
         """Starts to read validation images while the step before is under way."""
@@ -191,13 +200,13 @@ def take_steps(
     log: Callable[[int, dict], None],
     *,
     start_step: int,
-    steps: int,
+    steps: float,
     intervals: Sequence[int] = (),
     all_gather: Callable[[int], list] = lambda number: [number],
     prepare: Callable[[int], None] = lambda step: None,
     is_stopped: Callable[[], int] = lambda: False,
 ) -> Iterator:
-    """Takes the steps after `start_step`, up to `steps` in all.
+    """Takes the steps after `start_step`, up to `steps` in all, which may be infinite.
 
     Metrics stay on the devices and are fetched together, about once a second, while
     `trainer.ahead` steps run. At every multiple of `intervals` no step is left running,
@@ -211,7 +220,9 @@ def take_steps(
     before = time.perf_counter()
     batches = iter(batches)
     pending, most, is_alone = [], 1, False
-    for step in range(start_step + 1, steps + 1):
+    for step in itertools.count(start_step + 1):
+        if step > steps:
+            break
         pending.append(trainer.step(*next(batches)))
         is_due = step == steps or any(step % interval == 0 for interval in intervals)
         # Steps may have become slower. Several hosts have different clocks.

@@ -9,18 +9,20 @@ import keras
 class Pace:
     """Brings the schedule of a training to its end when its time is over.
 
-    At every few steps the schedule moves on to the share of the steps that the clock
-    says, which changes neither weights nor the order of images. A training that goes
-    on after a kill begins where the schedule was.
+    At every few steps the schedule moves, on or back, to the share of its steps that
+    the clock says, which changes neither weights nor the order of images. A training
+    that goes on after a kill begins where the schedule was.
 
     Args:
         seconds_left: function that returns how many seconds the training still has; it
             may change its mind.
-        steps: int, those of the schedule, at least as many as fit in the time.
+        steps: int, those of the schedule. A faster machine takes more, a slower one
+            less.
         every: int, after how many steps the clock is read.
 
     Attributes:
         taken: int, the steps that were taken since the beginning or the kill.
+        steps_left: int, about how many more fit; None while nothing is known.
     """
 
     def __init__(self, seconds_left: Callable[[], float], steps: int, every: int):
@@ -28,6 +30,7 @@ class Pace:
         self.steps = steps
         self.every = every
         self.taken = 0
+        self.steps_left: int | None = None
         self._place: int | None = None
         self._begun: tuple[int, float] | None = None
 
@@ -36,7 +39,7 @@ class Pace:
         return int(optimizer.iterations) >= self.steps
 
     def keep(self, optimizer: keras.optimizers.Optimizer) -> bool:
-        """Moves the schedule on after some steps; returns whether it is at its end."""
+        """Moves the schedule after some steps; returns whether it is at its end."""
         taken = int(optimizer.iterations)
         self.taken += 0 if self._place is None else taken - self._place
         left = self.seconds_left()
@@ -44,10 +47,9 @@ class Pace:
             # The first steps compile, which is no progress.
             self._begun = taken, max(left, 0.0)
         first, whole = self._begun
-        share = 1.0 - left / whole if left > 0.0 else 1.0
-        target = first + math.floor(share * (self.steps - first))
-        # A machine that became faster takes all steps before its time is over.
-        if target > taken:
-            optimizer.iterations.assign(min(target, self.steps))
-        self._place = int(optimizer.iterations)
+        share = max(1.0 - left / whole, 0.0) if left > 0.0 else 1.0
+        if share:
+            self.steps_left = round(self.taken * (1.0 - share) / share)
+        self._place = first + math.floor(share * (self.steps - first))
+        optimizer.iterations.assign(self._place)
         return self.is_over(optimizer)

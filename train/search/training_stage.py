@@ -28,11 +28,9 @@ from train.search.table import sides
 from train.search.trained import logits_of
 
 # A training of fewer steps teaches nothing.
-_LEAST_STEPS = 20
+_LEAST_STEPS = 14
 # So many validations, and the share of the time that they may take.
 _VALIDATIONS, _VALIDATING = 5, 0.04
-# Steps of the schedule, by those that seem to fit: a faster machine takes more.
-_ROOM = 1.5
 # Sizes of training, beside that of the features. How many epochs must fit at each but
 # the smallest, and how many photos of each class a new head must see. On CIFAR-100 with
 # ten images a class and the same seconds, 20 epochs at 160 end 1.6 points above 34 at
@@ -116,7 +114,7 @@ def _plan(search, backbone):
     is_free = has_blocks and options.may_choose_optimizer(recipe)
     may_know = has_blocks and options.may_begin_as_probe(recipe)
     fitting = _fitting(search, backbone, speed, may_know)
-    steps = int(_ROOM * fitting.photos / batch)
+    steps = int(fitting.photos / batch)
     if fitting.seconds < time_plan.least_training(search) or steps < _LEAST_STEPS:
         return {}
     is_few = fitting.epochs < _FEW_EPOCHS
@@ -141,7 +139,7 @@ def _plan(search, backbone):
 
 def _about(plan, photos):
     """Returns a sentence about what is trained, by the plan of it."""
-    epochs = plan["steps"] * plan["batch_size"] / _ROOM / photos
+    epochs = plan["steps"] * plan["batch_size"] / photos
     how = ""
     if "optimizer" in plan:
         how = (

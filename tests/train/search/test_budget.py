@@ -78,14 +78,18 @@ def taken_in(seconds, seconds_of_step, steps, every=1):
     now, places = [0.0], []
     optimizer = types.SimpleNamespace(iterations=keras.Variable(0, dtype="int32"))
     pace = Pace(lambda: seconds - now[0], steps, every)
-    for taken in range(1, steps + 1):
-        optimizer.iterations.assign(optimizer.iterations + 1)
-        now[0] += seconds_of_step
-        if taken % every == 0:
-            places.append(int(optimizer.iterations))
-            if pace.keep(optimizer):
-                break
-    assert pace.is_over(optimizer) == (places[-1] >= steps or taken < steps)
+    taken, is_over, fitting = 0, False, seconds / seconds_of_step
+    while not is_over:
+        for _ in range(every):
+            optimizer.iterations.assign(optimizer.iterations + 1)
+        taken += every
+        now[0] += every * seconds_of_step
+        is_over = pace.keep(optimizer)
+        assert is_over == pace.is_over(optimizer)
+        places.append(int(optimizer.iterations))
+        if pace.steps_left:
+            assert taken + pace.steps_left == pytest.approx(fitting, abs=every + 1)
+    assert pace.steps_left == 0
     return taken, places
 
 
@@ -96,8 +100,10 @@ def test_a_schedule_ends_with_its_time():
     taken, places = taken_in(100.0, 4.0, steps=100)
     assert taken == 25
     assert {*np.diff(places[2:])} <= {4, 5, 6}
-    # On a faster one all steps are taken, before the time is over.
-    assert taken_in(100.0, 0.5, steps=100)[0] == 100
+    # On one of four times the speed it goes back, and has its steps four times.
+    taken, places = taken_in(100.0, 0.25, steps=100)
+    assert taken == 400
+    assert places == sorted(places) and places.count(50) == pytest.approx(4, abs=1)
     # Between two looks nothing is known of the time.
     assert taken_in(10.0, 4.0, steps=100, every=5)[0] == 5
 
@@ -122,6 +128,9 @@ def test_a_schedule_goes_on_where_it_was():
     assert not pace.keep(optimizer) and int(optimizer.iterations) == 60
     left[0] = 5.0
     assert not pace.keep(optimizer) and int(optimizer.iterations) == 80
+    # More time than it began with is no way back to before that.
+    left[0] = 12.0
+    assert not pace.keep(optimizer) and int(optimizer.iterations) == 60
     left[0] = 0.0
     assert pace.keep(optimizer) and int(optimizer.iterations) == 100
 
