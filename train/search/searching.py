@@ -119,7 +119,7 @@ def results(search: State) -> dict:
     trains = time_plan.may_train(search, smallest_area(best))
     if trains and "report_seconds" not in search.budget.facts:
         _first_report(search, best, first)
-    if (recipe := larger_of(search, best)) is not None:
+    if (recipe := larger_of(search, best, trains)) is not None:
         number = len(fitted)
         larger = backbones.backbone_of(search, recipe, number, number + 1)
         answer = backbones.joined(search, best, answer, larger, fitted)

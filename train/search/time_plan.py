@@ -132,16 +132,20 @@ def fits_mirrored(search: State, photos: int, speed: float) -> bool:
     return photos <= min(_MIRRORED * search.budget.seconds, _MIRRORED_SECONDS) * speed
 
 
-def fits_larger(search: State, photos: int, area: float, speed: float) -> bool:
-    """Returns whether features of larger photos take little time.
+def fits_larger(
+    search: State, photos: int, area: float, speed: float, trains: bool
+) -> bool:
+    """Returns whether features of larger photos take time that nothing else needs.
 
+    Where a training follows that is little, else all that is left before the end.
     `area` is theirs by that of the photos that come in at this `speed`. Their network
     is built and compiled first, and is tested and saved in the end.
     """
     build, photo = search.budget.facts.get("build_seconds", 0.0), area / speed
     seconds = build + costs(search).compiling + photos * photo
     end = least_end(search) + _BUILDS * build + FEWEST_TESTED * photo
-    return seconds <= min(_LARGER * search.budget.seconds, search.budget.left - end)
+    share = _LARGER if trains else 1.0
+    return seconds <= min(share * search.budget.seconds, search.budget.left - end)
 
 
 def for_judges(search: State) -> float:

@@ -16,7 +16,7 @@ RECIPE = recipes.for_dataset("photos/")
 def found():
     """A function of what differs to the recipe for larger images, or None."""
 
-    def found(side=300, speed=50.0, single=False, known=20, recipe=RECIPE):
+    def found(side=300, speed=50.0, single=False, known=20, recipe=RECIPE, trains=True):
         images = np.zeros((20, 224, side, 3), "uint8")
         labels = np.arange(20) % 2
         photos = in_memory("photos", images, labels, lambda record: record, str)
@@ -39,10 +39,10 @@ def found():
         backbone = types.SimpleNamespace(
             recipe=recipe, photos=photos, labels=labels, speed=speed
         )
-        first = larger.larger_of(search, backbone)
+        first = larger.larger_of(search, backbone, trains)
         # A run that goes on does the same, also where the machine is slower now.
         backbone.speed = 0.0
-        assert larger.larger_of(search, backbone) == first
+        assert larger.larger_of(search, backbone, trains) == first
         return first
 
     return found
@@ -52,6 +52,14 @@ def test_photos_of_more_pixels_are_tried_at_288(found):
     assert found() == RECIPE.override(image_size=(288, 288))
     wide = RECIPE.override(model="ViT-B_32", image_size=(96, 224))
     assert found(recipe=wide).image_size == (128, 288)
+
+
+def test_where_nothing_is_trained_larger_photos_may_take_what_is_left(found):
+    # 20 photos take 11 s of 100.
+    assert found(speed=3.0) is None
+    assert found(speed=3.0, trains=False).image_size == (288, 288)
+    # These take 66 s and the test of theirs as much.
+    assert found(speed=0.5, trains=False) is None
 
 
 @pytest.mark.parametrize(
