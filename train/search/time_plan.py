@@ -108,7 +108,7 @@ def for_features(
     left = search.budget.left
     whole = (left + used) / count
     seconds = (_OTHER_FEATURES if number else _FEATURES) * whole - used
-    if not number and needed > seconds and used < _FEATURES_OF_SOME * whole:
+    if not number and needed > seconds:
         seconds = _FEATURES_OF_SOME * whole - used
     is_small = search.source.train.num_examples <= _SMALL_SET
     # Both are beyond the least training: the time left, and that of the steps.
