@@ -129,7 +129,15 @@ def whole_file(
         _remove_abandoned(path, temporary.stat().st_mtime)
         yield temporary
         _to_disk(temporary)
-        os.replace(temporary, path)
+        move(temporary, path)
+
+
+def move(source: pathlib.Path, path: pathlib.Path) -> None:
+    """Renames a file or folder, so that a power failure does not undo it."""
+    source.replace(path)
+    # Windows opens no folders, and some disks refuse to sync them.
+    with contextlib.suppress(OSError):
+        _to_disk(path.parent)
 
 
 def write_text(path: str | os.PathLike, text: str, flag: str = "--run_dir") -> None:
@@ -219,7 +227,7 @@ def whole_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
             # Only an empty folder can be replaced in one step.
             if path.exists():
                 path.rename(old)
-            new.rename(path)
+            move(new, path)
         except BaseException:
             if old.exists() and not path.exists():
                 old.rename(path)
@@ -272,8 +280,11 @@ def _tidy_beside(path):
 
 
 def _to_disk(path):
-    with path.open("rb") as written:
-        os.fsync(written.fileno())
+    written = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(written)
+    finally:
+        os.close(written)
 
 
 def file_names(folder: pathlib.Path) -> set:

@@ -10,7 +10,13 @@ import jax
 import numpy as np
 
 from train.common.errors import RunError
-from train.common.files import MEND, explained, remove_temporaries, whole_file
+from train.common.files import (
+    MEND,
+    explained,
+    move,
+    remove_temporaries,
+    whole_file,
+)
 from train.engine.checkpoints import SHARDS, Checkpoints, check_finite, to_numpy
 
 # Wait so long for the files of other processes.
@@ -93,7 +99,7 @@ class ShardedCheckpoints(Checkpoints):
             time.sleep(0.05)
         if is_chief:
             with explained(f"write {path}", f"{MEND}, or pass another --run_dir"):
-                temporary.rename(path)
+                move(temporary, path)
             self._tidy(path)
 
     def _indices(self, variable):

@@ -213,14 +213,11 @@ def test_a_whole_folder_has_its_final_place(tmp_path, monkeypatch):
     assert not out.exists()
     # Stopped between the two renames, the older one is put back.
     out.mkdir()
-    rename = pathlib.Path.rename
 
     def stopped(path, target):
-        if path.name == "new":
-            raise KeyboardInterrupt
-        return rename(path, target)
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(pathlib.Path, "rename", stopped)
+    monkeypatch.setattr(pathlib.Path, "replace", stopped)
     with pytest.raises(KeyboardInterrupt), whole_folder(out):
         pass
     monkeypatch.undo()
@@ -230,6 +227,22 @@ def test_a_whole_folder_has_its_final_place(tmp_path, monkeypatch):
     with whole_folder(tmp_path / "link") as temporary:
         (temporary / "file").touch()
     assert (tmp_path / "link").is_symlink() and names_in(out) == {"file"}
+
+
+@pytest.mark.parametrize("written", [whole_file, whole_folder])
+def test_a_rename_is_on_the_disk_before_what_follows(written, tmp_path, monkeypatch):
+    synced, fsync = [], os.fsync
+
+    def noted(descriptor):
+        synced.append((os.fstat(descriptor).st_ino, names_in(tmp_path)))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    with written(tmp_path / "part.csv"):
+        pass
+    folder, names = synced[-1]
+    assert folder == tmp_path.stat().st_ino
+    assert "part.csv" in names
 
 
 def test_a_temporary_file_goes_a_day_after_a_kill(tmp_path):
