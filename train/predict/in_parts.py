@@ -123,7 +123,7 @@ def predict(
             predictions.earlier += done.answered
             _count_unread(predictions, done)
         weights, total = predictor.digest, _total(folder, missing)
-        predictor.expect(total if runner is None else None)
+        predictor.expect(total)
         if runner is not None and os.path.exists(model):
             # Processes elsewhere may not start in this directory.
             predictor = dataclasses.replace(predictor, model=os.path.abspath(model))

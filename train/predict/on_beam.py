@@ -72,9 +72,13 @@ class _Work(beam.DoFn):
 
 def run(work: PartWork, numbers: Sequence[int], workers: int | None) -> Generator[int]:
     """Yields numbers of parts as workers have done the work on them."""
+    if not numbers:
+        return
+    workers = min(workers or os.cpu_count() or 1, len(numbers))
+    own_work = work.shared_by(workers)
     options = PipelineOptions(
         runner="FnApiRunner",
-        direct_num_workers=workers or os.cpu_count() or 1,
+        direct_num_workers=workers,
         direct_running_mode="multi_processing",
         default_sdk_harness_log_level="ERROR",
     )
@@ -85,7 +89,7 @@ def run(work: PartWork, numbers: Sequence[int], workers: int | None) -> Generato
         try:
             with beam.Pipeline(options=options) as steps:
                 parts = steps | beam.Create(numbers) | beam.Reshuffle()
-                _ = parts | beam.ParDo(_Work(work))
+                _ = parts | beam.ParDo(_Work(own_work))
         except Exception as error:
             failures.append(error)
 
@@ -98,9 +102,8 @@ def run(work: PartWork, numbers: Sequence[int], workers: int | None) -> Generato
 
     hook, threading.excepthook = threading.excepthook, look
     try:
-        if left:
-            thread = threading.Thread(target=pipeline, daemon=True)
-            thread.start()
+        thread = threading.Thread(target=pipeline, daemon=True)
+        thread.start()
         while left:
             thread.join(_SECONDS)
             is_over = failures or not thread.is_alive()
@@ -109,9 +112,8 @@ def run(work: PartWork, numbers: Sequence[int], workers: int | None) -> Generato
             yield from written
             if is_over and left:
                 raise _explained(" ".join(map(str, failures)))
-        if numbers:
-            # All is written; its processes end.
-            thread.join(_LAST_SECONDS)
+        # All is written; its processes end.
+        thread.join(_LAST_SECONDS)
     finally:
         threading.excepthook = hook
 

@@ -88,11 +88,12 @@ def run(work: PartWork, numbers: Sequence[int], workers: int | None) -> Generato
     rows = [{"number": number} for number in numbers]
     if not rows:
         return
+    workers = min(workers or _processors(), len(rows))
     parts = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
         _PartWorker,
-        fn_constructor_args=(work,),
+        fn_constructor_args=(work.shared_by(workers),),
         batch_size=1,
-        compute=ray.data.ActorPoolStrategy(size=workers or _processors()),
+        compute=ray.data.ActorPoolStrategy(size=workers),
     )
     try:
         for row in parts.iter_rows():

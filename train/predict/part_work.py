@@ -1,6 +1,7 @@
 """The work on a part of photos, in this process or any other."""
 
 import dataclasses
+import math
 import os
 
 from train.common.errors import RunError, explaining_full_memory
@@ -21,6 +22,17 @@ class PartWork:
     predictor: PhotoPredictor
     folder: PartFolder
     weights: str
+
+    def shared_by(self, workers: int) -> "PartWork":
+        """Returns the work of one of several processes, which expects its share."""
+        share = self.predictor.num_photos
+        if self.predictor.precision == "int8":
+            # Engines differ visibly, and each process would choose its own.
+            share = None
+        elif share is not None:
+            share = math.ceil(share / workers)
+        predictor = dataclasses.replace(self.predictor, num_photos=share)
+        return dataclasses.replace(self, predictor=predictor)
 
     def __call__(self, number: int) -> int:
         """Writes a part; returns its number."""

@@ -354,6 +354,21 @@ def test_photos_and_shards_at_urls(folder, stub, server):
     assert len(pathlib.Path("whole.csv").read_text().splitlines()) == 11
 
 
+@pytest.mark.parametrize(
+    ("photos", "precision", "share"),
+    [(11, "float32", 4), (0, "float32", 0), (None, "float32", None), (9, "int8", None)],
+)
+def test_a_process_expects_its_share_of_the_photos(photos, precision, share, stub):
+    expected = []
+    stub(expect=expected.append)
+    predictor = PhotoPredictor("stub", precision=precision, num_photos=photos)
+    work = part_work.PartWork(predictor, None, "1f")
+    own = pickle.loads(pickle.dumps(work.shared_by(3)))
+    assert own.predictor.num_photos == share
+    own.predictor.load()
+    assert expected == [share or None]
+
+
 def test_the_callable_pickles_to_its_settings(folder, files):
     predictor = PhotoPredictor(str(files / "model.onnx"))
     content = pathlib.Path("photos/1.png").read_bytes()

@@ -16,6 +16,7 @@ from PIL import Image
 import keras_vit_start
 from train.common.errors import RunError
 from train.predict import in_parts
+from train.predict.part_work import PartWork
 from train.predict.photo_predictor import PhotoPredictor
 
 MODULES = {"ray": "ray", "beam": "apache_beam"}
@@ -32,6 +33,13 @@ def test_runners_write_the_rows_of_one_process(runner, folder, files, monkeypatc
     go = [model, ["photos"]]
     given = {"parts": "csv", "show_progress": False}
     here = in_parts.predict(*go, "here", **given)
+    shares, shared_by = [], PartWork.shared_by
+
+    def noted(work, workers):
+        shares.append((work.predictor.num_photos, workers))
+        return shared_by(work, workers)
+
+    monkeypatch.setattr(PartWork, "shared_by", noted)
     there = in_parts.predict(*go, "there", runner=runner, workers=2, **given)
     assert lines_of("there") == lines_of("here")
     assert (
@@ -44,6 +52,7 @@ def test_runners_write_the_rows_of_one_process(runner, folder, files, monkeypatc
     )
     again = in_parts.predict(*go, "there", runner=runner, workers=2, **given)
     assert (again.earlier, again.answered) == (10, 0)
+    assert shares == [(11, 2)]
 
 
 def test_a_dataset_of_ray_gets_columns(folder, files):
