@@ -127,18 +127,20 @@ def predict(
         if runner is not None and os.path.exists(model):
             # Processes elsewhere may not start in this directory.
             predictor = dataclasses.replace(predictor, model=os.path.abspath(model))
-        work = PartWork(predictor, folder, weights)
-        written = run(work, missing, workers)
-        with (
+        bar = stack.enter_context(
             progress_bar(
                 total=total, unit="photo", desc="predicting", disable=not show_progress
-            ) as bar,
-            contextlib.closing(written),
-        ):
-            for done in map(folder.done, written):
-                _count(predictions, done)
-                bar.set_postfix(unread=predictions.unreadable)
-                bar.update(done.answered + done.unreadable)
+            )
+        )
+        work = PartWork(predictor, folder, weights, bar.update)
+        written = stack.enter_context(contextlib.closing(run(work, missing, workers)))
+        so_far = 0
+        for done in map(folder.done, written):
+            _count(predictions, done)
+            bar.set_postfix(unread=predictions.unreadable)
+            so_far += done.answered + done.unreadable
+            # Other processes count by parts, and this one while it works on them.
+            bar.update(so_far - bar.n)
         folder.finish(count)
     return predictions
 

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import os
+from collections.abc import Callable
 
 from train.common.errors import RunError, explaining_full_memory
 from train.predict import remote, shards
@@ -17,11 +18,15 @@ _PHOTOS, _BYTES = 512, 2**28
 
 @dataclasses.dataclass(frozen=True)
 class PartWork:
-    """Answers the photos of a part and writes it, in any process that has the files."""
+    """Answers the photos of a part and writes it, in any process that has the files.
+
+    `progress` is that of a call of the predictor, in this process alone.
+    """
 
     predictor: PhotoPredictor
     folder: PartFolder
     weights: str
+    progress: Callable[[int], object] | None = None
 
     def shared_by(self, workers: int) -> "PartWork":
         """Returns the work of one of several processes, which expects its share."""
@@ -32,7 +37,7 @@ class PartWork:
         elif share is not None:
             share = math.ceil(share / workers)
         predictor = dataclasses.replace(self.predictor, num_photos=share)
-        return dataclasses.replace(self, predictor=predictor)
+        return dataclasses.replace(self, predictor=predictor, progress=None)
 
     def __call__(self, number: int) -> int:
         """Writes a part; returns its number."""
@@ -54,12 +59,13 @@ class PartWork:
             photo if remote.is_url(photo) else os.path.join(part.folder, photo)
             for photo in part.photos
         ]
-        return self.predictor(places, [spelled(photo) for photo in part.photos])
+        names = [spelled(photo) for photo in part.photos]
+        return self.predictor(places, names, self.progress)
 
     def _of_shard(self, part):
         """Yields lists of the rows of a shard, whose damage is one that is not read."""
         for names, photos, unread in _chunks(part):
-            yield [*self.predictor(photos, names), *unread]
+            yield [*self.predictor(photos, names, self.progress), *unread]
 
 
 def _chunks(part):

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,6 +68,8 @@ class PhotoPredictor:
             content of files.
         names: sequence of str, how rows call the photos; by default paths and URLs, and
             "" for bytes.
+        progress: function that is called with a number of photos once these are
+            answered, or cannot be read.
 
     Returns:
         List of dicts, one for each photo in their order: `file`; `label`,
@@ -234,7 +236,10 @@ class PhotoPredictor:
         return Answered(values, features if self.features else None, tops, marks)
 
     def __call__(
-        self, photos: Sequence[str | bytes], names: Sequence[str] | None = None
+        self,
+        photos: Sequence[str | bytes],
+        names: Sequence[str] | None = None,
+        progress: Callable[[int], object] | None = None,
     ) -> list[dict[str, Any]]:
         if names is None:
             names = [spelled(one) if isinstance(one, str) else "" for one in photos]
@@ -243,6 +248,8 @@ class PhotoPredictor:
 
         def unread(place: int, reason: str) -> None:
             rows[place]["error"] = reason
+            if progress is not None:
+                progress(1)
 
         def read(place: int) -> np.ndarray | str:
             return self.read(photos[place])
@@ -252,6 +259,8 @@ class PhotoPredictor:
             answered = self.answer(images, [names[place] for place in places])
             for row, place in enumerate(places):
                 rows[place] |= self.row_of(answered, row)
+            if progress is not None:
+                progress(len(places))
         return rows
 
     @property

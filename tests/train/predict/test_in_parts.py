@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 import tensorflow as tf
+import tqdm
 from full_disk import full_disk
 from photo_folder import by_mean, lines_of, paths
 from PIL import Image
@@ -115,6 +116,34 @@ def test_an_interruption_loses_and_repeats_nothing(call, folder, stub, small_par
     assert sorted(line.split(",")[0] for line in lines_of("out")) == paths()
     again = go()
     assert (again.earlier, again.answered, again.unreadable) == (10, 0, 1)
+
+
+def test_progress_counts_photos_of_a_part_before_it_is_written(
+    folder, stub, monkeypatch
+):
+    stub()
+    tar_of("a.tar", ["0.png"])
+    with tarfile.open("a.tar", "a") as archive:
+        link = tarfile.TarInfo("set/link.png")
+        link.type, link.linkname = tarfile.SYMTYPE, "0.png"
+        archive.addfile(link)
+    seen = []
+
+    class Bar(tqdm.tqdm):
+        def update(self, n=1):
+            seen.append((n, len(os.listdir("out/_done"))))
+            return super().update(n)
+
+    monkeypatch.setattr(in_parts, "progress_bar", Bar)
+    found = in_parts.predict("stub", ["photos", "a.tar"], "out")
+    counted = {done: [n for n, at in seen if at == done and n] for done in range(3)}
+    # A photo of the archive; its link, the bad photo, and batches of 4 and the rest.
+    assert {done: sorted(n) for done, n in counted.items()} == {
+        0: [1],
+        1: [1, 1, 2, 4, 4],
+        2: [],
+    }
+    assert found.answered + found.unreadable == 13
 
 
 def test_photos_that_came_later_are_not_part_of_a_plan(folder, stub, small_parts):
