@@ -13,6 +13,7 @@ from absl import app, flags
 
 from keras_vit_start import COMMANDS, styled, typed
 from train.common import (
+    files,
     flag_help,
     flag_names,
     freed_memory,
@@ -205,10 +206,12 @@ def need_tensorflow_or_jax(subject: str, hint: str = "") -> None:
 def exit_on_errors(interrupted: str) -> Iterator[None]:
     """Ends a command with one line for an error, and quietly after SIGTERM.
 
-    `interrupted` says what is left after Ctrl-C.
+    `interrupted` says what is left after Ctrl-C. Folders that the command made stay
+    only if something is in them.
     """
     try:
-        yield
+        with files.without_empty_folders():
+            yield
     except Preempted as stop:
         print(stop, file=sys.stderr)
     except BrokenPipeError:  # Whoever reads has enough.

@@ -1,6 +1,7 @@
 """Files and folders that are written whole or not at all."""
 
 import contextlib
+import contextvars
 import glob
 import json
 import os
@@ -27,6 +28,10 @@ _TEMPORARY_FOLDER = r"\.(step|best)-[0-9]{8,}\.shards\.tmp"
 _CHECKPOINT = re.compile(r"step-([0-9]{8}|[1-9][0-9]{8,})\.(npz|shards)")
 # A process locks this file in the hidden folder that it writes.
 _LOCK = "lock"
+# Folders that `make_folder` has made, where `without_empty_folders` wants to know.
+_made: contextvars.ContextVar[list | None] = contextvars.ContextVar(
+    "made", default=None
+)
 MEND = "Free space or mend the permissions"
 
 
@@ -45,8 +50,30 @@ def make_folder(path: str | os.PathLike, flag: str = "--run_dir") -> pathlib.Pat
     """Makes a folder that a flag names, and those above it, and returns its path."""
     path = expand_home(path)
     with explained(f"make the folder {path}", f"Pass another {flag}"):
-        path.mkdir(parents=True, exist_ok=True)
+        _make(path)
     return path
+
+
+def _make(path):
+    missing = [one for one in (path, *path.parents) if not one.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    made = _made.get()
+    if made is not None:
+        made += [one.absolute() for one in reversed(missing)]
+
+
+@contextlib.contextmanager
+def without_empty_folders() -> Iterator[None]:
+    """Removes the folders at the end that `make_folder` made and nothing is in."""
+    made = []
+    token = _made.set(made)
+    try:
+        yield
+    finally:
+        _made.reset(token)
+        for folder in reversed(made):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
 
 @contextlib.contextmanager
@@ -208,7 +235,7 @@ def whole_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     remedy = f"{MEND}, or choose another folder"
     task = f"write the folder {path}"
     with contextlib.ExitStack() as stack, explained(task, remedy):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        _make(path.parent)
         _tidy_beside(path)
         folder = tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent)
         stack.callback(shutil.rmtree, folder, ignore_errors=True)

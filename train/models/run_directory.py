@@ -16,6 +16,7 @@ from train.common.files import (
     make_folder,
     read_json,
     remove_temporaries,
+    without_empty_folders,
     write_json,
 )
 from train.data.checking import RUN_DATA, RUN_SETTINGS
@@ -63,12 +64,8 @@ class RunDirectory:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Locks the directory, which is made, and removes half-written files in it."""
-        is_new = not self.path.exists()
-        make_folder(self.path)
-        with contextlib.ExitStack() as stack:
-            if is_new:
-                # A run that was refused has written nothing.
-                stack.callback(_attempt, self.path.rmdir)
+        with without_empty_folders(), contextlib.ExitStack() as stack:
+            make_folder(self.path)
             # Read it before the attempt, at which some versions of filelock empty the
             # file.
             owner = self._owner()
@@ -331,11 +328,6 @@ def how_to_name(classes: int) -> str:
         "write the names to class_names.txt beside the model, one per line in the "
         f"order of its outputs{hint}"
     )
-
-
-def _attempt(remove):
-    with contextlib.suppress(OSError):
-        remove()
 
 
 def _as_read(settings):

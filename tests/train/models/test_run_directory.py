@@ -8,8 +8,9 @@ import shutil
 
 import pytest
 
+from train.common.command_line import exit_on_errors
 from train.common.errors import RunError
-from train.common.files import whole_file, whole_folder
+from train.common.files import make_folder, whole_file, whole_folder
 from train.data import run_data, sources
 from train.models.run_directory import RunDirectory
 
@@ -227,6 +228,17 @@ def test_a_whole_folder_has_its_final_place(tmp_path, monkeypatch):
     with whole_folder(tmp_path / "link") as temporary:
         (temporary / "file").touch()
     assert (tmp_path / "link").is_symlink() and names_in(out) == {"file"}
+
+
+def test_folders_that_stay_empty_are_removed(tmp_path):
+    (tmp_path / "runs").mkdir()
+    with pytest.raises(SystemExit, match="refused"), exit_on_errors("nothing"):
+        make_folder(tmp_path / "runs" / "new" / "run")
+        (make_folder(tmp_path / "used" / "out") / "a.csv").touch()
+        with whole_folder(tmp_path / "pages" / "page"):
+            raise RunError("refused")
+    names = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")}
+    assert names == {"runs", "used", "used/out", "used/out/a.csv"}
 
 
 @pytest.mark.parametrize("written", [whole_file, whole_folder])

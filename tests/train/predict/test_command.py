@@ -70,6 +70,25 @@ def test_a_command_that_is_interrupted_says_how_to_go_on(folder, stub):
         run_command("predict", "stub", "photos", "--out=out.csv")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["empty", "--out=new/out", "--features=new/vectors"],
+        ["missing.png", "--out=new/out"],
+        ["photos", "--out=new/out", "--parts=csv", "--unsure=0.9"],
+        ["empty", "--out=new/a/out.csv", "--features=new/b/x.npz"],
+        ["photos", "--out=new/ask/out.csv", "--ask=1", "--resume"],
+        ["photos", "--out=new/out.csv", "--sort_into=new/sorted", "--unsure=0.9"],
+    ],
+)
+def test_a_refused_command_leaves_no_folder(words, folder, stub):
+    stub()
+    os.mkdir("empty")
+    with pytest.raises(SystemExit, match="error: "):
+        run_command("predict", "stub", *words)
+    assert not os.path.exists("new")
+
+
 def test_a_file_without_an_answer_says_so(capsys):
     report = function_of("predict", "_report")
     given = dict.fromkeys(("features", "sort_into", "gallery")) | {"out": "e.csv"}
