@@ -106,13 +106,17 @@ def predict(
             busy = f"Another process is writing {path}"
             stack.enter_context(lock_file(path / ".lock", busy, "--out"))
         notes = predictor.notes
-        if not folder.is_planned:
+        if folder.is_planned:
+            # The other places may be gone by now.
+            selection = Photos([STDIN])
+        else:
             selection = Photos(photos, folder.folders, with_shards=True)
-            folder.plan(predictor.settings(), photos, _parts(selection))
+            folder.plan(_parts(selection))
             notes += filter(None, [selection.note()])
-        elif STDIN in photos:
-            notes.append("the photos are those of the list of the first start")
-        count = folder.begin(predictor.settings(), photos)
+        settings = predictor.settings() | {"photos": list(photos)}
+        if STDIN in photos:
+            settings["list_on_standard_input"] = selection.digest_of_list()
+        count = folder.begin(settings)
         earlier = folder.finished()
         missing = sorted(set(range(count)) - earlier)
         for number in missing:

@@ -100,34 +100,33 @@ class PartFolder:
         """Whether the photos of all parts are known."""
         return (self.path / _MANIFEST).exists()
 
-    def plan(
-        self, settings: dict[str, Any], places: Sequence[str], parts: Iterable[Part]
-    ) -> None:
-        """Plans the parts; the other arguments are those of `begin`."""
+    def plan(self, parts: Iterable[Part]) -> None:
+        """Plans the parts."""
         for folder, flag in zip(self.folders, ("--out", "--features"), strict=False):
             if _has_files(folder):
                 raise RunError(f"{folder} has other files: pass another {flag}.")
         # They may be of an earlier plan, whose other files a user has removed.
         shutil.rmtree(self.path / _DONE, ignore_errors=True)
         _write_plan(self.path / _PLAN, parts)
-        known = self._known(settings, places)
-        write_json(self.path / _MANIFEST, {"settings": known}, "--out")
 
-    def begin(self, settings: dict[str, Any], places: Sequence[str]) -> int:
-        """Goes on with a plan; returns how many parts it has.
+    def begin(self, settings: dict[str, Any]) -> int:
+        """Begins a plan or goes on with it; returns how many parts it has.
 
-        `settings` are what the answers depend on, `places` what the user named. Other
-        ones than those of the plan are refused.
+        `settings` are what the answers depend on. Other ones than those that the plan
+        was begun with are refused.
         """
         for folder in self.folders:
             remove_temporaries(folder)
-        _check(self.path, self._settings(), self._known(settings, places))
+        known = self._known(settings)
+        if not self.is_planned:
+            write_json(self.path / _MANIFEST, {"settings": known}, "--out")
+        _check(self.path, self._settings(), known)
         make_folder(self.path / _DONE, "--out")
         return len(_numbers(self.path / _PLAN))
 
-    def _known(self, settings, places):
+    def _known(self, settings):
         """Returns all that answers depend on, as JSON has it."""
-        own = {"photos": list(places), "folder": os.getcwd(), "format": self.format}
+        own = {"folder": os.getcwd(), "format": self.format}
         if self.features is not None:
             own["features"] = str(self.features)
         return json.loads(json.dumps({**settings, **own}))

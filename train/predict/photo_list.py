@@ -2,6 +2,7 @@
 
 import collections
 import glob
+import hashlib
 import itertools
 import os
 import pathlib
@@ -45,6 +46,7 @@ class Photos:
         self.others = collections.Counter()
         self._without = {os.path.realpath(folder) for folder in without}
         self._endings = photos.endings()
+        self._listed = hashlib.blake2b(digest_size=16)
         # Remember the real paths of folders that were given, or that links led to.
         self._tops = set()
         self._found = {
@@ -60,6 +62,17 @@ class Photos:
             return None
         return sum(1 for path in self if not (is_known and is_known(path)))
 
+    def digest_of_list(self) -> str:
+        """Returns a digest of the list on standard input, which is read to its end."""
+        collections.deque(self._lines(), maxlen=0)
+        return self._listed.hexdigest()
+
+    def _lines(self):
+        for line in sys.stdin.buffer:
+            self._listed.update(line)
+            if path := os.fsdecode(line.rstrip(b"\r\n")):
+                yield path
+
     def __iter__(self):
         self.others.clear()
         self._tops = {
@@ -69,7 +82,7 @@ class Photos:
         }
         for place in self.places:
             if place == STDIN:
-                for path in _lines(sys.stdin.buffer):
+                for path in self._lines():
                     yield from self._files(path)
             else:
                 for path in self._found[place]:
@@ -184,9 +197,3 @@ def _matches(pattern):
     # Leave folders out: the list has what is in them, too.
     paths = {path for path in paths if not os.path.isdir(path)}
     return paths.union(error.filename for error in unreadable)
-
-
-def _lines(file):
-    for line in file:
-        if path := os.fsdecode(line.rstrip(b"\r\n")):
-            yield path

@@ -10,6 +10,7 @@ import pathlib
 import pickle
 import tarfile
 import threading
+import types
 import zipfile
 
 import numpy as np
@@ -157,6 +158,26 @@ def test_photos_that_came_later_are_not_part_of_a_plan(folder, stub, small_parts
     )
     assert (found.answered, found.unreadable) == (9, 2)
     assert any("photos/9.png" in reason for reason in found.reasons)
+
+
+def test_another_list_on_standard_input_is_refused(
+    folder, stub, small_parts, monkeypatch
+):
+    def go(*numbers):
+        lines = "".join(f"{path}\n" for path in paths(*numbers)).encode()
+        stdin = types.SimpleNamespace(buffer=io.BytesIO(lines))
+        monkeypatch.setattr("sys.stdin", stdin)
+        return in_parts.predict("stub", ["-"], "out", show_progress=False)
+
+    stub(failing_at(1))
+    with pytest.raises(KeyboardInterrupt):
+        go(*range(1, 8))
+    stub()
+    for other in ([1], range(1, 9), [2, 1, *range(3, 8)]):
+        with pytest.raises(RunError, match=r"out has .* list on standard input"):
+            go(*other)
+    found = go(*range(1, 8))
+    assert (found.earlier, found.answered) == (4, 3)
 
 
 def test_other_settings_and_other_files_are_refused(folder, stub, small_parts):
