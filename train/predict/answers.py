@@ -7,6 +7,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import pathlib
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +19,7 @@ from train.common.files import make_folder, read_json, write_json
 from train.predict.remote import is_url
 from zoo.common.limits import CLASSES
 from zoo.common.regular_files import expand_home, open_regular
-from zoo.common.safe_text import of_plain_cell, plain_cell
+from zoo.common.safe_text import brief, of_plain_cell, plain_cell
 from zoo.network.head import NUMBERS
 
 TOP = 5
@@ -27,6 +28,8 @@ _MOST_BYTES = 2**16
 # This setting has the directory that relative paths start from, relative to that of the
 # file, so that both can be moved.
 _PATHS_FROM = "relative_paths_from"
+# Digests, which say nothing to people.
+_DIGESTS = ("weights", "class_names", "list_on_standard_input")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,7 +131,7 @@ class AnswerFile:
         `settings` are a dict for JSON. A RunError says which of them differ.
         """
         if self._earlier is not None:
-            self._check(json.loads(json.dumps(settings)))
+            check_settings(self.path, self._earlier, settings)
         else:
             self._format = _format(self.path, settings)
             make_folder(self.path.parent, "--out")
@@ -229,21 +232,24 @@ class AnswerFile:
         self._folder = os.path.normpath(place)
         return earlier
 
-    def _check(self, settings):
-        earlier = self._earlier
-        differences = [
-            # Digests say nothing to people.
-            f"other {name.replace('_', ' ')}"
-            if name in ("weights", "class_names")
-            else f"{name} {earlier.get(name)!r} (now {settings.get(name)!r})"
-            for name in sorted(earlier.keys() | settings.keys())
-            if earlier.get(name) != settings.get(name)
-        ]
-        if differences:
-            raise RunError(
-                f"{self.path} has answers of other settings: {', '.join(differences)}. "
-                "Pass the same, or another --out."
-            )
+
+def check_settings(
+    path: pathlib.Path, earlier: dict[str, Any], now: dict[str, Any]
+) -> None:
+    """Refuses other settings than those that a file or folder was begun with."""
+    now = json.loads(json.dumps(now))
+    differences = [
+        f"other {name.replace('_', ' ')}"
+        if name in _DIGESTS
+        else f"{name} {brief(earlier.get(name))} (now {brief(now.get(name))})"
+        for name in sorted(earlier.keys() | now.keys())
+        if earlier.get(name) != now.get(name)
+    ]
+    if differences:
+        raise RunError(
+            f"{path} has answers of other settings: {', '.join(differences)}. Pass "
+            "the same, or another --out."
+        )
 
 
 class CsvLines:

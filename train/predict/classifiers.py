@@ -84,13 +84,15 @@ def _of_export(path, image_size, batch_size, with_features, trust):
     features = model.run if is_features else model.features
     if with_features and features is None:
         raise RunError(
-            f"The model {path} gives classes, not features: export it with --features, "
-            "as a SavedModel, or pass the model that it was exported from."
+            f"The model {path} gives classes, not the features that --features and "
+            "--ask need: pass the model that it was exported from or a SavedModel, "
+            "which give both, or for features alone a file of keras-vit export "
+            "--features."
         )
     if is_features and not with_features:
         raise RunError(
-            f"The model {path} gives features, not classes: pass --features=x.npz for "
-            "them, or export it without --features."
+            f"The model {path} gives features, not classes: pass --features for them, "
+            "or export it without --features."
         )
     names, problem_type = model.class_names, model.problem_type
     if names is None:
@@ -154,7 +156,7 @@ def _of_keras_model(place, image_size, batch_size, with_features, engine, precis
     classes, model = classes_of(loaded), loaded.model
     names, why_no_names = classes.names, classes.why_no_names
     if not names and not with_features:
-        raise RunError(f"{classes.why_none} Pass --features=x.npz for its features.")
+        raise RunError(f"{classes.why_none} Pass --features for its features.")
     notes = _notes_on(loaded.name, classes)
     head = None
     if with_features:

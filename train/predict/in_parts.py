@@ -95,11 +95,6 @@ def predict(
     run = RUNNERS[runner]()
     predictor = PhotoPredictor(model, features=features is not None, **settings)
     folder = PartFolder(out, parts, features)
-    if not (predictor.names or features is not None):
-        raise RunError(
-            f"The model {predictor.classifier.name} has features, but no classes: pass "
-            "--features=FOLDER."
-        )
     with contextlib.ExitStack() as stack:
         for path in folder.folders:
             make_folder(path, "--out")

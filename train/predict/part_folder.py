@@ -21,7 +21,7 @@ from train.common.files import (
     whole_folder,
     write_json,
 )
-from train.predict.answers import Answer, CsvLines
+from train.predict.answers import Answer, CsvLines, check_settings
 from train.predict.photo_predictor import Passing
 from zoo.common.limits import TABLE_BYTES
 from zoo.common.regular_files import expand_home, read_text
@@ -117,19 +117,19 @@ class PartFolder:
         """
         for folder in self.folders:
             remove_temporaries(folder)
-        known = self._known(settings)
+        settings = self._known(settings)
         if not self.is_planned:
-            write_json(self.path / _MANIFEST, {"settings": known}, "--out")
-        _check(self.path, self._settings(), known)
+            write_json(self.path / _MANIFEST, {"settings": settings}, "--out")
+        check_settings(self.path, self._settings(), settings)
         make_folder(self.path / _DONE, "--out")
         return len(_numbers(self.path / _PLAN))
 
     def _known(self, settings):
-        """Returns all that answers depend on, as JSON has it."""
-        own = {"folder": os.getcwd(), "format": self.format}
+        """Returns all that answers depend on."""
+        own = {"started_in": os.getcwd(), "format": self.format}
         if self.features is not None:
             own["features"] = str(self.features)
-        return json.loads(json.dumps({**settings, **own}))
+        return {**settings, **own}
 
     def _settings(self):
         """Returns the settings that the plan was made for."""
@@ -261,16 +261,6 @@ def _write_plan(plan, parts):
 def _numbers(folder):
     matches = map(_NUMBER.fullmatch, os.listdir(folder))
     return {int(match[1]) for match in matches if match}
-
-
-def _check(path, earlier, now):
-    differing = [key for key in {*earlier, *now} if earlier.get(key) != now.get(key)]
-    if differing:
-        names = ", ".join(sorted(differing)).replace("_", " ")
-        raise RunError(
-            f"{path} has answers of other settings ({names}): pass the same, or "
-            "another --out."
-        )
 
 
 @contextlib.contextmanager

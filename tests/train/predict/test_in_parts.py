@@ -184,14 +184,15 @@ def test_other_settings_and_other_files_are_refused(folder, stub, small_parts):
     stub()
     in_parts.predict("stub", ["photos"], "out", show_progress=False)
     for photos, given, what in (
-        (["photos/1.png"], {}, r"\(photos\)"),
-        (["photos"], {"parts": "csv"}, r"\(format\)"),
-        (["photos"], {"features": "x"}, r"\(features\)"),
+        (["photos/1.png"], {}, r"photos \['photos'\] \(now \['photos/1.png'\]\)\. "),
+        (["photos"], {"parts": "csv"}, r"format 'parquet' \(now 'csv'\)\. Pass the "),
+        (["photos"], {"features": "x"}, f"features False .now '{folder}/x'"),
     ):
-        with pytest.raises(RunError, match=f"out has answers of other settings {what}"):
+        told = f"^{folder}/out has answers of other settings: {what}"
+        with pytest.raises(RunError, match=told):
             in_parts.predict("stub", photos, "out", show_progress=False, **given)
     stub(digest=lambda: "2f")
-    with pytest.raises(RunError, match=r"\(weights\)"):
+    with pytest.raises(RunError, match="settings: other weights. Pass the same"):
         in_parts.predict("stub", ["photos"], "out", show_progress=False)
     for same in ("out", "out/x"):
         with pytest.raises(RunError, match="must be two folders"):

@@ -104,7 +104,7 @@ def test_heads_that_are_not_the_last_layer(folder):
 def test_what_exports_cannot_do(folder, files):
     for given, told in (
         ({"image_size": 64}, "exported for images of one size"),
-        ({"features": "x.npz"}, "gives classes, not features"),
+        ({"features": "x.npz"}, "gives classes, not the features that"),
         ({"engine": "onnxruntime"}, "leave --engine and --precision out"),
     ):
         with pytest.raises(RunError, match=told):
