@@ -21,8 +21,8 @@ of probabilities. Photos that cannot be read are left out, and listed at the end
 the exit status is then 3, it is 1 for an error, and 0 if all were answered.
 
 Where --out is a folder, the answers are in Parquet or CSV files of 512 photos or of one
-shard (.tar, .zip or TFRecord), which processes of Ray or Beam write with --runner. The
-same command goes on with what is missing, whatever has ended it.
+shard (.tar or TFRecord; a .zip is split), which processes of Ray or Beam write with
+--runner. The same command goes on with what is missing, whatever has ended it.
 """
 
 import sys

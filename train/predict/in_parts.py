@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import math
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -24,6 +25,8 @@ from zoo.store.progress import progress_bar
 # Photos of a part: a worker that is killed repeats at most so many. A multiple of the
 # usual sizes of a batch, so that batches are full.
 _PHOTOS = 512
+# Parts of a `.zip` file at most: each reads the list of all its files.
+_MOST_PARTS = 64
 
 
 def is_meant(out: str | None, **given: object) -> bool:
@@ -153,7 +156,7 @@ def _parts(photos):
     folder, found = os.getcwd(), []
     for photo in photos:
         if shards.is_shard(photo) and not os.path.isdir(photo):
-            yield Part(folder, shard=photo)
+            yield from _parts_of_shard(folder, photo)
             continue
         found.append(photo)
         if len(found) == _PHOTOS:
@@ -163,14 +166,24 @@ def _parts(photos):
         yield Part(folder, photos=tuple(found))
 
 
+def _parts_of_shard(folder, shard):
+    count = shards.num_photos(shard)
+    if count is None:
+        yield Part(folder, shard=shard)
+        return
+    size = _PHOTOS * max(1, math.ceil(count / (_PHOTOS * _MOST_PARTS)))
+    for start in range(0, count, size):
+        yield Part(folder, shard=shard, start=start, stop=min(start + size, count))
+
+
 def _total(folder, numbers):
     """Returns how many photos parts have, None where shards have not been counted."""
     total = 0
     for number in numbers:
         part = folder.part(number)
-        if part.shard:
+        if part.shard and part.stop is None:
             return None
-        total += len(part.photos)
+        total += part.stop - part.start if part.shard else len(part.photos)
     return total
 
 

@@ -39,14 +39,17 @@ _NUMBER = re.compile(r"(\d{5,9})\.json")
 
 
 class Part(NamedTuple):
-    """Photos that are answered together: of a list, or all in a shard.
+    """Photos that are answered together: of a list, or in a shard.
 
     `folder` is where relative paths start from. One of `photos` and `shard` is empty.
+    `start` and `stop` are those of a slice of the photos in the shard.
     """
 
     folder: str
     photos: tuple[str, ...] = ()
     shard: str = ""
+    start: int = 0
+    stop: int | None = None
 
 
 class Done(NamedTuple):
@@ -141,7 +144,7 @@ class PartFolder:
         path = self.path / _PLAN / f"{number:05d}.json"
         try:
             fields = json.loads(read_text(path, TABLE_BYTES))
-            return Part(fields["folder"], tuple(fields["photos"]), fields["shard"])
+            return Part(**{**fields, "photos": tuple(fields["photos"])})
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise RunError(
                 f"{path} is damaged ({first_line(error)}): {_REMEDY}."

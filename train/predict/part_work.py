@@ -75,7 +75,7 @@ def _chunks(part):
         shard = os.path.join(part.folder, shard)
     names, photos, unread, size = [], [], [], 0
     try:
-        for inside, content, reason in shards.photos_of(shard):
+        for inside, content, reason in shards.photos_of(shard, part.start, part.stop):
             file = f"{name}/{spelled(inside)}"
             if content is None:
                 unread.append({"file": file, "error": reason})

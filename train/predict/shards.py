@@ -3,7 +3,9 @@
 import contextlib
 import errno
 import gzip
+import itertools
 import os
+import pathlib
 import re
 import zlib
 from collections.abc import Iterator
@@ -42,16 +44,36 @@ def is_shard(place: str) -> bool:
     return is_archive(place) or bool(_RECORDS.fullmatch(os.path.basename(place)))
 
 
-def photos_of(shard: str) -> Iterator[tuple[str, bytes | None, str]]:
+def num_photos(shard: str) -> int | None:
+    """Returns how many photos a shard has, None unless it is a `.zip` file here.
+
+    Only of such a file can some photos be read without those before them.
+    """
+    if remote.is_url(shard) or not shard.lower().endswith(".zip"):
+        return None
+    try:
+        with open_regular(shard) as file:
+            return sum(1 for _ in _members(pathlib.Path(shard), file))
+    except (OSError, DamagedError):
+        # Whoever reads it says so.
+        return None
+
+
+def photos_of(
+    shard: str, start: int = 0, stop: int | None = None
+) -> Iterator[tuple[str, bytes | None, str]]:
     """Yields each photo in a shard, a path or a URL: its name, its content, "".
 
     The name is that of the file in it, or the number of the record. Of a photo that
     cannot be read the content is None, and the text says why. Raises an `OSError` where
-    the shard cannot be read, and a `DamagedError`.
+    the shard cannot be read, and a `DamagedError`. `start` and `stop` are those of a
+    slice of the photos in an archive.
     """
-    read = _of_archive if is_archive(shard) else _of_records
     with remote.local_file(shard) as path:
-        yield from read(path)
+        if is_archive(shard):
+            yield from _of_archive(path, start, stop)
+        else:
+            yield from _of_records(path)
 
 
 @contextlib.contextmanager
@@ -67,19 +89,24 @@ def _explained(what):
         raise DamagedError(f"{what} is damaged: {first_line(error)}") from error
 
 
-def _of_archive(path):
+def _members(path, file):
+    """Yields names and members of the photos in an archive that is open."""
     known = endings()
+    members = archives.members(path, file)
+    while True:
+        with _explained("it"):
+            member = next(members, None)
+        if member is None:
+            return
+        name = member.name.replace("\\", "/")
+        is_photo = name.lower().endswith(known) and not member.is_folder
+        if is_photo and not archives.is_hidden(name):
+            yield name, member
+
+
+def _of_archive(path, start, stop):
     with open_regular(path) as file:
-        members = archives.members(path, file)
-        while True:
-            with _explained("it"):
-                member = next(members, None)
-            if member is None:
-                return
-            name = member.name.replace("\\", "/")
-            is_photo = name.lower().endswith(known) and not member.is_folder
-            if not is_photo or archives.is_hidden(name):
-                continue
+        for name, member in itertools.islice(_members(path, file), start, stop):
             if member.problem:
                 yield name, None, f"it {member.problem}"
                 continue

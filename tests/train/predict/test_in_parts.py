@@ -280,6 +280,15 @@ def tar_of(path, names):
         archive.addfile(info, io.BytesIO(b"{}"))
 
 
+def zip_of(path, names):
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in names:
+            if os.path.exists(f"photos/{name}"):
+                archive.write(f"photos/{name}", f"set/{name}")
+            else:
+                archive.writestr(f"set/{name}", "")
+
+
 def records_of(path, names, key="image/encoded"):
     with tf.io.TFRecordWriter(str(path)) as writer:
         for name in names:
@@ -306,6 +315,42 @@ def test_shards_are_parts_of_any_number_of_photos(folder, stub, small_parts):
     assert sorted(of_shards.values()) == sorted(of_files.values())
 
 
+@pytest.mark.parametrize(("most_parts", "parts"), [(64, 4), (2, 2)])
+def test_a_zip_file_is_several_parts(most_parts, parts, folder, stub, monkeypatch):
+    stub()
+    monkeypatch.setattr(in_parts, "_PHOTOS", 3)
+    monkeypatch.setattr(in_parts, "_MOST_PARTS", most_parts)
+    names = sorted(os.listdir("photos"))
+    zip_of("a.zip", [*names, "note.txt"])
+    totals = []
+
+    def noted(**settings):
+        totals.append(settings["total"])
+        return tqdm.tqdm(disable=True)
+
+    monkeypatch.setattr(in_parts, "progress_bar", noted)
+    found = in_parts.predict("stub", ["a.zip"], "out")
+    assert (found.answered, found.unreadable, totals) == (10, 1, [11])
+    assert len(list(pathlib.Path("out").glob("part-*"))) == parts
+    in_parts.predict("stub", ["photos"], "plain", show_progress=False)
+    of_files = {row["file"]: row["probability"] for row in rows_of("plain")}
+    assert {row["file"]: row["probability"] for row in rows_of("out")} == {
+        f"a.zip/set/{pathlib.Path(file).name}": value
+        for file, value in of_files.items()
+    }
+    assert len(rows_of("out")) == 10
+
+
+def test_a_zip_file_that_is_damaged_is_one_photo_that_is_not_read(folder, stub):
+    stub()
+    zip_of("a.zip", ["0.png"])
+    content = pathlib.Path("a.zip").read_bytes()
+    pathlib.Path("a.zip").write_bytes(content[:-30])
+    found = in_parts.predict("stub", ["a.zip"], "out", show_progress=False)
+    assert (found.answered, found.unreadable) == (0, 1)
+    assert found.reasons[0].startswith("a.zip: it is damaged")
+
+
 def test_parts_whose_photos_cannot_be_read_have_the_columns_of_others(folder, stub):
     stub()
     tar_of("a.tar", ["5bad.jpg"])
@@ -325,9 +370,7 @@ def test_a_bad_photo_of_a_shard_leaves_the_others(ending, folder, stub):
     assert os.path.getsize("photos/large.png") > 2**22
     names = ["0.png", "large.png", "5bad.jpg", "1.png"]
     if ending == ".zip":
-        with zipfile.ZipFile("a.zip", "w") as archive:
-            for name in names:
-                archive.write(f"photos/{name}", f"set/{name}")
+        zip_of("a.zip", names)
         content = pathlib.Path("a.zip").read_bytes()
         # A byte of the first photo changes, and its checksum does not.
         content = content[:200] + bytes([content[200] ^ 1]) + content[201:]
