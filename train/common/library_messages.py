@@ -15,6 +15,7 @@ import re
 import select
 import signal
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -74,6 +75,23 @@ def hidden() -> Iterator[None]:
     except BaseException:
         watcher.end(well=False)
         raise
+
+
+def hide_errors() -> None:
+    """Hides errors of libraries too, until the process ends, where messages are hidden.
+
+    For a library whose processes and threads print where the command itself says what
+    has failed.
+    """
+    if logging.getLogger().isEnabledFor(logging.WARNING):
+        return
+    logging.disable(logging.CRITICAL)
+    threading.excepthook = lambda failed: None
+    if sys.stderr is not None and sys.stderr.fileno() != 2:
+        # Python's own messages go elsewhere.
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, 2)
+        os.close(nothing)
 
 
 class Watcher:

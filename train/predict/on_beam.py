@@ -10,6 +10,7 @@ import apache_beam as beam
 from apache_beam.ml.inference.base import ModelHandler
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from train.common import library_messages
 from train.common.errors import RunError, first_line
 from train.predict.part_work import PartWork
 from train.predict.photo_predictor import PhotoPredictor
@@ -80,8 +81,9 @@ def run(work: PartWork, numbers: Sequence[int], workers: int | None) -> Generato
         runner="FnApiRunner",
         direct_num_workers=workers,
         direct_running_mode="multi_processing",
-        default_sdk_harness_log_level="ERROR",
     )
+    # Its processes print dozens of lines, and tracebacks where one ends early.
+    library_messages.hide_errors()
     failures: list[BaseException | None] = []
     left = set(numbers)
 
@@ -123,5 +125,5 @@ def _explained(text):
         return RunError(found[1])
     return RunError(
         f"Beam failed ({first_line(text)}): the same command goes on with what is not "
-        "written."
+        "written, and with --verbose shows what Beam prints."
     )

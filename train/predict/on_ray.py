@@ -8,6 +8,7 @@ import pyarrow as pa
 import ray
 import ray.data
 
+from train.common import library_messages
 from train.common.errors import RunError, first_line
 from train.predict.part_folder import table
 from train.predict.part_work import PartWork
@@ -76,6 +77,8 @@ def run(work: PartWork, numbers: Sequence[int], workers: int | None) -> Generato
 
     A worker that is killed is started again, with the part that it was at.
     """
+    # It prints a line of C++ on what restarts.
+    library_messages.hide_errors()
     if not ray.is_initialized():
         try:
             # RAY_ADDRESS says which cluster; without it one is started here.

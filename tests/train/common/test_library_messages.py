@@ -151,6 +151,33 @@ def test_a_process_that_has_a_backend_is_left_alone():
     assert run("pass", before=has_backend).stderr == HIDDEN
 
 
+FAILURES = """
+import logging, os, subprocess, sys, threading
+from train.common import library_messages
+{hidden}
+library_messages.hide_errors()
+logging.getLogger("apache_beam").error("an error")
+thread = threading.Thread(target=lambda: 1 / 0)
+thread.start()
+thread.join()
+os.write(2, b"of C++\\n")
+subprocess.run(["sh", "-c", "echo of a child >&2"])
+print("of ours", file=sys.stderr)
+"""
+
+
+@posix
+def test_errors_of_libraries_are_hidden_where_their_messages_are():
+    def shown(hidden: str) -> str:
+        command = [sys.executable, "-c", FAILURES.format(hidden=hidden)]
+        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT).stderr
+
+    assert shown("library_messages.hidden().__enter__()") == "of ours\n"
+    others = ["an error", "ZeroDivisionError", "of C++", "of a child", "of ours"]
+    # As with --verbose.
+    assert all(line in shown("") for line in others)
+
+
 def test_warnings_and_records_of_libraries():
     program = """
     import logging
