@@ -62,6 +62,15 @@ def of_spelled(text: str) -> str:
     return re.sub(r"\\u(dc[89a-f][\da-f])", lambda match: chr(int(match[1], 16)), text)
 
 
+def named_reason(file: str, reason: str) -> str:
+    """Returns why a photo cannot be read, with its name, which the reason may have.
+
+    >>> named_reason("a.png", "It is damaged."), named_reason("a.png", "No a.png.")
+    ('a.png: It is damaged.', 'No a.png.')
+    """
+    return reason if file in reason else f"{file}: {reason}"
+
+
 def columns_of(problem_type: str, classes: int) -> tuple[str, ...]:
     """Returns the columns of the answers of a model of so many classes, best first.
 

@@ -21,7 +21,7 @@ from train.common.files import (
     whole_folder,
     write_json,
 )
-from train.predict.answers import Answer, CsvLines, check_settings
+from train.predict.answers import Answer, CsvLines, check_settings, named_reason
 from train.predict.photo_predictor import Passing
 from zoo.common.limits import TABLE_BYTES
 from zoo.common.regular_files import expand_home, read_text
@@ -212,7 +212,9 @@ class PartFolder:
                 unreadable += len(unread)
                 is_passing |= any(isinstance(row["error"], Passing) for row in unread)
                 left = _MOST_REASONS - len(reasons)
-                reasons += [f"{row['file']}: {row['error']}" for row in unread[:left]]
+                reasons += [
+                    named_reason(row["file"], row["error"]) for row in unread[:left]
+                ]
                 if "probability" in columns:
                     counts.update(row["label"] for row in read)
                 marks.update(row["mark"] for row in read if row.get("mark"))

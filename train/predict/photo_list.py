@@ -44,6 +44,7 @@ class Photos:
         self.places = list(places)
         self._with_shards = with_shards
         self.others = collections.Counter()
+        self._others_at_urls = collections.Counter()
         self._without = {os.path.realpath(folder) for folder in without}
         self._endings = photos.endings()
         self._listed = hashlib.blake2b(digest_size=16)
@@ -74,7 +75,7 @@ class Photos:
                 yield path
 
     def __iter__(self):
-        self.others.clear()
+        self.others = collections.Counter(self._others_at_urls)
         self._tops = {
             os.path.realpath(path)
             for path in itertools.chain.from_iterable(self._found.values())
@@ -143,19 +144,28 @@ class Photos:
         return paths
 
     def _at_url(self, place):
+        if is_archive(place) and not self._with_shards:
+            raise RunError(
+                f"{place} is an archive at a URL: pass --out=FOLDER, which reads it as "
+                "a shard, or download it first."
+            )
         try:
             found = remote.files_of(place, self._is_taken)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise RunError(
                 f"There is no photo or folder {error}: check the URL, and whether this "
                 "machine may read it."
             ) from error
-        names = {url: url.rpartition("/")[2] for url in found}
-        return [
-            url
-            for url, name in names.items()
-            if url == place or (self._is_taken(name) and not name.startswith("."))
-        ]
+        if not found:
+            raise RunError(f"There is no file at {place}: check the URL.")
+        urls = []
+        for url, is_meant in found:
+            name = url.rpartition("/")[2]
+            if is_meant or self._is_taken(name):
+                urls.append(url)
+            else:
+                self._others_at_urls[os.path.splitext(name)[1].lower()] += 1
+        return urls
 
     def _is_new(self, real, is_link):
         """Returns whether a folder in another one is read from there only."""

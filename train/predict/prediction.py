@@ -12,7 +12,14 @@ from train.common.errors import RunError, explaining_full_memory
 from train.common.files import locked, make_folder
 from train.models.finding import find
 from train.predict import labelling
-from train.predict.answers import FORMATS, Answer, AnswerFile, of_spelled, spelled
+from train.predict.answers import (
+    FORMATS,
+    Answer,
+    AnswerFile,
+    named_reason,
+    of_spelled,
+    spelled,
+)
 from train.predict.asking import Asking
 from train.predict.doubts import MARKS, check_answers
 from train.predict.features import FeatureFile
@@ -271,8 +278,7 @@ class _Job:
     def _count_unreadable(self, photo, reason):
         self.predictions.unreadable += 1
         if self.predictions.unreadable <= NAMED:
-            text = reason if photo in reason else f"{photo}: {reason}"
-            self.predictions.reasons.append(printable(text))
+            self.predictions.reasons.append(printable(named_reason(photo, reason)))
 
     def _show(self, photo, answer, copy=True):
         """Copies a photo to its class, and adds it to the gallery."""

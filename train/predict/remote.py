@@ -2,6 +2,8 @@
 
 import contextlib
 import errno
+import functools
+import logging
 import os
 import pathlib
 from collections.abc import Callable, Generator
@@ -14,6 +16,18 @@ from zoo.common.limits import PHOTO_BYTES
 from zoo.common.safe_text import printable
 
 _BLOCK = 2**20
+# What pip calls the packages by which fsspec opens these.
+_PACKAGES = {
+    "gcs": "gcsfs",
+    "gs": "gcsfs",
+    "hf": "huggingface_hub",
+    "http": "aiohttp",
+    "https": "aiohttp",
+    "s3": "s3fs",
+}
+# They log a traceback of each error, which our messages name anyway.
+for _name in ("fsspec", "gcsfs"):
+    logging.getLogger(_name).setLevel(logging.CRITICAL)
 
 
 def is_url(place: str) -> bool:
@@ -28,14 +42,16 @@ def is_url(place: str) -> bool:
 def content_of(photo: str | bytes) -> str | bytes:
     """Returns the bytes of a photo at a URL; paths and contents as they are.
 
-    Raises an `OSError` where there is none, or it cannot be read. No photo has more
-    than 1 GiB.
+    Raises an `OSError` where there is none, or it cannot be read, and a `ValueError` of
+    a URL of no kind that is known. No photo has more than 1 GiB.
     """
     if not isinstance(photo, str) or not is_url(photo):
         return photo
     files, path = _file_system(photo)
     with _explained(photo), files.open(path, "rb") as file:
-        return read_bounded(file, PHOTO_BYTES)
+        content = read_bounded(file, PHOTO_BYTES)
+        _check_size(len(content), getattr(file, "size", None))
+        return content
 
 
 def read_bounded(file: IO[bytes], most: int) -> bytes:
@@ -50,22 +66,60 @@ def read_bounded(file: IO[bytes], most: int) -> bytes:
     return b"".join(blocks)
 
 
-def files_of(url: str, is_file: Callable[[str], bool]) -> list[str]:
+def files_of(url: str, is_file: Callable[[str], bool]) -> list[tuple[str, bool]]:
     """Returns the URLs of the files that a URL means: a folder, a pattern or a file.
 
-    `is_file` says whether the end of a URL is the name of a file; of another one the
-    storage is asked.
+    With each it says whether the file itself is meant, or is one in a folder. Hidden
+    files and folders are left out. `is_file` says whether the end of a URL is the name
+    of a file; of another one the storage is asked. Raises an `OSError` or a
+    `ValueError`, also where a folder in another one cannot be listed.
     """
     files, path = _file_system(url)
+    _raise_in_walks(files)
     with _explained(url):
         # Other characters of patterns are part of some URLs.
         if "*" in path:
-            found = files.glob(path)
-        elif not url.endswith("/") and (is_file(path) or not files.isdir(path)):
-            return [url]
+            found = _matches(files, path)
+        elif not url.endswith("/") and (is_file(path) or not _is_folder(files, path)):
+            return [(url, True)]
         else:
-            found = files.find(path)
-        return [files.unstrip_protocol(path) for path in sorted(found)]
+            found = dict.fromkeys(_visible(files.find(path), path), False)
+        # S3 and Google Storage may have an empty file of the name `folder/`.
+        paths = sorted(path for path in found if not path.endswith("/"))
+        return [(files.unstrip_protocol(path), found[path]) for path in paths]
+
+
+def _raise_in_walks(files):
+    """Has a file system raise errors: fsspec leaves out folders it cannot list."""
+    name = "_walk" if files.async_impl else "walk"
+    walk = getattr(type(files), name)
+    setattr(files, name, functools.partial(walk, files, on_error="raise"))
+
+
+def _is_folder(files, path):
+    """Returns whether a path is a folder; unlike `isdir`, raises what goes wrong."""
+    # A page of links is a file, too.
+    return files.info(path)["type"] == "directory" or files.isdir(path)
+
+
+def _matches(files, pattern):
+    """Returns the files that a pattern means, with whether they fit it themselves."""
+    top = pattern.partition("*")[0].rpartition("/")[0]
+    entries = files.glob(pattern, detail=True)
+    found = {}
+    for path in _visible(entries, top):
+        if entries[path]["type"] != "directory":
+            found[path] = True
+        # With two stars, what is in a folder fits, too.
+        elif "**" not in pattern:
+            for file in _visible(files.find(path), top):
+                found.setdefault(file, False)
+    return found
+
+
+def _visible(paths, top):
+    """Returns paths, without those that are hidden below the folder `top`."""
+    return [path for path in paths if "/." not in path.removeprefix(top.rstrip("/"))]
 
 
 @contextlib.contextmanager
@@ -79,7 +133,15 @@ def local_file(place: str) -> Generator[pathlib.Path]:
         files, name = _file_system(place)
         with _explained(place):
             files.get_file(name, str(path))
+            _check_size(path.stat().st_size, files.info(name).get("size"))
         yield path
+
+
+def _check_size(size, expected):
+    """Raises an `OSError` of a file that has ended early."""
+    # A file that the storage has compressed is longer here.
+    if expected is not None and size < expected:
+        raise OSError(errno.EIO, f"it ends after {size:,} of {expected:,} bytes")
 
 
 def _file_system(url):
@@ -88,10 +150,14 @@ def _file_system(url):
 
     try:
         return fsspec.core.url_to_fs(url)
-    except (ImportError, ValueError) as error:
+    except ImportError as error:
+        package = _PACKAGES.get(url.partition("://")[0])
+        remedy = f": pip install {package}" if package else ""
         raise RunError(
-            f"The URL {printable(url)} cannot be opened: {first_line(error)}"
+            f"The URL {printable(url)} cannot be opened: {first_line(error)}{remedy}."
         ) from error
+    except ValueError as error:
+        raise ValueError(f"{printable(url)}: {first_line(error)}") from error
 
 
 @contextlib.contextmanager
@@ -102,6 +168,9 @@ def _explained(url):
     except OSError as error:
         # An error of the system has a number, one of a library a text alone.
         reason = error.strerror or first_line(error) or type(error).__name__
+        if isinstance(error, FileNotFoundError) and not error.strerror:
+            # Of most libraries it is the path.
+            reason = f"it is not there ({reason})"
         raise OSError(f"{printable(url)}: {reason}") from error
     # Each kind of storage has errors of its own.
     except Exception as error:

@@ -1,8 +1,11 @@
 """What the fixture `folder` has, and what the models of `files` and `stub` answer."""
 
+import io
 import pathlib
+import tarfile
 
 import numpy as np
+import pyarrow.parquet
 from scipy.special import softmax
 
 from train.predict.classifiers import Classifier
@@ -51,3 +54,18 @@ def lines_of(folder):
     """Returns the rows of all parts in CSV, sorted."""
     files = pathlib.Path(folder).glob("part-*.csv")
     return sorted(line for file in files for line in file.read_text().splitlines()[1:])
+
+
+def rows_of(folder):
+    """Returns the rows of all parts in Parquet."""
+    return pyarrow.parquet.read_table(folder).to_pylist()
+
+
+def tar_of(path, names):
+    """Writes photos and a file that is none into an archive."""
+    with tarfile.open(path, "w") as archive:
+        for name in names:
+            archive.add(f"photos/{name}", arcname=f"set/{name}")
+        info = tarfile.TarInfo("set/0.json")
+        info.size = 2
+        archive.addfile(info, io.BytesIO(b"{}"))

@@ -2,14 +2,11 @@
 
 import functools
 import gzip
-import http.server
-import io
 import json
 import os
 import pathlib
 import pickle
 import tarfile
-import threading
 import types
 import zipfile
 
@@ -19,7 +16,7 @@ import pytest
 import tensorflow as tf
 import tqdm
 from full_disk import full_disk
-from photo_folder import by_mean, lines_of, paths
+from photo_folder import by_mean, lines_of, paths, rows_of, tar_of
 from PIL import Image
 
 from train.common.errors import RunError
@@ -32,10 +29,6 @@ from train.predict.prediction import predict
 def small_parts(monkeypatch):
     for module in (in_parts, part_work):
         monkeypatch.setattr(module, "_PHOTOS", 4)
-
-
-def rows_of(folder):
-    return pyarrow.parquet.read_table(folder).to_pylist()
 
 
 def failing_at(call, error=KeyboardInterrupt):
@@ -271,15 +264,6 @@ def test_no_photo_leaves_nothing_that_stays(folder, stub):
     assert in_parts.predict("stub", ["empty"], "out", show_progress=False).answered == 1
 
 
-def tar_of(path, names):
-    with tarfile.open(path, "w") as archive:
-        for name in names:
-            archive.add(f"photos/{name}", arcname=f"set/{name}")
-        info = tarfile.TarInfo("set/0.json")
-        info.size = 2
-        archive.addfile(info, io.BytesIO(b"{}"))
-
-
 def zip_of(path, names):
     with zipfile.ZipFile(path, "w") as archive:
         for name in names:
@@ -419,33 +403,6 @@ def test_a_damaged_shard_keeps_what_is_before_the_damage(folder, stub):
     [(number, content, reason)] = shards.photos_of("b.tfrecord")
     assert (number, content) == ("0", None)
     assert reason.startswith("the record has no image/encoded with one value, only ot")
-
-
-@pytest.fixture
-def server(folder):
-    """An HTTP server of the folder on this machine; yields its address."""
-    handler = functools.partial(
-        http.server.SimpleHTTPRequestHandler, directory=str(folder)
-    )
-    handler.log_message = lambda *_: None
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as one:
-        threading.Thread(target=one.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{one.server_port}"
-        one.shutdown()
-
-
-def test_photos_and_shards_at_urls(folder, stub, server):
-    pytest.importorskip("aiohttp")
-    stub()
-    tar_of("a.tar", ["0.png", "1.png"])
-    places = [f"{server}/photos/", f"{server}/a.tar", f"{server}/photos/none.png"]
-    found = in_parts.predict("stub", places, "out", show_progress=False)
-    assert (found.answered, found.unreadable) == (12, 2)
-    assert any("none.png" in reason for reason in found.reasons)
-    rows = {row["file"]: row["probability"] for row in rows_of("out")}
-    assert rows[f"{server}/photos/1.png"] == rows[f"{server}/a.tar/set/1.png"]
-    predict("stub", [f"{server}/photos/"], out="whole.csv")
-    assert len(pathlib.Path("whole.csv").read_text().splitlines()) == 11
 
 
 @pytest.mark.parametrize(

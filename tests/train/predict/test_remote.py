@@ -1,0 +1,153 @@
+"""Photos and shards at URLs, over sockets of this machine: the rows of local files."""
+
+import io
+import os
+import shutil
+import sys
+
+import fsspec
+import hub
+import pytest
+from photo_folder import rows_of, tar_of
+from serving import Files, serving_files
+
+from train.common.errors import RunError
+from train.predict import in_parts, remote
+from train.predict.photo_list import Photos
+from train.predict.prediction import predict
+
+HUB = f"hf://{hub.REPOSITORY}"
+FILES = f"/{hub.REPOSITORY}/resolve/main"
+
+
+@pytest.fixture
+def server(folder, monkeypatch):
+    """A server of the folder that answers for a dataset repository."""
+    pytest.importorskip("huggingface_hub")
+    tar_of("a.tar", ["0.png", "1.png"])
+    for path in ("cats/old/a #1 50%.png", ".hidden/1.png", "cats/.one.png"):
+        os.makedirs(os.path.dirname(f"photos/{path}"), exist_ok=True)
+        shutil.copy("photos/1.png", f"photos/{path}")
+    with hub.serving_hub(folder) as one:
+        options = {"endpoint": one.url, "token": False}
+        monkeypatch.setitem(fsspec.config.conf, "hf", options)
+        yield one
+
+
+def go(*places, out="out"):
+    return in_parts.predict("stub", list(places), out, show_progress=False)
+
+
+def answers(folder, top=""):
+    """Returns the answers of all parts, by files below `top`."""
+    return {row.pop("file").removeprefix(top): row for row in rows_of(folder)}
+
+
+@pytest.mark.parametrize(
+    "place", ["photos", "photos/", "photos/*", "photos/**", "photos/*/*", "a.tar", ""]
+)
+def test_a_repository_has_the_rows_of_a_local_folder(place, stub, server):
+    stub()
+    here = go(place or ".", out="here")
+    there = go(f"{HUB}/{place}", out="there")
+    assert (there.answered, there.unreadable) == (here.answered, here.unreadable)
+    assert here.answered >= 1
+    local = {file.removeprefix("./"): row for file, row in answers("here").items()}
+    assert answers("there", f"{HUB}/") == local
+
+
+def test_a_list_of_urls_has_the_rows_of_local_files(stub, server, monkeypatch):
+    stub()
+    names = ["photos/1.png", "photos/cats/old/a #1 50%.png", "a.tar"]
+    lines = "".join(f"{HUB}/{name}\n" for name in [*names, "photos/none.png"])
+    lines += "see no://where\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines.encode())))
+    found = go("-", out="there")
+    assert (found.answered, found.unreadable) == (4, 2)
+    assert f"{HUB}/photos/none.png" in found.reasons[0]
+    assert "see no://where" in found.reasons[1]
+    go(*names, out="here")
+    assert answers("there", f"{HUB}/") == answers("here")
+
+
+def test_what_is_not_there_is_named(stub, server):
+    stub()
+    for place in ("hf://datasets/someone/other", f"{HUB}/photos/none"):
+        with pytest.raises(RunError, match=f"no photo or folder {place}: .*"):
+            go(place)
+
+
+def test_files_that_are_cut_are_read_by_the_same_command(stub, server):
+    pytest.importorskip("aiohttp")
+    stub()
+    url = f"{server.url}{FILES}"
+    places = [f"{url}/photos/{number}.png" for number in range(3)]
+    server.faults[f"{FILES}/photos/1.png"] = ["cut"]
+    assert (go(*places).answered, go(*places).answered) == (2, 3)
+    server.faults[f"{FILES}/a.tar"] = ["cut"]
+    with pytest.raises(RunError, match=r"a\.tar.* cannot be read: .*goes on once it"):
+        go(f"{url}/a.tar", out="shard")
+    assert go(f"{url}/a.tar", out="shard").answered == 2
+
+
+def test_a_file_that_ends_early_is_named(folder, monkeypatch):
+    files = fsspec.filesystem("memory")
+    files.pipe("/early/a.tar", bytes(1024))
+    monkeypatch.setattr(type(files), "info", lambda *_: {"size": 2048, "type": "file"})
+    expected = "it ends after 1,024 of 2,048 bytes"
+    with pytest.raises(OSError, match=expected):
+        remote.local_file("memory://early/a.tar").__enter__()
+
+
+class Gone(Files):
+    """Says that a folder is not there, which another one has a link to."""
+
+    def do_GET(self):
+        if self.path == "/photos/cats/":
+            self.send_error(404)
+        else:
+            super().do_GET()
+
+
+def test_a_folder_that_cannot_be_listed_is_named(folder):
+    pytest.importorskip("aiohttp")
+    os.makedirs("photos/cats")
+    with serving_files(folder, Gone) as server:
+        for place in (f"{server.url}/photos/", f"{server.url}/photos/**"):
+            with pytest.raises(RunError, match=r"/photos/.*: it is not there"):
+                Photos([place])
+
+
+def test_an_archive_at_a_url_is_read_as_a_shard_alone(folder, stub, server):
+    with pytest.raises(RunError, match="a.tar is an archive at a URL: pass --out=FOL"):
+        predict("stub", [f"{HUB}/a.tar"], out="whole.csv")
+
+
+def test_a_missing_package_is_named_with_its_pip_line(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "gcsfs", None)
+    with pytest.raises(RunError, match="gs://b/photos/.*: pip install gcsfs"):
+        Photos(["gs://b/photos/"])
+
+
+def test_files_in_folders_that_are_left_out_are_counted(server):
+    with open("photos/notes.txt", "w") as file:
+        file.write("text")
+    photos = Photos([f"{HUB}/photos"])
+    assert len(list(photos)) == 12
+    assert "1 file with the endings of no photo (.txt)" in photos.note()
+
+
+def test_photos_and_shards_of_a_page_of_links(folder, stub):
+    pytest.importorskip("aiohttp")
+    stub()
+    tar_of("a.tar", ["0.png", "1.png"])
+    with serving_files(folder) as server:
+        places = [f"{server.url}/{name}" for name in ("photos/", "a.tar", "none.png")]
+        found = go(*places)
+        predict("stub", places[:1], out="whole.csv")
+    assert (found.answered, found.unreadable) == (12, 2)
+    assert any("none.png" in reason for reason in found.reasons)
+    rows = answers("out", f"{server.url}/")
+    assert rows["photos/1.png"] == rows["a.tar/set/1.png"]
+    with open("whole.csv") as file:
+        assert len(file.readlines()) == 11
