@@ -2,6 +2,7 @@
 
 import functools
 import gzip
+import io
 import json
 import os
 import pathlib
