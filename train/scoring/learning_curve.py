@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from train.scoring import probes
-from train.scoring.metrics import Z95
+from train.scoring.paired import interval_of_gain
 
 SHARES = (1 / 8, 1 / 4, 1 / 2, 1.0)
 
@@ -113,10 +113,10 @@ def _draw(labels, share, seed):
 def last_gain(curve: Sequence[Point]) -> Gain:
     """Returns what the last point of a learning curve gained over the one before.
 
-    The interval is that of the mean of the differences at each test image.
+    The interval is that of the mean of the differences at each test image, of
+    `train.scoring.paired.interval_of_gain`.
     """
     before, last = curve[-2:]
     gains = last.hits - before.hits
-    gain = float(gains.mean())
-    spread = float(Z95 * gains.std(ddof=1) / np.sqrt(len(gains)))
-    return Gain(before.examples, last.examples, gain, gain - spread, gain + spread)
+    interval = interval_of_gain(gains.sum(), np.square(gains).sum(), len(gains))
+    return Gain(before.examples, last.examples, float(gains.mean()), *interval)

@@ -45,24 +45,37 @@ def difference(first: np.ndarray, second: np.ndarray) -> Difference:
 def from_counts(first_only: int, second_only: int, examples: int) -> Difference:
     """Compares two classifiers by the images that one of them alone gets right.
 
-    `p` is of McNemar's test, by the exact binomial distribution. The interval is that
-    of Agresti and Min, Simple improved confidence intervals for comparing matched
-    proportions, Statistics in Medicine 24 (2005): Wald's, after half an image more in
-    each of the four cells.
+    `p` is of McNemar's test, by the exact binomial distribution, and the interval by
+    `interval_of_gain`.
     """
     from scipy.stats import binomtest
 
     differing = first_only + second_only
     p = binomtest(second_only, differing).pvalue if differing else 1.0
-    gained, lost = second_only + 0.5, first_only + 0.5
-    count = examples + 2
-    centre = (gained - lost) / count
-    spread = Z95 * np.sqrt(gained + lost - count * centre**2) / count
+    total = second_only - first_only
+    low, high = interval_of_gain(total, differing, examples)
     return Difference(
-        gain=(second_only - first_only) / examples,
-        low=float(max(centre - spread, -1)),
-        high=float(min(centre + spread, 1)),
+        gain=total / examples,
+        low=low,
+        high=high,
         p=float(p),
         first_only=first_only,
         second_only=second_only,
     )
+
+
+def interval_of_gain(
+    total: float, squares: float, examples: int
+) -> tuple[float, float]:
+    """Returns the ends of the 95% interval of the mean of what images gain, -1 to 1.
+
+    `total` and `squares` are the sums of their gains and of the squares of these.
+
+    Source: Agresti and Min, Simple improved confidence intervals for comparing matched
+    proportions, Statistics in Medicine 24 (2005): Wald's, after half an image more that
+    gains 1, half of one that loses 1, and one that does neither.
+    """
+    count = examples + 2
+    centre = total / count
+    spread = Z95 * np.sqrt(squares + 1 - count * centre**2) / count
+    return float(max(centre - spread, -1)), float(min(centre + spread, 1))

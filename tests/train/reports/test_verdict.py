@@ -146,19 +146,19 @@ CASES = {
     "more_photos_help": (
         facts(curve=curve(0.8, 0.9)),
         "More photos would help: 100 training photos instead of 50 brought a "
-        "probe +10.0 points (95% interval +7.1 points to +12.9 points).",
+        "probe +10.0 points (95% interval +7.0 points to +12.9 points).",
         facts(curve=curve(0.8, 0.8)),
     ),
     "more_photos_bring_little": (
         facts(curve=curve(0.8, 0.8)),
         "More photos would bring little: 100 training photos instead of 50 brought a "
-        "probe +0.0 points (95% interval +0.0 points to +0.0 points).",
-        facts(),
+        "probe +0.0 points (95% interval -0.5 points to +0.5 points).",
+        facts(curve=curve(0.8, 0.8, images=20)),
     ),
     "more_photos_may_help": (
         facts(curve=curve(0.8, 0.85, images=20)),
         "Whether more photos would help is not certain: 100 training photos instead "
-        "of 50 brought a probe +5.0 points (95% interval -4.8 points to +14.8 points).",
+        "of 50 brought a probe +5.0 points (95% interval -7.9 points to +17.0 points).",
         facts(curve=curve(0.8, 0.9)),
     ),
 }

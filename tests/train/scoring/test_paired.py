@@ -59,10 +59,21 @@ def test_a_learning_curve_draws_of_each_class():
 def test_the_interval_of_a_gain_is_that_of_its_images():
     hits = np.array([0, 0.5, 1, 1]), np.array([1, 1, 1, 0.0])
     found = last_gain([Point(10, hits[0]), Point(20, hits[1])])
-    gains = np.array([1, 0.5, 0, -1])
     assert found.gain == pytest.approx(0.125)
-    spread = 1.96 * gains.std(ddof=1) / 2
-    assert found.high - found.gain == pytest.approx(spread, rel=1e-3)
+    # Six images, of which two halves count: one more that gains, one that loses.
+    gains, counts = np.array([1, 0.5, 0, -1, 1, -1, 0]), [1, 1, 1, 1, 0.5, 0.5, 1]
+    mean = np.average(gains, weights=counts)
+    variance = np.average((gains - mean) ** 2, weights=counts)
+    spread = 1.96 * np.sqrt(variance / 6)
+    assert found.low == pytest.approx(mean - spread, rel=1e-3)
+    assert found.high == pytest.approx(mean + spread, rel=1e-3)
+
+
+@pytest.mark.parametrize("images", [1, 11])
+def test_few_images_that_gain_nothing_are_no_proof_that_nothing_is_gained(images):
+    same = np.ones(images)
+    found = last_gain([Point(10, same), Point(20, same)])
+    assert found.gain == 0 and found.low < -0.1 and found.high > 0.1
 
 
 def test_more_digits_help_a_probe():
