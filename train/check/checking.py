@@ -91,8 +91,9 @@ def check(
     text = page.render(source, found, errors, results, lines)
     write_text(folder / "check.html", text, "--out")
     paths = {"page": str(folder / "check.html"), "json": str(file)}
-    without = [f"--without={file}"] if left_out else []
-    return {**results, "lines": lines, **paths, "train": None if notes else without}
+    words = texts.flags_of(found) if data_options.bits is None else []
+    words += [f"--without={file}"] if left_out else []
+    return {**results, "lines": lines, **paths, "train": None if notes else words}
 
 
 def _network(model, image_size):

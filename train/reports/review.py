@@ -199,13 +199,26 @@ def _unread(review, dataset):
         )
 
 
-def _dark(review):
-    """Yields a line about photos of 16 bits that use the lower ones alone."""
+def flags_of(review: Review) -> list[str]:
+    """Returns the flags with which such photos should be read."""
+    dark, deep = _count_dark(review)
+    # Photos that use all bits would be refused.
+    return ["--bits=12"] if dark and dark == deep else []
+
+
+def _count_dark(review):
+    """Counts photos of 16 bits that use the lower ones alone, and all of 16 bits."""
     known = (one for one in review.fingerprints if one.header is not None)
     deep = [one.small.max() for one in known if one.header.bits > 8]
-    if dark := sum(top < _DARK for top in deep):
+    return sum(top < _DARK for top in deep), len(deep)
+
+
+def _dark(review):
+    """Yields a line about photos of 16 bits that use the lower ones alone."""
+    dark, deep = _count_dark(review)
+    if dark:
         yield (
-            f"dark: {dark:,} of {counted(len(deep), 'photo')} of 16 bits are nearly "
+            f"dark: {dark:,} of {counted(deep, 'photo')} of 16 bits are nearly "
             "black, as if only 12 or fewer bits were in use: pass --bits=12, or as "
             "many as the camera has; without it copies of them are not found"
         )

@@ -106,7 +106,7 @@ def test_each_kind_is_found(planted):
         assert title in page.text
     # The photos found can be left out.
     file = planted.parent / "found.json"
-    assert found["train"] == [f"--without={file}"]
+    assert found["train"] == ["--bits=12", f"--without={file}"]
     assert found["lines"][-1] == (
         f"--without={file} leaves out 6 photos: of copies all but one, all of "
         "contradictions, those unread"
@@ -161,7 +161,7 @@ def test_the_command(planted, tmp_path, capsys, monkeypatch):
     output, printed = capsys.readouterr()
     assert "leaks: 2 photos in 1 group" in output and "label errors" not in output
     assert "page runs/checks/photos/check.html\njson found.json\n" in output
-    assert "finetune photos/ --without=found.json" in printed
+    assert "finetune photos/ --bits=12 --without=found.json" in printed
     assert json.loads((tmp_path / "found.json").read_text())["photos"] == 34
     run_command("check", "photos/", "--model=none", "--bits=16", "--data_dir=tfds")
     printed = capsys.readouterr().err

@@ -8,7 +8,7 @@ from PIL import Image
 from train.data import copies
 from train.data.review import review
 from train.data.sources import load
-from train.reports.review import findings, overview
+from train.reports.review import findings, flags_of, overview
 
 
 @pytest.fixture
@@ -65,13 +65,16 @@ def test_dark_photos_of_16_bits_are_named_until_their_bits_are_said(folder):
         path = folder / "train" / "rose" / f"{seed}.png"
         Image.fromarray(values >> shift).save(path)
     [line] = said(folder)
+    assert flags_of(review(load(str(folder)))) == []
     assert line.startswith(
         "dark: 2 of 3 photos of 16 bits are nearly black, as if only"
     )
     assert "pass --bits=12" in line
     (folder / "train" / "rose" / "502.png").unlink()
+    assert flags_of(review(load(str(folder)))) == ["--bits=12"]
     source = load(str(folder), bits=12)
-    assert findings(review(source), source.name) == []
+    found = review(source)
+    assert findings(found, source.name) == flags_of(found) == []
 
 
 def test_uneven_classes_and_unread_photos_have_advice(folder):
