@@ -262,6 +262,18 @@ def with_tokens(x, tokens, after):
     return np.concatenate([x[:, :after], tokens, x[:, after:]], axis=1)
 
 
+def upscale_block(x, block):
+    """A transposed convolution, GELU, a convolution of each channel, and a norm."""
+    batch, rows, columns, size = x.shape
+    x = np.einsum("brci,yxoi->brycxo", x, numpy(block.expand.kernel))
+    x = x.reshape(batch, 2 * rows, 2 * columns, size) + numpy(block.expand.bias)
+    x = x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2
+    x = np.pad(x, [(0, 0), (1, 1), (1, 1), (0, 0)])
+    windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3), axis=(1, 2))
+    x = np.einsum("brciyx,yxi->brci", windows, numpy(block.smooth.kernel)[..., 0])
+    return layer_norm(x, block.norm)
+
+
 def _mean_after(x, count):
     return x[:, count:].mean(axis=1)
 
@@ -294,7 +306,8 @@ OUTPUTS = {
     ),
     "PostNormBlock": post_norm_block,
     "PreActivationUnit": pre_activation_unit,
-    "RegisterTokens": lambda x, layer, num_registers=4, after=0: with_tokens(
+    "QueryPooling": lambda x, layer, num_queries: x[:, :num_queries],
+    "RegisterTokens": lambda x, layer, num_registers=4, after=0, **_: with_tokens(
         x, layer.registers, after
     ),
     "ResidualUnit": residual_unit,
@@ -302,6 +315,7 @@ OUTPUTS = {
     "StdConv2D": std_conv,
     "StochasticDepth": lambda x, layer, **_: x,
     "TransformerBlock": transformer_block,
+    "UpscaleBlock": upscale_block,
 }
 
 

@@ -7,6 +7,7 @@ from keras_vit.layers.classification_head import ClassificationHead
 from keras_vit.layers.group_norm import GroupNorm
 from keras_vit.layers.layer_norm import LayerNorm
 from keras_vit.layers.layer_scale import LayerScale
+from keras_vit.layers.masks import MaskLogits, UpscaleBlock
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.patch_encoder import PatchEncoder
 from keras_vit.layers.patch_grid import PatchGrid
@@ -16,6 +17,7 @@ from keras_vit.layers.pooling_layers import (
     ClassTokenPooling,
     DistillationPooling,
     PatchPooling,
+    QueryPooling,
 )
 from keras_vit.layers.position_embedding import AddPositionEmbs, AddPositionEmbs2D
 from keras_vit.layers.positions import RelativePositionEmbedding
@@ -29,9 +31,9 @@ from keras_vit.layers.transformer_block import PostNormBlock, TransformerBlock
 __all__ = [
     "MLP", "AddPositionEmbs", "AddPositionEmbs2D", "AttentionPooling", "ClassToken",
     "ClassTokenAndPatchPooling", "ClassTokenPooling", "ClassificationHead",
-    "DistillationPooling", "GroupNorm", "LayerNorm", "LayerScale", "PatchEncoder",
-    "PatchGrid", "PatchMap", "PatchPooling", "PostNormBlock",
-    "PreActivationUnit", "RegisterTokens", "RelativePositionBias",
+    "DistillationPooling", "GroupNorm", "LayerNorm", "LayerScale", "MaskLogits",
+    "PatchEncoder", "PatchGrid", "PatchMap", "PatchPooling", "PostNormBlock",
+    "PreActivationUnit", "QueryPooling", "RegisterTokens", "RelativePositionBias",
     "RelativePositionEmbedding", "ResidualUnit", "RotaryPositions",
-    "SelfAttention", "StdConv2D", "StochasticDepth", "TransformerBlock",
+    "SelfAttention", "StdConv2D", "StochasticDepth", "TransformerBlock", "UpscaleBlock",
 ]  # fmt: skip

@@ -55,6 +55,7 @@ class RegisterTokens(Layer):
         num_registers: int, how many.
         after: int, how many of the tokens stay before them: 1 for behind a class
             token, 0 for the front.
+        stddev: float, the standard deviation of their initial values.
 
     Call arguments:
         tokens: float tensor (batch, tokens, hidden_size).
@@ -65,17 +66,25 @@ class RegisterTokens(Layer):
     Source:
         Darcet et al., arXiv 2309.16588, section 2.2; `reg_token` of timm,
         `register_tokens` of DINOv2. A distilled DeiT's second token is one as well
-        (Touvron et al., arXiv 2012.12877, section 4).
+        (Touvron et al., arXiv 2012.12877, section 4), and so are the queries of EoMT
+        (Kerssies et al., arXiv 2503.19108, section 3.2).
 
     Example:
         >>> tuple(RegisterTokens(4)(keras.ops.ones((2, 6, 192))).shape)
         (2, 10, 192)
     """
 
-    def __init__(self, num_registers: int = 4, after: int = 0, **kwargs: Any):
+    def __init__(
+        self,
+        num_registers: int = 4,
+        after: int = 0,
+        stddev: float = 1e-6,
+        **kwargs: Any,
+    ):
         super().__init__(**kwargs)
         self.num_registers = positive_int(num_registers, "num_registers")
         self.after = after
+        self.stddev = self._positive("stddev", stddev)
 
     @property
     def num_prefix_tokens(self) -> int:
@@ -87,7 +96,9 @@ class RegisterTokens(Layer):
         self.registers = self.add_weight(
             name="registers",
             shape=(1, self.num_registers, tokens_shape[-1]),
-            initializer=initializer(keras.initializers.RandomNormal(stddev=1e-6)),
+            initializer=initializer(
+                keras.initializers.RandomNormal(stddev=self.stddev)
+            ),
         )
 
     def call(self, tokens: Tensor) -> Tensor:

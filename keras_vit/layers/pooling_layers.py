@@ -146,3 +146,35 @@ class DistillationPooling(Layer):
 
     def compute_output_shape(self, tokens_shape: Shape) -> tuple:
         return (tokens_shape[0], tokens_shape[2] * (2 if self.concatenate else 1))
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class QueryPooling(Layer):
+    """Takes the states of queries, the first tokens of the sequence.
+
+    Args:
+        num_queries: int, how many.
+
+    Call arguments:
+        tokens: float tensor (batch, num_queries + tokens, hidden_size).
+
+    Returns:
+        Float tensor (batch, num_queries, hidden_size).
+
+    Source:
+        Kerssies et al., arXiv 2503.19108, section 3.2.
+
+    Example:
+        >>> tuple(QueryPooling(5)(keras.ops.ones((2, 7, 192))).shape)
+        (2, 5, 192)
+    """
+
+    def __init__(self, num_queries: int, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.num_queries = num_queries
+
+    def call(self, tokens: Tensor) -> Tensor:
+        return tokens[:, : self.num_queries]
+
+    def compute_output_shape(self, tokens_shape: Shape) -> tuple:
+        return (tokens_shape[0], self.num_queries, tokens_shape[2])

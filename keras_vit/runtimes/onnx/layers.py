@@ -45,6 +45,8 @@ def _dense(graph, layer, value, name, **_):
     activation = keras.activations.serialize(layer.activation)
     if activation == "linear":
         return value
+    if activation == "gelu":
+        return graph.node("Gelu", value, approximate="none")
     if activation not in _ACTIVATIONS:
         raise ValueError(
             f"{name} has the activation {activation!r}, which the ONNX exporter does "
@@ -209,6 +211,31 @@ def _distillation_pooling(graph, layer, value, name, **_):
     return graph.wide("ReduceMean", value, graph.integers([1]), keepdims=0)
 
 
+def _query_pooling(graph, layer, value, name, **_):
+    return graph.part(value, 0, layer.num_queries, axis=1)
+
+
+def _upscale_block(graph, layer, value, name, **_):
+    kernel = keras.ops.transpose(layer.expand.kernel, (3, 2, 0, 1))
+    weights = [graph.weight(f"{name}/expand/kernel", kernel)]
+    weights += graph.weights(f"{name}/expand", layer.expand, "bias")
+    value = graph.spatial("ConvTranspose", value, *weights, strides=(2, 2))
+    value = graph.spatial("Gelu", value, approximate="none")
+    kernel = keras.ops.transpose(layer.smooth.kernel, (2, 3, 0, 1))
+    kernel = graph.weight(f"{name}/smooth/kernel", kernel)
+    value = graph.spatial(
+        "Conv", value, kernel, pads=(1, 1, 1, 1), group=layer.smooth.kernel.shape[2]
+    )
+    value = graph.transpose(value, (0, 2, 3, 1))
+    return _layer_norm(graph, layer.norm, value, f"{name}/norm")
+
+
+def _mask_logits(graph, layer, queries, name, *, features, shape, **_):
+    pixels = graph.transpose(graph.reshape(features, 0, -1, shape[-1]), (0, 2, 1))
+    sides = graph.node("Shape", features, start=1, end=3)
+    return graph.reshape(graph.node("MatMul", queries, pixels), 0, 0, sides)
+
+
 def _class_token_pooling(graph, layer, value, name, **_):
     return graph.reshape(graph.part(value, 0, 1, axis=1), 0, -1)
 
@@ -339,13 +366,16 @@ FUNCTIONS = {
     layers.DistillationPooling: _distillation_pooling,
     layers.GroupNorm: _group_norm,
     layers.LayerNorm: _layer_norm,
+    layers.MaskLogits: _mask_logits,
     layers.PatchPooling: _mean,
     layers.PreActivationUnit: _pre_activation_unit,
+    layers.QueryPooling: _query_pooling,
     layers.RegisterTokens: _registers,
     layers.ResidualUnit: _residual_unit,
     layers.StdConv2D: _convolution,
     layers.PostNormBlock: _block,
     layers.TransformerBlock: _block,
+    layers.UpscaleBlock: _upscale_block,
     keras.layers.Concatenate: _concatenate,
     keras.layers.Dense: _dense,
     keras.layers.Dropout: _same,

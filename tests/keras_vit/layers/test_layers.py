@@ -53,8 +53,10 @@ LAYERS = {
     ),
     "PatchPooling": ({"num_prefix_tokens": 2}, TOKENS, (2, 24), 0, {}),
     "RegisterTokens": (
-        {"num_registers": 2, "after": 1}, TOKENS, (2, 9, 24), 1, {}
+        {"num_registers": 2, "after": 1, "stddev": 0.5}, TOKENS, (2, 9, 24), 1, {}
     ),
+    "QueryPooling": ({"num_queries": 2}, TOKENS, (2, 2, 24), 0, {}),
+    "UpscaleBlock": ({}, (2, 3, 2, 8), (2, 6, 4, 8), 5, {}),
     "ClassTokenAndPatchPooling": ({"num_prefix_tokens": 2}, TOKENS, (2, 48), 0, {}),
     "DistillationPooling": ({"concatenate": True}, TOKENS, (2, 48), 0, {}),
     "AttentionPooling": (
@@ -122,6 +124,7 @@ LAYERS = {
 CONFIGURED = {
     "PatchGrid": {"patch_size": (4, 2)},
     "PatchMap": {"num_prefix_tokens": 2},
+    "MaskLogits": {},
     "RotaryPositions": {
         "kind": "eva", "grid_size": (4, 6), "num_prefix_tokens": 2, "num_registers": 1,
         "stretched_to": (4, 4), "base": 50.0,
