@@ -108,8 +108,15 @@ def each(names=FAMILIES, larger=()):
 
 
 def computed(model, photos):
-    """Returns what a model or `Predictor` computes of photos (uint8)."""
-    return keras.ops.convert_to_numpy(model(photos.astype("float32") / 127.5 - 1))
+    """Returns what a model or `Predictor` computes of photos (uint8).
+
+    Several outputs are a row for each photo, one behind the other.
+    """
+    found = model(photos.astype("float32") / 127.5 - 1)
+    if not isinstance(found, dict):
+        return keras.ops.convert_to_numpy(found)
+    parts = map(keras.ops.convert_to_numpy, found.values())
+    return np.concatenate([one.reshape(len(photos), -1) for one in parts], axis=1)
 
 
 def assert_close(found, answer, tolerance=TOLERANCE):

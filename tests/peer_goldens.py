@@ -81,6 +81,7 @@ WIDE_TIMM = {"embed_dim": 32, "num_heads": 4}
 DINO = {key: SIZES[key] for key in SIZES if key != "intermediate_size"}
 DINO |= {"mlp_ratio": 2}
 LABELS = {"num_labels": 5}
+MASKS = DINO | LABELS | {"num_queries": 3, "num_blocks": 1, "num_register_tokens": 2}
 NO_HEAD = {"num_classes": 0}
 SQUARE = {"img_size": (16, 16)}
 # Twelve heads, as their architecture has, could share these tokens.
@@ -218,6 +219,11 @@ TRANSFORMERS = {
         {"num_register_tokens": 4}),
     "dinov3_plus_transformers": ("DINOv3ViTModel", "pooler_output", SIZES | GATED |
         {"num_register_tokens": 4, "query_bias": False, "value_bias": False}),
+    "eomt": ("EomtForUniversalSegmentation", "masks", MASKS, AS_IT_IS),
+    "eomt_swiglu": ("EomtForUniversalSegmentation", "masks", MASKS |
+        {"use_swiglu_ffn": True, "num_blocks": 2, "num_upscale_blocks": 1}, AS_IT_IS),
+    "eomt_dinov3": ("EomtDinov3ForUniversalSegmentation", "masks", SIZES | LABELS |
+        {"num_queries": 3, "num_blocks": 2, "num_register_tokens": 2}, AS_IT_IS),
     "beit_transformers": ("BeitForImageClassification", "logits", SIZES | WIDE | LABELS
         | {"use_relative_position_bias": True}),
     "beit_shared_transformers": ("BeitForImageClassification", "logits", SIZES | LABELS
@@ -260,6 +266,9 @@ def randomised(model):
             value.copy_((centre + scale * torch.randn_like(value)).half())
             if any(part in name for part in ("patch_embed", "pos_embed", "_token")):
                 value.mul_(0.01).copy_(value.half())
+        for name, value in model.named_buffers():
+            if name == "attn_mask_probs":  # as after training
+                value.zero_()
     return model.eval()
 
 
@@ -291,6 +300,9 @@ def answer(model, output, values, **options):
             found = model.get_image_features(values, **options)
             return getattr(found, "pooler_output", found).numpy()
         found = model(values, **options)
+    if output == "masks":
+        parts = found.class_queries_logits, found.masks_queries_logits
+        return np.concatenate([one.flatten(1).numpy() for one in parts], axis=1)
     if output == "class token":
         return found.last_hidden_state[:, 0].numpy()
     if output == "mean of patches":

@@ -23,6 +23,7 @@ _NUMBERS_AT_ONCE = 2**24
 def check_images(model: keras.Model, images: Any) -> np.ndarray:
     """Returns images as a float array; a ValueError where a model cannot take them."""
     structure.check_graph(model)
+    structure.check_no_queries(model)
     images = check_numbers(images, "images", OF_PHOTOS)
     images = ops.convert_to_numpy(images)
     image_sizes.check_images_shape(model, images.shape)

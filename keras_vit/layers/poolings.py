@@ -54,6 +54,7 @@ POOLINGS = {
         "the class token and the distillation token",
         arguments=(),
     ),
+    "queries": Pooling(layers.QueryPooling, "queries", arguments=("num_queries",)),
 }
 
 

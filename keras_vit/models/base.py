@@ -5,7 +5,7 @@ from typing import Any
 
 import keras
 
-from keras_vit.layers import ClassificationHead, TransformerBlock
+from keras_vit.layers import TransformerBlock
 from keras_vit.layers.forward_pass import running
 from keras_vit.structure import architectures, head_of
 
@@ -121,8 +121,7 @@ class Model(keras.Model):
         """
         architecture = architectures.of_config(architectures.config_of(self))
         weights = architectures.files_of(self).weights_of(self)
-        last = self.layers[-1]
-        head = last if isinstance(last, ClassificationHead) else None
+        head = head_of(self)
         include_top = options.get("include_top", bool(head) or "classes" in options)
         own = {
             "image_size": self.input_shape[1:3],

@@ -14,7 +14,12 @@ from keras_vit.layers import (
     PatchMap,
     TransformerBlock,
 )
-from keras_vit.structure import check_model, num_prefix_tokens, pooled_features
+from keras_vit.structure import (
+    check_model,
+    check_no_queries,
+    num_prefix_tokens,
+    pooled_features,
+)
 from keras_vit.structure.architectures import check_one_grid
 from zoo.common.safe_text import brief
 
@@ -61,6 +66,7 @@ def features(
     """
     check_model(model)
     check_one_grid(model)
+    check_no_queries(model)
     own = getattr(model, "layers", ())
     blocks = [layer for layer in own if isinstance(layer, TransformerBlock)]
     if not blocks or not getattr(model, "inputs", None):

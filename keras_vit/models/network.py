@@ -34,9 +34,10 @@ def build(
     Arguments are those of `VisionTransformer`, or of the layers that they are handed
     to; no field of the config is left to files. `pooling_options` are arguments of the
     layer that pools, `head`, of a model with one, those of its `ClassificationHead`.
+    A config with queries needs a head, and `pooling="queries"`.
 
     Source:
-        Paper section 3.1.
+        Paper section 3.1; of queries Kerssies et al., arXiv 2503.19108, section 3.2.
 
     Example:
         >>> config = ViTConfig(64, 2, 2, 128, patch_size=8).completed()
@@ -58,14 +59,19 @@ def build(
     if config.norm_before_blocks:
         tokens = _norm(config, "norm_before_blocks")(tokens)
 
-    # Equations 2 and 3: the blocks.
+    # Equations 2 and 3: the blocks, of which the last may have queries.
+    queries = 0
     for index, positions in enumerate(block_positions):
         if positions is not None:
             tokens = positions(tokens)
+        if config.num_queries and index == config.num_layers - config.query_blocks:
+            queries = config.num_queries
+            tokens = layers.RegisterTokens(queries, stddev=1.0, name="queries")(tokens)
         depth = index / max(config.num_layers - 1, 1)
         tokens = _block(
             config,
             grid_size,
+            queries,
             dropout_rate=dropout_rate,
             stochastic_depth_rate=stochastic_depth_rate * depth,
             remat=remat,
@@ -75,10 +81,14 @@ def build(
     # Equation 4: the norm and what it is the norm of; then the head.
     if config.final_norm and not config.norm_after_pooling:
         tokens = _norm(config, "encoder_norm")(tokens)
+    masks = None
     if pooling is not None:
         prefix = config.num_registers + config.distillation_token + class_token
         options = {"name": "pooling", **(pooling_options or {})}
-        tokens = poolings.layer_of(pooling, config, prefix, **options)(tokens)
+        pooled = poolings.layer_of(pooling, config, prefix, **options)(tokens)
+        if queries:
+            masks = _masks(config, features, tokens, pooled, queries + prefix)
+        tokens = pooled
     if config.norm_after_pooling:
         tokens = _norm(config, "norm_after_pooling")(tokens)
     if representation_size is not None:
@@ -97,19 +107,37 @@ def build(
             name="head",
             **head,
         )(tokens)
+    outputs = tokens
+    if masks is not None:
+        outputs = {"class_logits": tokens, "mask_logits": masks}
     # Loading changes the arrays of any file to take images in [-1, 1].
     network = dataclasses.replace(
         config, **{name: RELEASED[name] for name in ("input_mean", "input_std")}
     )
     description = Description(network, image_size, class_token, pooling)
-    return Model(images, tokens, name=name, description=description)
+    return Model(images, outputs, name=name, description=description)
 
 
 def _norm(config, name):
     return layers.LayerNorm(config.layer_norm_epsilon, name=name)
 
 
-def _block(config, grid_size, **options):
+def _masks(config, features, tokens, queries, prefix):
+    """The mask of each query: products with the map of patches, made larger."""
+    grid = layers.PatchGrid(config.patch_size, name="mask_grid")(features)
+    for index, activation in enumerate(("gelu", "gelu", None)):
+        queries = keras.layers.Dense(
+            config.hidden_size,
+            activation,
+            name=f"mask_head_{index}",
+        )(queries)
+    pixels = layers.PatchMap(prefix, name="mask_features")(tokens, grid=grid)
+    for index in range(config.upscale_blocks):
+        pixels = layers.UpscaleBlock(name=f"upscale_block_{index}")(pixels)
+    return layers.MaskLogits(name="masks")(queries, features=pixels)
+
+
+def _block(config, grid_size, queries, **options):
     """The block of a network: its norms, attention and perceptron."""
     # True only says that there are factors.
     layer_scale = 1e-5 if config.layer_scale is True else config.layer_scale
@@ -123,16 +151,16 @@ def _block(config, grid_size, **options):
         layer_norm_epsilon=config.layer_norm_epsilon,
         layer_scale=layer_scale or None,
         qkv_bias=config.qkv_bias,
-        positions=_attention_positions(config, grid_size),
+        positions=_attention_positions(config, grid_size, queries),
         attention_norm_inside=config.attention_norm_inside,
         mlp_norm_inside=config.mlp_norm_inside,
         **options,
     )
 
 
-def _attention_positions(config, grid_size):
+def _attention_positions(config, grid_size, queries):
     """How the places of tokens enter the attention of a block, None for not at all."""
-    num_registers = config.num_registers + config.distillation_token
+    num_registers = queries + config.num_registers + config.distillation_token
     # The paths of variables, by which checkpoints know them, do not count layers.
     name = "positions"
     if config.position_embedding == "relative":

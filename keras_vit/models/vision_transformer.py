@@ -27,7 +27,7 @@ from zoo.network import (
     positive_int,
     rate,
 )
-from zoo.network.head import ONE_CLASS, Head
+from zoo.network.head import NO_OBJECT, ONE_CLASS, Head
 from zoo.network.position_embedding import METHODS
 from zoo.network.preparation import check_preparation
 
@@ -76,7 +76,8 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
             model for images of any size, which does so for the images it is given, see
             `at_image_size`.
         classes: int, the size of the head; by default that of the file, 1000 without
-            one. A number other than the file's gets a new head of zeros.
+            one. A number other than the file's gets a new head of zeros. With queries
+            it has one output more, the last, for "no object".
         class_names: sequence of str, the names of the classes, which are saved with the
             model; `classes` may then be left out. By default those that the file, the
             settings beside it or its card have, unless the head is new.
@@ -89,8 +90,9 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
             patches, None for all tokens. With `"gap"` there is a class token where the
             file has one; the file's head, which was trained on it, is then refused.
             Of other families there are `"map"` for attention pooling,
-            `"token_and_gap"` for the class token's state and the mean, and
-            `"distilled"` for a distilled DeiT.
+            `"token_and_gap"` for the class token's state and the mean,
+            `"distilled"` for a distilled DeiT, and `"queries"` for the masks of an
+            EoMT, which has no queries with another pooling or without its head.
         classifier_activation: None for logits, or an activation such as `"softmax"`.
         representation_size: int, the size of the tanh layer before the head; by default
             that of the file where its head is loaded, else there is none.
@@ -117,7 +119,9 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
         A functional `keras.Model` from float images (batch, height, width, channels)
         in [-1, 1] to logits (batch, classes) in the head's dtype. Without the head to
         (batch, hidden_size) in the compute dtype; without pooling there is one more
-        axis, of tokens.
+        axis, of tokens. With `pooling="queries"` to a dict: `"class_logits"` (batch,
+        queries, classes + 1), and `"mask_logits"` (batch, queries, rows, columns) in
+        the compute dtype, the mask of each query.
 
     Raises:
         ValueError: an argument does not fit the others or the file.
@@ -156,7 +160,14 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
     name = name or _name_of(variant)
 
     image_size = _unless_none(arguments.size_of, image_size)
-    config, checkpoint, stated = _read(config, weights, variant)
+    has_queries = include_top and pooling == "queries"
+    if not include_top:
+        config = config.without_queries()
+    config, checkpoint, stated = _read(config, weights, variant, has_queries)
+    if has_queries:
+        classes, class_names = _with_no_object(classes, class_names, checkpoint)
+    elif pooling == "queries":
+        pooling = "token"
     head = None
     if include_top:
         classes, new_head = arguments.classes_of_head(classes, new_head, checkpoint)
@@ -168,7 +179,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
     if keeps_head:
         _check_new_bias(head_bias_init, checkpoint)
         representation_size = representation_size or checkpoint.representation_size
-    _check_distilled(pooling, config, name)
+    _check_tokens(pooling, config, name)
     pooled = _pooling(pooling, config)
 
     with arguments.dtype_policy(dtype), initial_values.left_out(checkpoint is not None):
@@ -253,7 +264,22 @@ def _check_choices(pooling, preparation, position_embedding_method):
         )
 
 
-def _check_distilled(pooling, config, name):
+def _with_no_object(classes, class_names, checkpoint):
+    """Returns how many outputs a head of queries has, and what they are called."""
+    if class_names is not None and not isinstance(class_names, str):
+        class_names = (*class_names, NO_OBJECT)
+    if classes is None and checkpoint is None:
+        classes = 1000
+    return classes and classes + 1, class_names
+
+
+def _check_tokens(pooling, config, name):
+    if (pooling == "queries") != bool(config.num_queries):
+        raise ValueError(
+            'pooling="queries" and the num_queries of the ViTConfig go together, and '
+            f"{name} has num_queries={config.num_queries} and pooling={pooling!r}: "
+            "pass both or neither."
+        )
     if pooling == "distilled" and not config.distillation_token:
         raise ValueError(
             f'pooling="distilled" needs a distillation token, which {name} has not: '
@@ -269,10 +295,11 @@ def _name_of(variant):
     return re.sub("[+-]", "_", variant or "vision_transformer").lower()
 
 
-def _read(config, weights, variant):
+def _read(config, weights, variant, has_queries):
     """Returns the config with nothing left to a file, the `Checkpoint` and its `Head`.
 
-    Without weights there is no checkpoint, and nothing is stated of the head.
+    Without weights there is no checkpoint, and nothing is stated of the head. What has
+    queries is taken for its encoder if the model is to have none.
     """
     if weights is None:
         return config.completed(), None, Head()
@@ -284,6 +311,8 @@ def _read(config, weights, variant):
             f"{config.position_embedding_at!r}: leave these out, or pass weights=None."
         )
     checkpoint = read_located(weights, variant, config.num_heads)
+    if not has_queries:
+        config, checkpoint = config.without_queries(), checkpoint.without_queries()
     config = config.completed(checkpoint.config, checkpoint.path)
     return config, checkpoint, checkpoint.head
 

@@ -13,6 +13,7 @@ from keras_vit.layers import (
     ClassToken,
     LayerNorm,
     PatchEncoder,
+    QueryPooling,
     RegisterTokens,
     StdConv2D,
     TransformerBlock,
@@ -69,8 +70,9 @@ def head_of(model: keras.Model) -> keras.layers.Layer | None:
 
     It may be in a model in it, and have other layers behind it, such as a softmax.
     """
-    heads = layers_of(model, ClassificationHead)
-    fitting = [head for head in heads if head.units == model.output_shape[-1]]
+    heads, shapes = layers_of(model, ClassificationHead), model.output_shape
+    shapes = [shapes] if isinstance(shapes, tuple) else shapes
+    fitting = [head for head in heads if head.units in {shape[-1] for shape in shapes}]
     return fitting[-1] if fitting else None
 
 
@@ -148,11 +150,22 @@ def check_graph(model: keras.Model) -> None:
 def check_outputs(model: keras.Model) -> None:
     """Raises a `ValueError` unless a model has one input and one output."""
     check_graph(model)
+    check_no_queries(model)
     if len(model.inputs) != 1 or len(model.outputs) != 1:
         raise ValueError(
             f"{model.name} has {len(model.inputs)} inputs and {len(model.outputs)} "
             "outputs, not one of each: pass keras.Model(model.inputs[0], "
             "model.outputs[0]), or another part of it."
+        )
+
+
+def check_no_queries(model: keras.Model) -> None:
+    """Raises a `ValueError` if some blocks of a model have queries for masks."""
+    if layers_of(model, QueryPooling):
+        raise ValueError(
+            f"{model.name} makes masks of queries, which only calling it gives: pass "
+            "its encoder, model.rebuild(include_top=False), or of its file "
+            "keras_vit.load_model(file, include_top=False)."
         )
 
 

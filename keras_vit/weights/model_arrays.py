@@ -20,9 +20,11 @@ from zoo.network.released_names import (
     CLASS_TOKEN,
     HEAD_ARRAYS,
     POSITION_EMBEDDING,
+    QUERIES,
     REGISTERS,
     RELATIVE_BIAS,
     SECOND_HEAD_ARRAYS,
+    UPSCALE,
 )
 
 _HEAD_KERNEL, _ = HEAD_ARRAYS
@@ -56,6 +58,7 @@ _LAYERS = {
     r"class_token": {CLASS_TOKEN: "token"},
     r"registers": {REGISTERS: "registers"},
     r"distillation_token": {"distillation_token": "registers"},
+    r"queries": {QUERIES: "registers"},
     r"norm_before_blocks": _rename("norm_before_blocks", "", _NORM),
     r"position_embedding": {POSITION_EMBEDDING: "position_embedding"},
     r"encoder_block_(\d+)": {
@@ -89,6 +92,12 @@ _LAYERS = {
         **_rename("MAPHead_0/MlpBlock_0/Dense_1", "mlp.project", _DENSE),
     },
     r"norm_after_pooling": _rename("norm_after_pooling", "", _NORM),
+    r"mask_head_(\d+)": _rename("MaskHead_0/Dense_{}", "", _DENSE),
+    r"upscale_block_(\d+)": {
+        **_rename(f"{UPSCALE}_{{}}/ConvTranspose_0", "expand", _DENSE),
+        **_rename(f"{UPSCALE}_{{}}/DepthwiseConv_0", "smooth", {"kernel": "kernel"}),
+        **_rename(f"{UPSCALE}_{{}}/LayerNorm_0", "norm", _NORM),
+    },
     r"pre_logits": _rename("pre_logits", "", _DENSE),
     r"head": _rename("head", "", _DENSE),
 }

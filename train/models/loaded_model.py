@@ -13,6 +13,7 @@ from keras_vit.models.base import of_features
 from keras_vit.structure import (
     architectures,
     bits_of,
+    check_no_queries,
     head_activation,
     head_of,
     layer_of_pixels,
@@ -88,8 +89,11 @@ def load(
     place = finding.find(source)
     try:
         if place.keras_file is None:
-            return _of_weights(place.source, image_size, features)
-        return _of_keras_file(place, image_size, features)
+            loaded = _of_weights(place.source, image_size, features)
+        else:
+            loaded = _of_keras_file(place, image_size, features)
+        check_no_queries(loaded.model)
+        return loaded
     except (ValueError, OSError, KeyError) as error:
         raise RunError(f"The model {place.source} cannot be used: {error}") from error
 
@@ -173,6 +177,8 @@ def _of_weights(source, image_size, features):
         model = keras_vit.load_model(source, include_top=not features, **options)
         return LoadedModel(_name(pathlib.Path(source).stem), model, source=source)
     checkpoint = read_located(source)
+    if features:
+        checkpoint = checkpoint.without_queries()
     # Models of many families are published without a head.
     features = features or checkpoint.classes is None
     if features:

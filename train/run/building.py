@@ -140,7 +140,7 @@ def _network(recipe):
             f"The model {model} has weights of its own: leave out "
             f"--weights={weights}, or pass none for random ones."
         )
-    checkpoint = read_located(model)
+    checkpoint = read_located(model).without_queries()
     if weights is None:
         return checkpoint.config, None, checkpoint.pooling
     return keras_vit.ViTConfig(), checkpoint.without_head(), checkpoint.pooling

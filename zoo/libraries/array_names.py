@@ -22,6 +22,8 @@ from zoo.network.released_names import (
     OPTIONAL_ARRAYS,
     OPTIONAL_BLOCK_ARRAYS,
     POSITION_EMBEDDING,
+    QUERIES,
+    UPSCALE,
     layout,
 )
 
@@ -33,13 +35,15 @@ _AXES = (
     (r"/(query|key|value)/bias", "(head size) -> head size"),
     (r"/out/kernel", "outputs (head size) -> head size outputs"),
     (r"(^|/)(embedding|conv\w+)/kernel", "outputs inputs y x -> y x inputs outputs"),
+    (r"/ConvTranspose_0/kernel", "inputs outputs y x -> y x outputs inputs"),
+    (r"/DepthwiseConv_0/kernel", "outputs one y x -> y x outputs one"),
     (r"/kernel", "outputs inputs -> inputs outputs"),
 )
 # In the released names stages and units are counted from 1, in the others from 0.
-_RELEASED_START = {"block": 0, "stage": 1, "unit": 1}
+_RELEASED_START = {"block": 0, "upscale": 0, "stage": 1, "unit": 1}
 _PART = re.compile(r"\[([0-9])(?:/([0-9]))?\]")
 # Tables and tokens that some files hold without their first axes.
-_WITH_FIRST_AXES = (POSITION_EMBEDDING, CLASS_TOKEN)
+_WITH_FIRST_AXES = (POSITION_EMBEDDING, CLASS_TOKEN, QUERIES)
 _EMBEDDING, _ = EMBEDDING_ARRAYS
 # NaFlex has the patches that its kernel multiplies flattened.
 FLAT_PATCHES = "outputs (y x inputs) -> y x inputs outputs"
@@ -77,16 +81,17 @@ def _row(released):
 
 
 def _template(released):
-    released = released.replace(f"{BLOCK}_0/", f"{BLOCK}_{{block}}/")
+    for part, number in ((BLOCK, "block"), (UPSCALE, "upscale")):
+        released = released.replace(f"{part}_0/", f"{part}_{{{number}}}/")
     return released.replace("block1/unit1/", "block{stage}/unit{unit}/")
 
 
 _EVERY_ARRAY = layout(1, (1,)) | layout(
-    1, (1,), {*OPTIONAL_ARRAYS, *OPTIONAL_BLOCK_ARRAYS}
+    1, (1,), {*OPTIONAL_ARRAYS, *OPTIONAL_BLOCK_ARRAYS}, upscale_blocks=1
 )
-# Each array under every name that it has. Numbers in names are {block}, {stage} and
-# {unit}; [i] means the i-th third of an array, [i/2] a half. `axes` is an einops
-# pattern from PyTorch's axes to the released ones, or "".
+# Each array under every name that it has. Numbers in names are {block}, {upscale},
+# {stage} and {unit}; [i] means the i-th third of an array, [i/2] a half. `axes` is an
+# einops pattern from PyTorch's axes to the released ones, or "".
 TABLE = tuple(_row(_template(released)) for released in _EVERY_ARRAY)
 
 

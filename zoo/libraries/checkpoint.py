@@ -170,6 +170,8 @@ class Checkpoint:
             return "distilled"
         if "attention_pooling" in self._features:
             return "map"
+        if released_names.QUERIES in self._features:
+            return "queries"
         return "token" if self.class_token else "gap"
 
     @property
@@ -261,11 +263,20 @@ class Checkpoint:
         return bool(names) and not any(self.arrays[name].any() for name in names)
 
     def without_head(self) -> Checkpoint:
-        """Returns the same without its head and the `pre_logits` before it."""
-        kept = [name for name in self.arrays if name not in released_names.HEADS]
+        """Returns the same without its head and the `pre_logits` before it.
+
+        Of a network with queries that is its encoder, which has none.
+        """
+        kept = [name for name in self.arrays if not released_names.is_of_head(name)]
         # The maker of a new head knows what it answers.
-        head = Head(preparation=self.head.preparation)
-        return dataclasses.replace(self, arrays=self.arrays.only(kept), head=head)
+        changes: dict[str, Any] = {"head": Head(preparation=self.head.preparation)}
+        if self.config.num_queries:
+            changes |= {"semantics": self.semantics.without_queries(), "pooling": None}
+        return dataclasses.replace(self, arrays=self.arrays.only(kept), **changes)
+
+    def without_queries(self) -> Checkpoint:
+        """Returns the encoder of a network with queries, or what is without them."""
+        return self.without_head() if self.config.num_queries else self
 
     def with_patch_size(self, patch_size: int | tuple[int, int]) -> Checkpoint:
         """Returns the same for patches of another size, as FlexiViT was trained to be.

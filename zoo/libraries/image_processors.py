@@ -38,6 +38,8 @@ _CLASSES = {
 }
 # It keeps the aspect of a photo, in as many patches as fit.
 _OF_ANY_SIZE = "Siglip2"
+# It pads photos, or cuts them into several.
+_OF_MASKS, _ONLY_OF_MASKS = "Eomt", ("do_pad", "do_split_image")
 
 
 class Inputs(NamedTuple):
@@ -83,6 +85,8 @@ def write(checkpoint: "Checkpoint") -> dict[str, Any]:
         "image_mean": semantics.input_mean,
         "image_std": semantics.input_std,
     }
+    if checkpoint.config.num_queries:
+        settings["image_processor_type"] = "EomtImageProcessor"
     bigger = {name: math.floor(side / said.share) for name, side in sides.items()}
     if said.fit == "crop" or said.share != 1:
         settings |= {"do_center_crop": True, "crop_size": sides, "size": bigger}
@@ -146,6 +150,9 @@ def _complete(file, settings, name):
             "knows: correct its image_processor_type, or take the line out."
         )
     complete = fields.complete(_CLASSES[class_] | said, _FIELDS)
+    if class_ != _OF_MASKS:
+        asked = [name for name in _ONLY_OF_MASKS if complete[name]]
+        fields.refuse(file, [f"{name}=True (only false)" for name in asked])
     complete[_NAMES[0]] = class_
     del complete[_NAMES[1]]
     mean, std = description.channels(file, ("image_mean", "image_std"), complete)
@@ -192,6 +199,8 @@ def _preparation(settings):
     """Returns how photos come to the size, None where it is another way."""
     size, class_ = settings["size"], settings["image_processor_type"]
     if size is None or class_ == _OF_ANY_SIZE or not settings["do_resize"]:
+        return None
+    if any(settings[name] for name in _ONLY_OF_MASKS):
         return None
     is_convnext = class_ == "ConvNext"
     (*sides, shorter), crops = size, settings["do_center_crop"]

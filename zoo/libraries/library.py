@@ -66,6 +66,10 @@ class Library:
         """Returns {key: name in `array_names.TABLE`} of the model's arrays."""
         raise NotImplementedError
 
+    def wrong_values(self, arrays: dict) -> list[str]:
+        """Returns the problems with values of networks that are not computed."""
+        return []
+
     def arranged(self, arrays: dict) -> dict:
         """Returns {name in `array_names.TABLE`: array} as the column has them."""
         return arrays

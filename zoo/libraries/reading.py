@@ -72,6 +72,7 @@ def read(
     column = library.column(file.keys)
     arrays, problems = _selected(file, library)
     arrays, biases = _unshared(arrays, library)
+    problems += library.wrong_values(arrays)
     arrays, apart = array_names.joined(column, library.arranged(arrays))
     # The sizes but the heads, which settings are then compared with.
     parts, wrong = array_names.to_released(column, arrays, num_heads=1)

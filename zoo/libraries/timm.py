@@ -17,7 +17,7 @@ from zoo.libraries.architectures import ARGUMENTS
 from zoo.libraries.comparison import BIASES, Shown
 from zoo.libraries.description import Description
 from zoo.libraries.library import EMBEDDING_BIAS, Library, arrays_of, first_alike
-from zoo.network import RELEASED, ViTConfig, pair, released_names
+from zoo.network import FAMILIES, RELEASED, ViTConfig, pair, released_names
 from zoo.network.head import Head
 from zoo.network.preparation import INTERPOLATIONS, Preparation
 
@@ -196,7 +196,7 @@ def _check_arrays(file, architecture, said, network, shown):
     # timm's SigLIP of a mean leaves the pooling of a file out.
     any_pooling = said["global_pool"] == "map" or "siglip" in architecture
     stated = {
-        **{name: network[name] for name in shown.families},
+        **{name: (FAMILIES | network)[name] for name in shown.families},
         "final_norm": None if network["final_norm"] else False,
         "gates": network["activation"] == "swiglu",
         # timm's NaFlex takes a plain network's file, too.

@@ -26,7 +26,8 @@ from zoo.libraries.library import (
     first_alike,
 )
 from zoo.network import FAMILIES, RESIZING, ROTARY_BASES, ViTConfig
-from zoo.network.head import Head
+from zoo.network.head import NO_OBJECT, Head
+from zoo.network.released_names import QUERIES
 
 if TYPE_CHECKING:
     from zoo.libraries.checkpoint import Checkpoint
@@ -46,7 +47,7 @@ _WRITTEN = {ours: theirs for theirs, ours in reversed(_ACTIVATIONS.items())}
 # The network of images has no use for arrays of pre-training and of other towers.
 _UNUSED = re.compile(
     r"(\w+\.)?(embeddings\.)?(mask_token|position_ids)$|decoder\.|lm_head\.|"
-    r".*\.relative_position_index$"
+    r".*\.relative_position_index$|criterion\."
 )
 _UNUSED_OF_TWO = re.compile(
     r"(\w+\.)?(embeddings\.)?(mask_token|position_ids)$|"
@@ -100,6 +101,9 @@ class _Type(NamedTuple):
     relative_position_resizing: str | None = None
     rotary: str = "none"
     norm_before_blocks: bool = False
+    num_queries: int = 0
+    query_blocks: int = 0
+    upscale_blocks: int = 0
     # Mean and deviation, and the class of the image processor, where no file says them.
     inputs: str = "half"
     processor: str = "ViT"
@@ -127,17 +131,23 @@ def _types():
 
 _TYPES = dict(_types())
 _GATES = re.compile(r"\.mlp\.(gate_proj|weights_in|w12)\.")
+# How often training hides from a query what is outside of its mask, per block.
+_MASK_PROBABILITIES = "attn_mask_probs"
 # Messages name these, without the names of single towers.
 _NAMED = tuple(dict.fromkeys(name.removesuffix("_vision_model") for name in _TYPES))
 _POOLER = re.compile(r"(^|\.)pooler\.layernorm\.weight$")
 _ROPE = {"rope_type": "default", "rope_theta": 0}
 _TWO_TOWERS = re.compile(r"(CLIP|MetaClip2|AltCLIP|ChineseCLIP)Model")
+_OF_QUERIES = re.compile(r"^query\.weight$")
+_OF_DINOV3 = re.compile(r"embeddings\.patch_embeddings\.weight$")
 # Keys of the families whose names are not those of DINOv2, the first that fits.
 _KEYS = {
-    "clip": re.compile(r"\.self_attn\."),
-    "dinov3": re.compile(r"embeddings\.patch_embeddings\.weight$"),
-    "tipsv2": re.compile(r"^(?!.*embeddings).*register_tokens$"),
-    "beit": re.compile(r"\.lambda_[12]$|relative_position_bias_table$"),
+    "eomt_dinov3": (_OF_QUERIES, _OF_DINOV3),
+    "eomt": (_OF_QUERIES,),
+    "clip": (re.compile(r"\.self_attn\."),),
+    "dinov3": (_OF_DINOV3,),
+    "tipsv2": (re.compile(r"^(?!.*embeddings).*register_tokens$"),),
+    "beit": (re.compile(r"\.lambda_[12]$|relative_position_bias_table$"),),
 }
 # Fields of `ViTConfig` that a type implies, and those that settings say alone.
 _IMPLIED = vars(ViTConfig()).keys() & _Type._fields
@@ -146,6 +156,9 @@ _ARGUMENTS = {
     "num_attention_heads": "num_heads",
     "layer_norm_eps": "layer_norm_epsilon",
     "num_register_tokens": "num_registers",
+    "num_queries": "num_queries",
+    "num_blocks": "query_blocks",
+    "num_upscale_blocks": "upscale_blocks",
 }
 # Their names of sizes, and ours.
 _SIZES = {
@@ -163,7 +176,11 @@ _PREFIXES = tuple({kind.prefix for kind in _TYPES.values() if kind.prefix})
 
 def _named_as(keys):
     """Returns the family whose names keys have."""
-    families = (one for one, pattern in _KEYS.items() if any(map(pattern.search, keys)))
+    families = (
+        family
+        for family, patterns in _KEYS.items()
+        if all(any(map(pattern.search, keys)) for pattern in patterns)
+    )
     return next(families, "dinov2")
 
 
@@ -201,12 +218,12 @@ def network_of(
     """
     network = {name: getattr(kind, name) for name in _IMPLIED}
     network |= {ours: config[name] for name, ours in _ARGUMENTS.items()}
-    if network["num_registers"] == 0 and kind.family != "dinov3":
+    if network["num_registers"] == 0 and "class" in kind.tokens_with_positions:
         network["tokens_with_positions"] = "all"
     network |= {
         "activation": _activation(file, kind, config),
         "qkv_bias": _biases(file, config)
-        if kind.family == "dinov3"
+        if kind.rotary == "dinov3"
         else config["qkv_bias"],
         "rotary_base": _rotary_base(file, config),
         "final_norm": True,
@@ -228,7 +245,7 @@ def _activation(file, kind, config):
     """Returns the activation of settings in our words."""
     gated, activation = _is_gated(config), config["hidden_act"]
     # DINOv3's gates have the activation of the settings, those of DINOv2 always SiLU.
-    is_gate = gated and kind.family == "dinov3"
+    is_gate = gated and kind.rotary == "dinov3"
     known = {"hidden_act": ("silu",) if is_gate else _ACTIVATIONS}
     description.check_choices(file, config, known, description.NOT_READ)
     return "swiglu" if gated else _ACTIVATIONS[activation]
@@ -239,9 +256,14 @@ def _class_of(config):
     return ([*(config.get("architectures") or ()), ""])[0]
 
 
-def _head(file, config, classes):
-    classes = None if _projects(config) else classes
-    return description.head_of_labels(file, config, classes)
+def _head(file, config, shown):
+    classes = None if _projects(config) else shown.classes
+    if QUERIES not in shown.shapes or classes is None:
+        return description.head_of_labels(file, config, classes)
+    # Its labels leave out the last output.
+    head = description.head_of_labels(file, config, classes - 1)
+    names = head.class_names and (*head.class_names, NO_OBJECT)
+    return dataclasses.replace(head, class_names=names)
 
 
 def _projects(config):
@@ -253,7 +275,8 @@ def _projects(config):
 def _heads_of(config):
     """Returns which heads the class has that wrote settings; {} if it is not known."""
     name, projects = _class_of(config), _projects(config)
-    classifies = "ForImageClassification" in name and config.get("id2label") != {}
+    kinds = ("ForImageClassification", "ForUniversalSegmentation")
+    classifies = any(one in name for one in kinds) and config.get("id2label") != {}
     if not (projects or classifies or name.endswith("Model")):
         return {}
     teacher = name.endswith("WithTeacher")
@@ -356,7 +379,7 @@ def _rotary_base(file, config):
 _WRITTEN_TYPES = (
     "vit", "deit", "siglip_vision_model", "siglip2_vision_model", "ijepa",
     "clip_vision_model", "dinov2", "dinov2_with_registers", "tipsv2_vision_model",
-    "dinov3_vit", "beit", "data2vec-vision",
+    "dinov3_vit", "beit", "data2vec-vision", "eomt", "eomt_dinov3",
 )  # fmt: skip
 
 
@@ -394,14 +417,18 @@ def _differences(name, checkpoint):
             checkpoint.config.activation == "swiglu",
         )
         wrong["mlp_dim"] = size, checkpoint.mlp_dim
-    if kind.family == "beit":
-        # It confuses rows and columns of others.
+    if kind.family == "beit" or kind.num_queries:
+        # It confuses rows and columns of others, or knows one side alone.
         rows, columns = checkpoint.grid_size
         wrong["a square grid"] = True, rows == columns
+    if kind.num_queries:
+        # It is that of the head for masks, too.
+        wrong["hidden_act"] = config["hidden_act"], "gelu"
     is_tanh = network.activation == "gelu_tanh" and not checkpoint.class_token
     reads = checkpoint.pooling in kind.reads
     wrong |= {
         "class_token": (kind.class_token, checkpoint.class_token),
+        "queries": (bool(kind.num_queries), bool(network.num_queries)),
         "attention_pooling": (is_siglip, bool(checkpoint.pooling_heads) or is_tanh),
         "head": (has_head and bool(classifier), has_head),
         f"a head that reads {checkpoint.pooling}": (reads or not has_head, True),
@@ -430,6 +457,7 @@ def _config_of(checkpoint, model_type, class_name):
         "num_channels": checkpoint.channels,
         "qkv_bias": network.qkv_bias is not False,
     }
+    rope_theta = network.rotary_base or ROTARY_BASES["dinov3"]
     own = {
         "num_register_tokens": network.num_registers,
         "mlp_ratio": _mlp_ratio(checkpoint, gated),
@@ -439,7 +467,11 @@ def _config_of(checkpoint, model_type, class_name):
         "query_bias": config["qkv_bias"],
         "key_bias": network.qkv_bias is True,
         "value_bias": config["qkv_bias"],
-        "rope_theta": network.rotary_base or ROTARY_BASES["dinov3"],
+        "rope_theta": rope_theta,
+        "rope_parameters": {"rope_type": "default", "rope_theta": rope_theta},
+        "num_queries": network.num_queries,
+        "num_blocks": network.query_blocks,
+        "num_upscale_blocks": network.upscale_blocks,
         "vision_use_head": checkpoint.pooling_heads is not None,
         "num_patches": checkpoint.num_positions,
         "projection_dim": checkpoint.classes if checkpoint.pooling == "token" else None,
@@ -452,7 +484,7 @@ def _config_of(checkpoint, model_type, class_name):
     }
     kind = _TYPES[model_type]
     without = {"beit": "qkv_bias", "naflex": "image_size"}.get(kind.family)
-    if gated and kind.family == "dinov3":
+    if gated and kind.rotary == "dinov3":
         config["hidden_act"] = "silu"
     config |= {name: own[name] for name in kind.settings}
     return {
@@ -468,8 +500,12 @@ def _is_classifier_of_clip(name, checkpoint):
     return clip and checkpoint.classes is not None
 
 
-# How many first axes CLIP and SigLIP leave out.
-_FLAT = {"embeddings.cls_token": 2, "embeddings.position_embeddings": 1}
+# How many first axes the arrays of a family leave out.
+_FLAT = {
+    "clip": {"embeddings.cls_token": 2, "embeddings.position_embeddings": 1},
+    "eomt": {"query.weight": 1, "embeddings.position_embeddings": 1},
+    "eomt_dinov3": {"query.weight": 1},
+}
 
 
 def _with_labels(checkpoint, name, config):
@@ -479,6 +515,7 @@ def _with_labels(checkpoint, name, config):
         config["pooler_output_size"] = checkpoint.representation_size
     if classes is not None:
         names = checkpoint.class_names or description.placeholders(classes)
+        names = names[:-1] if checkpoint.config.num_queries else names
         config["id2label"] = {str(index): name for index, name in enumerate(names)}
         config["label2id"] = {name: index for index, name in enumerate(names)}
         if checkpoint.head.problem_type is not None:
@@ -505,8 +542,15 @@ def _file_keys(arrays, kind, checkpoint):
         named, _renamed(kind.family, checkpoint.config.activation == "swiglu")
     )
     named = heads | {prefix + key: array for key, array in named.items()}
-    if kind.family == "dinov3" and not checkpoint.config.num_registers:
+    has_registers = kind.family == "dinov3" or kind.num_queries
+    if has_registers and not checkpoint.config.num_registers:
         named["embeddings.register_tokens"] = np.zeros((1, 0, size), np.float32)
+    if kind.num_queries:
+        # Its class has these for training, the last weight for no object.
+        blocks, classes = checkpoint.config.query_blocks, checkpoint.classes
+        weights = np.array([1.0] * (classes - 1) + [0.1], np.float32)
+        named[_MASK_PROBABILITIES] = np.zeros(blocks, np.float32)
+        named["criterion.empty_weight"] = weights
     if kind.family == "clip" and "classifier.bias" in arrays:
         # Its classifier does not use the norm that it has.
         named[f"{prefix}post_layernorm.weight"] = np.ones(size, np.float32)
@@ -516,7 +560,7 @@ def _file_keys(arrays, kind, checkpoint):
 
 def _classifier_key(name, arrays, kind):
     """Returns the key of an array of a classifier, None of others."""
-    if not name.partition(".")[0].endswith("classifier"):
+    if not name.partition(".")[0].endswith("classifier") or kind.num_queries:
         return None
     if kind.family == "clip" and "classifier.bias" not in arrays:
         return name.replace("classifier", "visual_projection")
@@ -532,9 +576,8 @@ def _shaped(name, array, kind):
         and name == "embeddings.patch_embeddings.projection.weight"
     ):
         return array_names.flat_patches(array)
-    if "clip" in kind.named_as and name in _FLAT:
-        return array.reshape(array.shape[_FLAT[name] :])
-    return array
+    left_out = _FLAT.get(kind.named_as[0], {}).get(name, 0)
+    return array.reshape(array.shape[left_out:])
 
 
 class Transformers(Library):
@@ -587,6 +630,9 @@ class Transformers(Library):
         if family == "dinov2":
             # In memory transformers 5 has other names than in files.
             pairs = array_names.RENAMED["transformers_5"] + pairs
+        if family == "eomt" and any(map(_GATES.search, keys)):
+            # Older versions have gates and values in one array.
+            pairs += _renamed("dinov2", True)
         for key in keys:
             prefix = next(filter(key.startswith, _PREFIXES), "")
             name = key.removeprefix(prefix)
@@ -598,6 +644,17 @@ class Transformers(Library):
             chosen[key] = name.replace("cls_classifier.", "classifier.")
         return chosen
 
+    def wrong_values(self, arrays: dict) -> list[str]:
+        if not np.asarray(arrays.get(_MASK_PROBABILITIES, 0)).any():
+            return []
+        return [
+            f"{_MASK_PROBABILITIES} hides patches from queries until training has "
+            "ended, where it is zero"
+        ]
+
+    def arranged(self, arrays: dict) -> dict:
+        return {key: arrays[key] for key in arrays if key != _MASK_PROBABILITIES}
+
     def describe(self, folder: pathlib.Path, shown: Shown) -> Description:
         file = folder / _CONFIG
         config = fields.read(file, FIELDS)
@@ -608,12 +665,16 @@ class Transformers(Library):
         else:
             kind = of_type(file, model_type)
             _check_names(file, config, kind, shown.keys)
-        head = _head(file, config, shown.classes)
+        head = _head(file, config, shown)
         heads = _heads_of(config)
         config = _tower(file, config, kind)
         fields.check(file, config, _OF_ONE_TOWER)
         config = fields.complete(_of_type(kind) | config, FIELDS)
         network, pooling = network_of(file, kind, config, shown.keys)
+        if kind.num_queries:
+            # The head for masks has it, too, which is only computed so.
+            exact = {"hidden_act": ("gelu", "gelu_python")}
+            description.check_choices(file, config, exact, description.NOT_READ)
         gated = network["activation"] == "swiglu"
         shown.check_sizes(file, config, _SIZES)
         if shown.patches.stride[0] == shown.patches.stride[1]:
@@ -653,7 +714,7 @@ class Transformers(Library):
 
     def head_of(self, folder: pathlib.Path, shown: Shown) -> Head:
         file = folder / _CONFIG
-        return _head(file, fields.read(file, FIELDS), shown.classes)
+        return _head(file, fields.read(file, FIELDS), shown)
 
     def written(self, checkpoint: "Checkpoint") -> tuple[dict, dict[str, dict]]:
         if checkpoint.resnet_stages is not None:

@@ -22,7 +22,7 @@ NAMINGS = ("released", *reading.WRITTEN)
 # Choices of a network that its arrays do not show.
 UNSEEN = (
     *RELEASED, "qkv_bias", "final_norm", "norm_after_branches", "rotary",
-    "rotary_grid", "rotary_base", "tokens_with_positions",
+    "rotary_grid", "rotary_base", "tokens_with_positions", "query_blocks",
 )  # fmt: skip
 
 

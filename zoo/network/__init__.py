@@ -49,7 +49,12 @@ FAMILIES: dict[str, Any] = {
     "position_resizing": "released",
     "relative_position_bias": False,
     "relative_position_resizing": position_embedding.GEOMETRIC,
+    "num_queries": 0,
+    "query_blocks": 0,
+    "upscale_blocks": 0,
 }
+# The fields of a network that segments images.
+OF_QUERIES = ("num_queries", "query_blocks", "upscale_blocks")
 # The kinds of rotary positions, with the base of their frequencies.
 ROTARY_BASES = {
     **{"dinov3": 100.0, "axial": 100.0},
@@ -58,9 +63,9 @@ ROTARY_BASES = {
 # Choices of what happens at another image size, with which all weights go.
 RESIZING = ("position_resizing", "relative_position_resizing")
 # A head reads the class token, the mean of the patches, both after one another, the
-# result of an attention pooling, or the mean of the class token and a distillation
-# token.
-POOLINGS = ("token", "gap", "token_and_gap", "map", "distilled")
+# result of an attention pooling, the mean of the class token and a distillation token,
+# or queries, of which it makes masks.
+POOLINGS = ("token", "gap", "token_and_gap", "map", "distilled", "queries")
 # `layer_scale` may be a float, too.
 _FLAGS = [name for name, value in FAMILIES.items() if isinstance(value, bool)]
 CHOICES = {
@@ -148,12 +153,19 @@ class ViTConfig:
         relative_position_resizing: how these biases come to another grid, a `method`
             of `zoo.network.position_embedding.resize_relative`: `"geometric"`, timm's
             rule, or `"bilinear_no_antialias"`, that of transformers.
+        num_queries: int, learned tokens of which each becomes a mask and its class, as
+            in EoMT; 0. They go with `pooling="queries"` of `VisionTransformer`.
+        query_blocks: int, how many of the last blocks have the queries before their
+            other tokens; 0.
+        upscale_blocks: int, how many times the sides of the grid of patches are doubled
+            for the masks; 0.
 
     Raises:
         ValueError: a value is not one of the choices, or does not fit the others.
 
     Source:
-        ViT paper table 1, section 3.1 and appendix D.4; AugReg paper table 2;
+        ViT paper table 1, section 3.1 and appendix D.4; AugReg paper table 2; EoMT,
+        arXiv 2503.19108, section 3.2;
         `models_vit.py` and `models_resnet.py` of the released code, `ViTConfig` of
         transformers, `vision_transformer.py` and `vision_transformer_hybrid.py` of
         timm.
@@ -197,6 +209,9 @@ class ViTConfig:
     position_resizing: str | None = None
     relative_position_bias: bool | None = None
     relative_position_resizing: str | None = None
+    num_queries: int | None = None
+    query_blocks: int | None = None
+    upscale_blocks: int | None = None
 
     def __post_init__(self):
         for name, choices in CHOICES.items():
@@ -217,16 +232,44 @@ class ViTConfig:
             self._set("rotary_grid", pair(self.rotary_grid, "rotary_grid"))
         if self.rotary_base == ROTARY_BASES.get(self.rotary):
             self._set("rotary_base", None)
-        if self.num_registers not in (None, 0):
-            self._set(
-                "num_registers", positive_int(self.num_registers, "num_registers")
-            )
+        for name in ("num_registers", *OF_QUERIES):
+            if getattr(self, name) not in (None, 0):
+                self._set(name, positive_int(getattr(self, name), name))
+        self._check_queries()
         self._check_inputs()
         self._check_positions()
         if self.norm_after_pooling and self.final_norm is False:
             raise ValueError(
                 "norm_after_pooling says where the final norm is, and final_norm=False "
                 "that there is none: leave one of them out."
+            )
+
+    def _check_queries(self):
+        if not self.num_queries:
+            if self.query_blocks or self.upscale_blocks:
+                raise ValueError(
+                    "query_blocks and upscale_blocks go with num_queries: pass it as "
+                    "well, or leave them out."
+                )
+            return
+        if not self.query_blocks or self.query_blocks > (self.num_layers or math.inf):
+            raise ValueError(
+                f"num_queries={self.num_queries} needs query_blocks from 1 to the "
+                f"number of layers, got {self.query_blocks}."
+            )
+        is_relative = (
+            self.relative_position_bias or self.position_embedding == "relative"
+        )
+        if self.position_embedding_at != "stem" or is_relative:
+            raise ValueError(
+                "Queries have no position: pass positions that are added at the stem, "
+                "or rotary ones, or leave num_queries out."
+            )
+        side = min(pair(self.patch_size or limits.SIZE, "patch_size"))
+        if 2 ** min(self.upscale_blocks or 0, 32) > side:
+            raise ValueError(
+                f"upscale_blocks={self.upscale_blocks} would make masks larger than "
+                f"the image, whose patches have {side} pixels: pass fewer."
             )
 
     def _check_positions(self):
@@ -344,6 +387,18 @@ class ViTConfig:
         computed = ViTConfig(**self.computed).with_defaults(ViTConfig(**RELEASED))
         families = {name: getattr(self, name) for name in FAMILIES}
         return dataclasses.replace(computed, **families)
+
+    def without_queries(self) -> ViTConfig:
+        """Returns the config of the encoder alone, which has no queries.
+
+        Example:
+            >>> ViTConfig(num_queries=100, query_blocks=4).without_queries().num_queries
+            0
+        """
+        if not self.num_queries:
+            return self
+        none: dict[str, Any] = dict.fromkeys(OF_QUERIES, 0)
+        return dataclasses.replace(self, **none)
 
     @property
     def takes_unit_range(self) -> bool:

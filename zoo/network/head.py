@@ -13,6 +13,8 @@ ONE_CLASS = "single_label_classification"
 SEVERAL_CLASSES = "multi_label_classification"
 NUMBERS = "regression"
 PROBLEM_TYPES = (ONE_CLASS, SEVERAL_CLASSES, NUMBERS)
+# What the last output of a head for masks is called.
+NO_OBJECT = "no object"
 # Activations of heads whose outputs are probabilities.
 PROBABILITIES = ("softmax", "sigmoid")
 # The lists of `zoo.class_names`, and how many names they have.

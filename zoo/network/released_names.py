@@ -64,6 +64,7 @@ ROOT_ARRAYS = {
 }
 # Arrays that only some networks have, by feature: once in a network, and in each block.
 REGISTERS = "registers"
+QUERIES = "queries"
 RELATIVE_BIAS = "relative_position_bias"
 _POOL = "MAPHead_0"
 _POOL_ATTENTION = f"{_POOL}/MultiHeadDotProductAttention_0"
@@ -75,6 +76,12 @@ OPTIONAL_ARRAYS: dict[str, dict[str, tuple]] = {
     "registers": {REGISTERS: (1, "num_registers", "hidden_size")},
     "norm_before_blocks": _norm("norm_before_blocks"),
     "norm_after_pooling": _norm("norm_after_pooling"),
+    QUERIES: {
+        QUERIES: (1, "num_queries", "hidden_size"),
+        **_product("MaskHead_0/Dense_0", "hidden_size", "hidden_size"),
+        **_product("MaskHead_0/Dense_1", "hidden_size", "hidden_size"),
+        **_product("MaskHead_0/Dense_2", "hidden_size", "hidden_size"),
+    },
     "attention_pooling": {
         f"{_POOL}/probe": (1, 1, "hidden_size"),
         **_product(f"{_POOL_ATTENTION}/query", "hidden_size", *_POOL_HEADS, outputs=2),
@@ -88,6 +95,14 @@ OPTIONAL_ARRAYS: dict[str, dict[str, tuple]] = {
     "pre_logits": PRE_LOGITS_ARRAYS,
     "head": HEAD_ARRAYS,
     "distillation_head": SECOND_HEAD_ARRAYS,
+}
+# Each doubles the sides of the map of patches that masks are made of.
+UPSCALE = "MaskHead_0/Upscale"
+UPSCALE_ARRAYS = {
+    "ConvTranspose_0/kernel": (2, 2, "hidden_size", "hidden_size"),
+    "ConvTranspose_0/bias": ("hidden_size",),
+    "DepthwiseConv_0/kernel": (3, 3, "hidden_size", 1),
+    **_norm("LayerNorm_0"),
 }
 _QUERY_VALUE, _KEY = "query_and_value_bias", "key_bias"
 OPTIONAL_BLOCK_ARRAYS: dict[str, dict[str, tuple]] = {
@@ -115,6 +130,7 @@ NO_FINAL_NORM = "no_final_norm"
 _BIASES = {True: {_QUERY_VALUE, _KEY}, False: set(), "query and value": {_QUERY_VALUE}}
 
 _BLOCK_NAME = re.compile(rf"{BLOCK}_([0-9]+)/(.+)")
+_UPSCALE_NAME = re.compile(rf"{UPSCALE}_([0-9]+)/")
 _UNIT_NAME = re.compile(r"block([0-9]+)/unit([0-9]+)/")
 _ROOT_NAME = re.compile(r"(conv_root|gn_root|block[0-9]+/unit[0-9]+)/")
 _GROUP_NORM = re.compile(r"(block[0-9]+/unit[0-9]+/)?gn(_root|_proj|[123])/")
@@ -125,10 +141,22 @@ def is_group_norm(name: str) -> bool:
     return _GROUP_NORM.match(name) is not None
 
 
+def is_of_head(name: str) -> bool:
+    """Returns whether an array is of a head, as queries and what follows them are."""
+    return name in HEADS or name == QUERIES or name.startswith("MaskHead_0/")
+
+
 def count_blocks(names: Iterable[str]) -> int:
     """Returns how many encoder blocks a set of released names has."""
     blocks = {int(m[1]) for m in map(_BLOCK_NAME.match, names) if m}
     _refuse_gaps(blocks, 0, BLOCK)
+    return len(blocks)
+
+
+def count_upscale_blocks(names: Iterable[str]) -> int:
+    """Returns how many times a set of released names doubles the grid of masks."""
+    blocks = {int(m[1]) for m in map(_UPSCALE_NAME.match, names) if m}
+    _refuse_gaps(blocks, 0, UPSCALE)
     return len(blocks)
 
 
@@ -182,6 +210,8 @@ def families(shapes: Shapes) -> dict[str, Any]:
     return values | {
         "layer_scale": "layer_scale" in shown,
         "num_registers": shapes[REGISTERS][1] if REGISTERS in shown else 0,
+        "num_queries": shapes[QUERIES][1] if QUERIES in shapes else 0,
+        "upscale_blocks": count_upscale_blocks(shapes),
         "distillation_token": "distillation_token" in shown,
         "relative_position_bias": "relative_position_bias" in shown,
         "qkv_bias": next(
@@ -209,6 +239,7 @@ def layout(
     num_layers: int,
     resnet_stages: tuple[int, ...] | None = None,
     optional: Iterable[str] = (),
+    upscale_blocks: int = 0,
 ) -> dict[str, tuple]:
     """Returns {released name: shape} of a network, sizes as in the tables above."""
     arrays: dict[str, tuple] = dict(EMBEDDING_ARRAYS)
@@ -229,6 +260,9 @@ def layout(
         arrays |= {f"{BLOCK}_{block}/{name}": in_block[name] for name in in_block}
     for feature, rows in OPTIONAL_ARRAYS.items():
         arrays |= rows if feature in optional else {}
+    for block in range(upscale_blocks):
+        for name, shape in UPSCALE_ARRAYS.items():
+            arrays[f"{UPSCALE}_{block}/{name}"] = shape
     if "head" in optional:
         width = "representation_size" if "pre_logits" in optional else "hidden_size"
         width = (2, width) if TWO_VECTORS in optional else width
@@ -257,7 +291,9 @@ def measure(
     """
     try:
         blocks = max(count_blocks(shapes), 1)
-        table = layout(blocks, count_units(shapes), features(shapes).union(required))
+        optional = features(shapes).union(required)
+        upscale_blocks = count_upscale_blocks(shapes)
+        table = layout(blocks, count_units(shapes), optional, upscale_blocks)
     except ValueError as error:
         return {}, [str(error)]
     problems = [f"missing {name}" for name in table if name not in shapes]
@@ -309,6 +345,7 @@ def count(
         relative_positions=relative_positions(grid_size, prefix),
         relative_heads=config.num_heads,
         num_registers=config.num_registers,
+        num_queries=config.num_queries,
         classes=classes,
         representation_size=representation_size,
     )
@@ -316,11 +353,16 @@ def count(
     features = {**vars(config), "head": True, "class_token": class_token}
     features["pre_logits"] = representation_size
     features[REGISTERS] = config.num_registers
+    features[QUERIES] = config.num_queries
     features[SWIGLU] = config.activation == "swiglu"
     optional = {name for name in features if features[name]}
     optional |= required(config)
-    arrays = layout(config.num_layers, config.resnet_stages, optional).values()
-    return sum(math.prod(value(symbol, sizes) for symbol in row) for row in arrays)
+    arrays = layout(
+        config.num_layers, config.resnet_stages, optional, config.upscale_blocks
+    )
+    return sum(
+        math.prod(value(symbol, sizes) for symbol in row) for row in arrays.values()
+    )
 
 
 def value(symbol: int | str | tuple[int, str], sizes: dict) -> int | None:

@@ -77,6 +77,7 @@ AS_TRANSFORMERS = {
     "default_to_square": Case(ASPECT, "crop bilinear 0.75"),
     "blip": Case(named("Blip"), "squash bicubic", CLIP),
     "pvt": Case(named("Pvt"), "squash bicubic", IMAGENET),
+    "eomt": Case(named("Eomt", size=SQUARE), "squash bilinear", IMAGENET),
     "segformer": Case(named("Segformer"), "squash bilinear", IMAGENET),
     "convnext": Case(SMALL, "crop bicubic 0.875"),
     "large convnext": Case(named("ConvNext"), "squash bicubic"),
@@ -154,6 +155,10 @@ ANOTHER_WAY = {
     "no crop": Case(named("CLIP", size=SHORTEST, do_center_crop=False), None, CLIP),
     "a crop of 480": Case(named("DeiT", size=SQUARE, crop_size=480), None),
     "a number": Case(named("Siglip", size=48), None),
+    "of masks, padded": Case(named("Eomt", size=SQUARE, do_pad=True), None, IMAGENET),
+    "of masks, in parts": Case(
+        named("Eomt", "Fast", size=SQUARE, do_split_image=True), None, IMAGENET
+    ),
 }
 ALL = AS_TRANSFORMERS | PUBLISHED | ANOTHER_WAY
 PROCESSORS = {"vit": "ViT", "deit": "DeiT", "clip": "CLIP", "dinov2": "Bit"}
