@@ -181,7 +181,8 @@ def _facts(card, file):
     of_hub = isinstance(card, zoo.HubModel)
     yield "handle", card.handle
     if of_hub:
-        yield "architecture", f"timm's {card.architecture}"
+        whose = "timm's " if card.repository.startswith("timm/") else ""
+        yield "architecture", f"{whose}{card.architecture}"
     else:
         sizes = _sizes(card)
         if sizes.get("resnet_stages") is None:
@@ -200,6 +201,8 @@ def _facts(card, file):
 
 
 def _of_hub(card):
+    if card.added_to:
+        yield "differences to", f"{card.added_to}, which is gated"
     yield "input range", "-1 to 1, RGB"
     if card.citation is not None:
         yield "paper", f"{card.citation.title}, {card.citation.url}"

@@ -3,8 +3,9 @@
 `families.csv` has one row per model: repository, image size, classes and licence are
 those of timm 1.0.31's `pretrained_cfg`, the parameters those of the model that it
 builds; `architecture` is timm's name of the network where it is not the one that the
-repository is called by. `families_accuracies.csv` has one row per published accuracy,
-the best evidence first.
+repository is called by. `segmentation.csv` has EoMT's, by its authors' model zoo, with
+the parameters that our model has. `families_accuracies.csv` has one row per published
+accuracy, the best evidence first.
 """
 
 import dataclasses
@@ -15,6 +16,8 @@ from zoo.libraries.architectures import implied
 from zoo.network import ViTConfig
 from zoo.network.head import CLASS_LISTS
 
+# The architecture of the rows of `segmentation.csv`.
+_EOMT = "EoMT"
 # Licences that need a word before a model is used, as the hub writes them.
 _TERMS = {
     "cc-by-nc-4.0": "for non-commercial use only",
@@ -33,10 +36,12 @@ class HubModel:
         handle: str, unique name, e.g. ``"dinov2-s14/lvd142m"``.
         repository: str, its place on the hub.
         image_size: int, side in pixels of the square images it was trained on.
-        classes: int, outputs of its head; 0 of one without head.
+        classes: int, outputs of its head but that for no object; 0 of one without head.
         parameters: int, those of the head included.
         licence: str, as the hub writes it.
-        architecture: str, the name of its network in timm.
+        architecture: str, the name of its network in timm, or `"EoMT"`.
+        added_to: str, the repository of the weights that its own are differences to,
+            which nothing here adds up; else "".
         citation: `Citation` or None, the paper it came with.
         accuracies: tuple of `Accuracy`, the best evidence first.
 
@@ -53,6 +58,7 @@ class HubModel:
     parameters: int
     licence: str
     architecture: str
+    added_to: str = ""
     citation: Citation | None = None
     accuracies: tuple[Accuracy, ...] = ()
     # Not published; the hub has checksums of its own.
@@ -79,7 +85,7 @@ class HubModel:
         Of OpenAI's and other CLIP weights timm has two networks, with the exact GELU
         and with the quick one that they were trained with, and one repository.
         """
-        if self.architecture == _of_repository(self.repository):
+        if self.architecture in (_of_repository(self.repository), _EOMT):
             return ViTConfig()
         return ViTConfig(activation=implied(self.architecture)["act_layer"])
 
@@ -119,13 +125,16 @@ def _model(row):
         classes=int(row["classes"] or 0),
         parameters=int(row["parameters"]),
         licence=row["licence"],
-        architecture=row["architecture"] or _of_repository(row["repository"]),
+        architecture=row.get("architecture", _EOMT)
+        or _of_repository(row["repository"]),
+        added_to=row.get("added_to", ""),
         citation=CITATIONS[row["paper"]] if row["paper"] else None,
         accuracies=tuple(_ACCURACIES.get((row["handle"],), ())),
     )
 
 
 _ACCURACIES = read_accuracies("families_accuracies.csv", "handle")
-MODELS = {model.handle: model for model in map(_model, read_table("families.csv"))}
+_ROWS = read_table("families.csv") + read_table("segmentation.csv")
+MODELS = {model.handle: model for model in map(_model, _ROWS)}
 # The same by their place on the hub.
 OF_HUB = {model.url: model for model in MODELS.values()}

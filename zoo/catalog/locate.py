@@ -204,6 +204,12 @@ def fetch_card(card: Card) -> pathlib.Path:
     """
     if not isinstance(card, HubModel):
         return store.fetch(card.url, file_size=card.file_size, sha256=card.sha256)
+    if card.added_to:
+        raise CatalogError(
+            f"{card.repository} has the differences of {card.handle} to the weights of "
+            f"{card.added_to}, which are gated: add them up by transformers' "
+            "convert_eomt_dinov3_to_hf.py, and pass the folder that it writes."
+        )
     if not card.is_free and hub.cached(card.url) is None:
         warnings.warn(f"{card.handle} has the licence {card.terms}.", stacklevel=2)
     return hub.fetch(card.url)

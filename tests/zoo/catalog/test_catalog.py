@@ -233,17 +233,18 @@ def test_importing_zoo_is_silent_and_imports_nothing_heavy():
 
 
 def test_every_model_is_named_once():
-    assert len(families.MODELS) == 254
+    assert len(families.MODELS) == 254 + 21
     places = {model.repository for model in families.MODELS.values()}
-    assert len(places) == 254
+    assert len(places) == 254 + 21
     for handle, model in families.MODELS.items():
         assert zoo.get(handle) is model and handle in zoo.list_models()
         assert re.fullmatch(r"[a-z0-9-]+/[a-z0-9+_-]+", handle)
         assert hub._REPOSITORY.fullmatch(model.repository)
-        assert 196 <= model.image_size <= 560
-        assert implied(model.architecture) is not None, handle
+        assert 196 <= model.image_size <= 1280
+        is_known = implied(model.architecture) is not None
+        assert is_known == (model.architecture != "EoMT"), handle
         # Sizes in a name are the image's.
-        if size := re.search(r"-(\d{3})$", handle):
+        if size := re.search(r"-(\d{3,4})$", handle):
             assert int(size[1]) == model.image_size
 
 
@@ -258,7 +259,7 @@ def test_parameters_of_models_of_the_hub():
 
 def test_published_figures():
     with_figures = [model for model in families.MODELS.values() if model.accuracies]
-    assert len(with_figures) == 4 + 8 + 32 + 3 + 39 + 35 + 9
+    assert len(with_figures) == 4 + 8 + 32 + 3 + 39 + 35 + 9 + 21
     assert zoo.get("deit3-b16/imagenet2012-224").top1 == 83.786
     figure = ("imagenet2012", "zero-shot top1", 68.34, 224)
     assert zoo.get("clip-b16/openai").accuracies[0][:4] == figure
@@ -281,9 +282,44 @@ def test_the_guide_has_the_figures_of_the_cards():
             assert said == "" or float(said) == figures[f"top1 of {metric}"]
 
 
+def test_rows_of_eomt_are_what_its_networks_have():
+    """The sizes of DINOv2 and DINOv3, and queries; figures as their authors say."""
+    sizes = {"s": (384, 12, 6, 1536), "b": (768, 12, 12, 3072)}
+    sizes |= {"l": (1024, 24, 16, 4096), "g": (1536, 40, 24, 4096)}
+    cards = [one for one in families.MODELS.values() if one.architecture == "EoMT"]
+    assert len(cards) == 14 + 7
+    for card in cards:
+        *_, variant = card.handle.partition("/")[0].split("-")
+        v3 = {"tokens_with_positions": "none", "rotary": "dinov3"}
+        v3 |= {"qkv_bias": "query and value"}
+        v2 = {"tokens_with_positions": "patches"}
+        config = zoo.ViTConfig(
+            *sizes[variant[0]],
+            **{"patch_size": 16, "layer_scale": True, "num_registers": 4},
+            **{"activation": "swiglu" if variant == "g16" else "gelu"},
+            **{"num_queries": 100 if "semantic" in card.handle else 200},
+            **{"query_blocks": 4, "upscale_blocks": 2},
+            **(v3 if card.added_to else v2),
+        )
+        # One output more, for no object.
+        parameters = config.count_parameters(card.image_size, card.classes + 1)
+        assert parameters == card.parameters
+        assert card.is_free == (not card.added_to)
+        assert str(card.image_size) in card.repository
+    best = zoo.get("eomt-g16/coco-panoptic-1280")
+    assert best.accuracies[0][1:4] == ("panoptic quality", 59.2, 1280)
+    assert best.top1 is None
+
+
+def test_differences_to_gated_weights_are_refused_by_name():
+    gated = "facebook/dinov3-vitl16-pretrain-lvd1689m, which are gated: add them up"
+    with pytest.raises(zoo.CatalogError, match=gated):
+        zoo.locate("eomt-dinov3-l16/coco-panoptic-640")
+
+
 @pytest.mark.slow
 def test_rows_are_what_timm_says(timm):
-    cards = families.MODELS.values()
+    cards = [one for one in families.MODELS.values() if one.architecture != "EoMT"]
     names = {
         card.handle: f"{card.architecture}.{card.repository.partition('.')[2]}"
         for card in cards
