@@ -116,9 +116,9 @@ class TrainingLoop:
         if start_step >= self.steps:
             print("all steps were taken before: testing and reporting again")
         elif is_over:
+            how = "stopped early" if self.pace is None else "has used its time"
             print(
-                f"the run stopped early, after step {start_step:,}: testing and "
-                "reporting again"
+                f"the run {how}, after step {start_step:,}: testing and reporting again"
             )
         elif start_step:
             print(f"going on after step {start_step:,}")

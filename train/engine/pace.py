@@ -5,13 +5,17 @@ from collections.abc import Callable
 
 import keras
 
+# From this share of the time on the steps so far tell how many more fit.
+_TELLING = 0.02
+
 
 class Pace:
     """Brings the schedule of a training to its end when its time is over.
 
     At every few steps the schedule moves, on or back, to the share of its steps that
-    the clock says, which changes neither weights nor the order of images. A training
-    that goes on after a kill begins where the schedule was.
+    the clock says, which changes neither weights nor the order of images. What an
+    optimizer corrects by the number of steps, as Adam its first ones, goes by those of
+    the schedule. A training that goes on after a kill begins where the schedule was.
 
     Args:
         seconds_left: function that returns how many seconds the training still has; it
@@ -47,8 +51,8 @@ class Pace:
             # The first steps compile, which is no progress.
             self._begun = taken, max(left, 0.0)
         first, whole = self._begun
-        share = max(1.0 - left / whole, 0.0) if left > 0.0 else 1.0
-        if share:
+        share = max(1.0 - left / whole, 0.0) if min(left, whole) > 0.0 else 1.0
+        if share > _TELLING:
             self.steps_left = round(self.taken * (1.0 - share) / share)
         self._place = first + math.floor(share * (self.steps - first))
         optimizer.iterations.assign(self._place)

@@ -173,18 +173,24 @@ def joined(
     before: Iterable[Backbone],
 ) -> Answer:
     """Returns the answer of the backbones before, and of another one if it helps."""
-    share = 0.0
-    if not search.options.single and len(other.labels) == len(best.labels):
+    share, photos, others = 0.0, len(other.labels), len(best.labels)
+    if photos == others and not search.options.single:
         share = _share(search, other, best, answer)
     if share:
         answer = answer.joined_by(other.member, other.probed.logits, share, best.labels)
     _share_out(before, 1 - share)
     _share_out([other], share)
     what = f"gets {share:.0%} of the answer" if share else "is left out"
-    search.because(
-        f"{other.name} {what}: on held-out photos its log loss is "
-        f"{other.log_loss:.3f}, that of {best.name} {best.log_loss:.3f}."
+    why = (
+        f"on held-out photos its log loss is {other.log_loss:.3f}, that of {best.name} "
+        f"{best.log_loss:.3f}"
     )
+    if photos != others:
+        why = (
+            f"there was time for features of {photos:,} photos, by {best.name} of "
+            f"{others:,}"
+        )
+    search.because(f"{other.name} {what}: {why}.")
     return answer
 
 

@@ -19,7 +19,7 @@ _FACTOR = 9 / 7
 _MEASURED = 16
 
 
-def larger_of(search: State, backbone: Backbone, trains: bool) -> Recipe | None:
+def larger_of(search: State, backbone: Backbone) -> Recipe | None:
     """Returns the recipe of a backbone for larger images, None where they do not help.
 
     They do where its photos have more pixels than its images, and their features take
@@ -28,13 +28,13 @@ def larger_of(search: State, backbone: Backbone, trains: bool) -> Recipe | None:
     """
     facts = search.budget.facts
     if "larger" not in facts:
-        search.budget.keep(larger=_size(search, backbone, trains))
+        search.budget.keep(larger=_size(search, backbone))
     if not facts["larger"]:
         return None
     return backbone.recipe.override(image_size=tuple(facts["larger"]))
 
 
-def _size(search, backbone, trains):
+def _size(search, backbone):
     """Returns height and width of larger images, [] for none."""
     recipe, photos = backbone.recipe, backbone.photos
     is_part = photos.num_examples < search.source.train.num_examples
@@ -47,7 +47,7 @@ def _size(search, backbone, trains):
     own, size = size_of(recipe), scaled(recipe, _FACTOR)
     area = math.prod(size) / math.prod(own)
     count = len(backbone.labels)
-    if not time_plan.fits_larger(search, count, area, backbone.speed, trains):
+    if not time_plan.fits_larger(search, count, area, backbone.speed):
         return []
     return list(size) if _longer_side(photos) > max(own) else []
 

@@ -116,10 +116,10 @@ def results(search: State) -> dict:
     search.source = dataclasses.replace(search.source, validation=best.judges)
     answer = first = backbones.of_probes(search, best, fitted)
     backbones.say_which_answer(search)
-    trains = time_plan.may_train(search, smallest_area(best))
-    if trains and "report_seconds" not in search.budget.facts:
+    search.trains = time_plan.may_train(search, smallest_area(best))
+    if search.trains and "report_seconds" not in search.budget.facts:
         _first_report(search, best, first)
-    if (recipe := larger_of(search, best, trains)) is not None:
+    if (recipe := larger_of(search, best)) is not None:
         number = len(fitted)
         larger = backbones.backbone_of(search, recipe, number, number + 1)
         answer = backbones.joined(search, best, answer, larger, fitted)
@@ -129,7 +129,7 @@ def results(search: State) -> dict:
         backbones.say_which_answer(search)
     of_probes = answer
     with contextlib.ExitStack() as stack:
-        if trains:
+        if search.trains:
             answer = with_training(search, best, answer, stack)
         again = "" if _is_late(search) else repeating.command(search, best, fitted)
         if again:

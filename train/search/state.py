@@ -40,6 +40,7 @@ class State:
         judge: `Judge` of the answers to held-out photos.
         slowdown: float, how many times slower the machine is than when its costs were
             measured.
+        trains: bool, whether all weights are to be trained, as far as is known.
         seeds: int, how many searches share the minutes that were given.
         is_default: bool, whether the number of photos has decided the minutes.
     """
@@ -58,6 +59,7 @@ class State:
     is_larger: bool = False
     judge: Judge = EVEN
     slowdown: float = 1.0
+    trains: bool = True
     seeds: int = 1
     is_default: bool = False
 

@@ -106,10 +106,13 @@ def for_features(
     the time.
     """
     left = search.budget.left
+    if not search.trains:
+        # Of larger images: `fits_larger` has planned all that follows.
+        return left - least_end(search)
     whole = (left + used) / count
     seconds = (_OTHER_FEATURES if number else _FEATURES) * whole - used
     if not number and needed > seconds:
-        seconds = _FEATURES_OF_SOME * whole - used
+        seconds = max(_FEATURES_OF_SOME * whole - used, 0.0)
     is_small = search.source.train.num_examples <= _SMALL_SET
     # Both are beyond the least training: the time left, and that of the steps.
     above = _for_training(search) - seconds - _LEAST_PROBES
@@ -132,19 +135,19 @@ def fits_mirrored(search: State, photos: int, speed: float) -> bool:
     return photos <= min(_MIRRORED * search.budget.seconds, _MIRRORED_SECONDS) * speed
 
 
-def fits_larger(
-    search: State, photos: int, area: float, speed: float, trains: bool
-) -> bool:
+def fits_larger(search: State, photos: int, area: float, speed: float) -> bool:
     """Returns whether features of larger photos take time that nothing else needs.
 
     Where a training follows that is little, else all that is left before the end.
     `area` is theirs by that of the photos that come in at this `speed`. Their network
-    is built and compiled first, and is tested and saved in the end.
+    is built and compiled first, has probes as the others had, and is tested and saved
+    in the end.
     """
     build, photo = search.budget.facts.get("build_seconds", 0.0), area / speed
     seconds = build + costs(search).compiling + photos * photo
     end = least_end(search) + _BUILDS * build + FEWEST_TESTED * photo
-    share = _LARGER if trains else 1.0
+    end += search.budget.parts.get("probes", 0.0)
+    share = _LARGER if search.trains else 1.0
     return seconds <= min(share * search.budget.seconds, search.budget.left - end)
 
 

@@ -18,6 +18,7 @@ from made_steps import (
 
 from train.common.errors import RunError
 from train.engine.loop import TrainingLoop, evaluate, take_steps
+from train.engine.pace import Pace
 from train.models.run_directory import RunDirectory
 from train.recipes import Recipe
 
@@ -79,6 +80,34 @@ def test_a_run_that_stopped_early_stays_finished(tmp_path, capsys, every):
     told = capsys.readouterr().out
     assert "stopped early, after step 8: testing and reporting again" in told
     assert "the best validation was after step 4" in told
+
+
+def test_a_paced_run_takes_the_steps_that_fit(tmp_path, capsys):
+    """Eleven on a schedule of six, killed at the eighth."""
+
+    def begun(left):
+        run = Run(tmp_path, early_stopping=0, steps=6, checkpoint_every=5)
+        run.validate = lambda batches: None
+        pace = Pace(lambda: next(left), 6, 1)
+        return run, TrainingLoop(run, pace)
+
+    left = iter([10, 9, 8, 7, 6, 5, 4])
+    run, loop = begun(left)
+    with pytest.raises(StopIteration):
+        loop.train()
+    assert run.taken[-1] == 8 and run.files() == ["step-00000005.npz"]
+    run, loop = begun(iter([5, 4, 3, 2, 1, 0]))
+    loop.train()
+    assert run.taken == [6, 7, 8, 9, 10, 11]
+    assert int(run.trainer.optimizer.iterations) == 6
+    assert run.files()[-1] == "step-00000011.npz"
+    bar = loop.log.bar
+    assert (bar.n, bar.total) == (11, 11)
+    run, loop = begun(iter([]))
+    loop.train()
+    assert run.taken == []
+    told = capsys.readouterr().out
+    assert "has used its time, after step 11: testing and reporting again" in told
 
 
 def test_a_lost_best_is_told_before_the_steps_that_are_left(tmp_path):

@@ -135,6 +135,15 @@ def test_a_schedule_goes_on_where_it_was():
     assert pace.keep(optimizer) and int(optimizer.iterations) == 100
 
 
+def test_a_schedule_without_time_is_over_at_once():
+    optimizer = types.SimpleNamespace(iterations=keras.Variable(3, dtype="int32"))
+    left = [0.0]
+    pace = Pace(lambda: left[0], 10, 1)
+    assert pace.keep(optimizer) and int(optimizer.iterations) == 10
+    left[0] = 5.0
+    assert pace.keep(optimizer)
+
+
 @pytest.mark.parametrize(
     ("photos", "minutes"), [(100, 2.2), (1_000, 4.0), (50_000, 10.0)]
 )

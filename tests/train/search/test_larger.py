@@ -22,6 +22,7 @@ def found():
         photos = in_memory("photos", images, labels, lambda record: record, str)
         facts = {}
         search = types.SimpleNamespace(
+            trains=trains,
             options=types.SimpleNamespace(single=single),
             source=types.SimpleNamespace(
                 train=types.SimpleNamespace(num_examples=known)
@@ -30,6 +31,7 @@ def found():
                 facts=facts,
                 seconds=100.0,
                 left=80.0,
+                parts={},
                 keep=lambda **more: facts.update(more),
             ),
             test=photos,
@@ -39,10 +41,10 @@ def found():
         backbone = types.SimpleNamespace(
             recipe=recipe, photos=photos, labels=labels, speed=speed
         )
-        first = larger.larger_of(search, backbone, trains)
+        first = larger.larger_of(search, backbone)
         # A run that goes on does the same, also where the machine is slower now.
         backbone.speed = 0.0
-        assert larger.larger_of(search, backbone, trains) == first
+        assert larger.larger_of(search, backbone) == first
         return first
 
     return found

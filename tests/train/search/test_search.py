@@ -202,7 +202,7 @@ def test_training_joins_where_held_out_photos_say_so(
     printed = capsys.readouterr().out
     assert [type(task) for task in built] == [training_stage._FromProbe]
     assert "first answer after" not in printed
-    assert f"the run stopped early, after step {taken}" in printed
+    assert f"the run has used its time, after step {taken}" in printed
     # The report of a run that goes on says what was trained, too.
     assert "All weights are trained at 32x32 for about" in printed
     assert "epochs by Adam, whose rate is times 0.75" in printed

@@ -138,7 +138,8 @@ def test_validations_take_four_hundredths_of_the_time_at_most(planned):
     # A validation of 4,800 photos at 128 takes 31 seconds.
     many = planned(1_600, 48_000)[0]
     assert many["eval_every"] == many["steps"] // 2
-    assert planned(700, 48_000)[0]["eval_every"] == planned(700, 48_000)[0]["steps"]
+    none = planned(700, 48_000)[0]
+    assert none["eval_every"] > 100 * none["steps"]
 
 
 @pytest.mark.parametrize(("single", "worse", "better"), [(True, 0, 1), (False, 0.5, 1)])
@@ -191,6 +192,7 @@ def test_of_a_large_set_some_photos_give_features():
                 validation=None,
             ),
             slowdown=1.0,
+            trains=True,
             is_larger=False,
             options=Options(given=given),
             recipe=RECIPE,
