@@ -60,18 +60,14 @@ def build(
         tokens = _norm(config, "norm_before_blocks")(tokens)
 
     # Equations 2 and 3: the blocks, of which the last may have queries.
-    queries = 0
     for index, positions in enumerate(block_positions):
-        if positions is not None:
-            tokens = positions(tokens)
-        if config.num_queries and index == config.num_layers - config.query_blocks:
-            queries = config.num_queries
-            tokens = layers.RegisterTokens(queries, stddev=1.0, name="queries")(tokens)
+        for layer in _before_block(config, index, positions):
+            tokens = layer(tokens)
         depth = index / max(config.num_layers - 1, 1)
         tokens = _block(
             config,
             grid_size,
-            queries,
+            config.num_queries * (index >= config.num_layers - config.query_blocks),
             dropout_rate=dropout_rate,
             stochastic_depth_rate=stochastic_depth_rate * depth,
             remat=remat,
@@ -81,14 +77,12 @@ def build(
     # Equation 4: the norm and what it is the norm of; then the head.
     if config.final_norm and not config.norm_after_pooling:
         tokens = _norm(config, "encoder_norm")(tokens)
-    masks = None
+    states = tokens
+    prefix = config.num_registers + config.distillation_token + class_token
     if pooling is not None:
-        prefix = config.num_registers + config.distillation_token + class_token
         options = {"name": "pooling", **(pooling_options or {})}
-        pooled = poolings.layer_of(pooling, config, prefix, **options)(tokens)
-        if queries:
-            masks = _masks(config, features, tokens, pooled, queries + prefix)
-        tokens = pooled
+        tokens = poolings.layer_of(pooling, config, prefix, **options)(tokens)
+    pooled = tokens
     if config.norm_after_pooling:
         tokens = _norm(config, "norm_after_pooling")(tokens)
     if representation_size is not None:
@@ -108,7 +102,8 @@ def build(
             **head,
         )(tokens)
     outputs = tokens
-    if masks is not None:
+    if config.num_queries:
+        masks = _masks(config, features, states, pooled, config.num_queries + prefix)
         outputs = {"class_logits": tokens, "mask_logits": masks}
     # Loading changes the arrays of any file to take images in [-1, 1].
     network = dataclasses.replace(
@@ -116,6 +111,14 @@ def build(
     )
     description = Description(network, image_size, class_token, pooling)
     return Model(images, outputs, name=name, description=description)
+
+
+def _before_block(config, index, positions):
+    """The layers before a block: one that adds positions, one that adds queries."""
+    if positions is not None:
+        yield positions
+    if config.num_queries and index == config.num_layers - config.query_blocks:
+        yield layers.RegisterTokens(config.num_queries, stddev=1.0, name="queries")
 
 
 def _norm(config, name):

@@ -160,14 +160,10 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
     name = name or _name_of(variant)
 
     image_size = _unless_none(arguments.size_of, image_size)
-    has_queries = include_top and pooling == "queries"
-    if not include_top:
-        config = config.without_queries()
-    config, checkpoint, stated = _read(config, weights, variant, has_queries)
-    if has_queries:
-        classes, class_names = _with_no_object(classes, class_names, checkpoint)
-    elif pooling == "queries":
-        pooling = "token"
+    config, checkpoint, stated = _read(config, weights, variant, include_top, pooling)
+    pooling, classes, class_names = _of_queries(
+        pooling, include_top, classes, class_names, checkpoint
+    )
     head = None
     if include_top:
         classes, new_head = arguments.classes_of_head(classes, new_head, checkpoint)
@@ -264,13 +260,17 @@ def _check_choices(pooling, preparation, position_embedding_method):
         )
 
 
-def _with_no_object(classes, class_names, checkpoint):
-    """Returns how many outputs a head of queries has, and what they are called."""
+def _of_queries(pooling, include_top, classes, class_names, checkpoint):
+    """Returns pooling and outputs: of a head of queries one more, for no object."""
+    if pooling != "queries":
+        return pooling, classes, class_names
+    if not include_top:
+        return "token", classes, class_names
     if class_names is not None and not isinstance(class_names, str):
         class_names = (*class_names, NO_OBJECT)
     if classes is None and checkpoint is None:
         classes = 1000
-    return classes and classes + 1, class_names
+    return "queries", classes and classes + 1, class_names
 
 
 def _check_tokens(pooling, config, name):
@@ -295,12 +295,14 @@ def _name_of(variant):
     return re.sub("[+-]", "_", variant or "vision_transformer").lower()
 
 
-def _read(config, weights, variant, has_queries):
+def _read(config, weights, variant, include_top, pooling):
     """Returns the config with nothing left to a file, the `Checkpoint` and its `Head`.
 
     Without weights there is no checkpoint, and nothing is stated of the head. What has
     queries is taken for its encoder if the model is to have none.
     """
+    if not include_top:
+        config = config.without_queries()
     if weights is None:
         return config.completed(), None, Head()
     if not config.has_released_positions:
@@ -311,7 +313,7 @@ def _read(config, weights, variant, has_queries):
             f"{config.position_embedding_at!r}: leave these out, or pass weights=None."
         )
     checkpoint = read_located(weights, variant, config.num_heads)
-    if not has_queries:
+    if not include_top or pooling != "queries":
         config, checkpoint = config.without_queries(), checkpoint.without_queries()
     config = config.completed(checkpoint.config, checkpoint.path)
     return config, checkpoint, checkpoint.head

@@ -220,9 +220,8 @@ def take_steps(
     before = time.perf_counter()
     batches = iter(batches)
     pending, most, is_alone = [], 1, False
-    for step in itertools.count(start_step + 1):
-        if step > steps:
-            break
+    numbers = itertools.count(start_step + 1)
+    for step in itertools.takewhile(lambda step: step <= steps, numbers):
         pending.append(trainer.step(*next(batches)))
         is_due = step == steps or any(step % interval == 0 for interval in intervals)
         # Steps may have become slower. Several hosts have different clocks.

@@ -107,7 +107,7 @@ def for_features(
     """
     left = search.budget.left
     if not search.trains:
-        # Of larger images: `fits_larger` has planned all that follows.
+        # They are of larger images: `fits_larger` has planned all that follows.
         return left - least_end(search)
     whole = (left + used) / count
     seconds = (_OTHER_FEATURES if number else _FEATURES) * whole - used

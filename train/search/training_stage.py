@@ -134,9 +134,14 @@ def _plan(search, backbone):
     if recipe.eval_every is None:
         seconds = fitting.area * search.source.validation.num_examples / speed
         count = min(int(_VALIDATING * fitting.seconds / seconds), _VALIDATIONS)
-        # Where none fits, none comes on a machine that is faster than it was either.
-        plan["eval_every"] = max(steps // count, 1) if count else _NEVER * steps
+        plan["eval_every"] = _steps_between(count, steps)
     return plan
+
+
+def _steps_between(count, steps):
+    """Returns after how many of some steps so many validations come."""
+    # None comes on a machine that turns out faster either, if none fits.
+    return max(steps // count, 1) if count else _NEVER * steps
 
 
 def _about(plan, photos):

@@ -417,23 +417,37 @@ def _differences(name, checkpoint):
             checkpoint.config.activation == "swiglu",
         )
         wrong["mlp_dim"] = size, checkpoint.mlp_dim
-    if kind.family == "beit" or kind.num_queries:
-        # It confuses rows and columns of others, or knows one side alone.
-        rows, columns = checkpoint.grid_size
-        wrong["a square grid"] = True, rows == columns
-    if kind.num_queries:
-        # It is that of the head for masks, too.
-        wrong["hidden_act"] = config["hidden_act"], "gelu"
+    if kind.family == "beit":
+        # It confuses rows and columns of others.
+        wrong["a square grid"] = _has_square_grid(checkpoint)
     is_tanh = network.activation == "gelu_tanh" and not checkpoint.class_token
     reads = checkpoint.pooling in kind.reads
     wrong |= {
         "class_token": (kind.class_token, checkpoint.class_token),
-        "queries": (bool(kind.num_queries), bool(network.num_queries)),
+        **_differences_of_masks(kind, config, checkpoint),
         "attention_pooling": (is_siglip, bool(checkpoint.pooling_heads) or is_tanh),
         "head": (has_head and bool(classifier), has_head),
         f"a head that reads {checkpoint.pooling}": (reads or not has_head, True),
     }
     return config, wrong
+
+
+def _has_square_grid(checkpoint):
+    rows, columns = checkpoint.grid_size
+    return True, rows == columns
+
+
+def _differences_of_masks(kind, config, checkpoint):
+    queries = bool(kind.num_queries), bool(checkpoint.config.num_queries)
+    if not kind.num_queries:
+        return {"queries": queries}
+    return {
+        "queries": queries,
+        # It is that of the head for masks, too.
+        "hidden_act": (config["hidden_act"], "gelu"),
+        # It knows one side of an image alone.
+        "a square grid": _has_square_grid(checkpoint),
+    }
 
 
 def _config_of(checkpoint, model_type, class_name):

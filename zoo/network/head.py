@@ -13,7 +13,7 @@ ONE_CLASS = "single_label_classification"
 SEVERAL_CLASSES = "multi_label_classification"
 NUMBERS = "regression"
 PROBLEM_TYPES = (ONE_CLASS, SEVERAL_CLASSES, NUMBERS)
-# What the last output of a head for masks is called.
+# The name of the last output of a head for masks.
 NO_OBJECT = "no object"
 # Activations of heads whose outputs are probabilities.
 PROBABILITIES = ("softmax", "sigmoid")
