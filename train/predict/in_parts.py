@@ -167,13 +167,15 @@ def _parts(photos):
 
 
 def _parts_of_shard(folder, shard):
-    count = shards.num_photos(shard)
+    # In this order a change between the two is seen later.
+    version, count = shards.version_of(shard), shards.num_photos(shard)
     if count is None:
         yield Part(folder, shard=shard)
         return
     size = _PHOTOS * max(1, math.ceil(count / (_PHOTOS * _MOST_PARTS)))
     for start in range(0, count, size):
-        yield Part(folder, shard=shard, start=start, stop=min(start + size, count))
+        stop = min(start + size, count)
+        yield Part(folder, (), shard, start, stop, version)
 
 
 def _total(folder, numbers):

@@ -42,7 +42,8 @@ class Part(NamedTuple):
     """Photos that are answered together: of a list, or in a shard.
 
     `folder` is where relative paths start from. One of `photos` and `shard` is empty.
-    `start` and `stop` are those of a slice of the photos in the shard.
+    `start` and `stop` are those of a slice of the photos in the shard, whose file
+    `version` was planned, see `train.predict.shards.version_of`.
     """
 
     folder: str
@@ -50,6 +51,7 @@ class Part(NamedTuple):
     shard: str = ""
     start: int = 0
     stop: int | None = None
+    version: Sequence[int] = ()
 
 
 class Done(NamedTuple):

@@ -73,9 +73,12 @@ def _chunks(part):
     name, shard = spelled(part.shard), part.shard
     if not remote.is_url(shard):
         shard = os.path.join(part.folder, shard)
-    names, photos, unread, size = [], [], [], 0
+    names, photos, unread, size, count = [], [], [], 0, 0
+    if part.version and shards.version_of(shard) != [*part.version]:
+        raise _changed(name)
     try:
         for inside, content, reason in shards.photos_of(shard, part.start, part.stop):
+            count += 1
             file = f"{name}/{spelled(inside)}"
             if content is None:
                 unread.append({"file": file, "error": reason})
@@ -93,4 +96,14 @@ def _chunks(part):
             f"The shard {printable(name)} cannot be read: {error}. The same command "
             "goes on once it can."
         ) from error
+    else:
+        if part.stop is not None and count < part.stop - part.start:
+            raise _changed(name)
     yield names, photos, unread
+
+
+def _changed(name):
+    return RunError(
+        f"The shard {printable(name)} has changed since its photos were counted: pass "
+        "another --out, where they are counted anew."
+    )

@@ -59,6 +59,14 @@ def num_photos(shard: str) -> int | None:
         return None
 
 
+def version_of(shard: str) -> list[int]:
+    """Returns what differs where a file has changed, of a URL and without a file []."""
+    with contextlib.suppress(OSError):
+        status = os.stat(shard)
+        return [status.st_size, status.st_mtime_ns]
+    return []
+
+
 def photos_of(
     shard: str, start: int = 0, stop: int | None = None
 ) -> Iterator[tuple[str, bytes | None, str]]:

@@ -336,6 +336,35 @@ def test_a_zip_file_that_is_damaged_is_one_photo_that_is_not_read(folder, stub):
     assert found.reasons[0].startswith("a.zip: it is damaged")
 
 
+@pytest.mark.parametrize("first", [[], ["a.png"]])
+def test_a_zip_file_that_changes_between_two_commands_is_refused(
+    first, folder, stub, small_parts
+):
+    names = [f"{number}.png" for number in range(8)]
+    zip_of("a.zip", names)
+    stub(failing_at(1))
+    with pytest.raises(KeyboardInterrupt):
+        in_parts.predict("stub", ["a.zip"], "out", show_progress=False)
+    os.rename("photos/9.png", "photos/a.png")
+    zip_of("a.zip", [*first, *names[: 8 - len(first)]])
+    os.utime("a.zip", ns=(0, 0))
+    stub()
+    for _ in range(2):
+        with pytest.raises(RunError, match=r"a\.zip has changed .* another --out"):
+            in_parts.predict("stub", ["a.zip"], "out", show_progress=False)
+    assert in_parts.predict("stub", ["a.zip"], "b", show_progress=False).answered == 8
+
+
+def test_a_slice_of_a_zip_file_with_too_few_photos_is_refused(
+    folder, stub, small_parts, monkeypatch
+):
+    stub()
+    zip_of("a.zip", ["0.png", "1.png"])
+    monkeypatch.setattr(shards, "num_photos", lambda shard: 3)
+    with pytest.raises(RunError, match=r"a\.zip has changed"):
+        in_parts.predict("stub", ["a.zip"], "out", show_progress=False)
+
+
 def test_parts_whose_photos_cannot_be_read_have_the_columns_of_others(folder, stub):
     stub()
     tar_of("a.tar", ["5bad.jpg"])
