@@ -169,7 +169,7 @@ def _parts(photos):
 def _parts_of_shard(folder, shard):
     # In this order a change between the two is seen later.
     version, count = shards.version_of(shard), shards.num_photos(shard)
-    if count is None:
+    if not count:
         yield Part(folder, shard=shard)
         return
     size = _PHOTOS * max(1, math.ceil(count / (_PHOTOS * _MOST_PARTS)))

@@ -336,6 +336,15 @@ def test_a_zip_file_that_is_damaged_is_one_photo_that_is_not_read(folder, stub):
     assert found.reasons[0].startswith("a.zip: it is damaged")
 
 
+@pytest.mark.parametrize("ending", [".tar", ".zip"])
+def test_an_archive_without_photos_is_a_part_without_rows(ending, folder, stub):
+    stub()
+    write = tar_of if ending == ".tar" else zip_of
+    write(f"a{ending}", [])
+    found = in_parts.predict("stub", [f"a{ending}"], "out", show_progress=False)
+    assert (found.answered, found.unreadable, len(os.listdir("out/_plan"))) == (0, 0, 1)
+
+
 @pytest.mark.parametrize("first", [[], ["a.png"]])
 def test_a_zip_file_that_changes_between_two_commands_is_refused(
     first, folder, stub, small_parts
