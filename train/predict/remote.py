@@ -74,7 +74,8 @@ def files_of(url: str, is_file: Callable[[str], bool]) -> list[tuple[str, bool]]
     of a file; of another one the storage is asked. Raises an `OSError` or a
     `ValueError`, also where a folder in another one cannot be listed.
     """
-    files, path = _file_system(url)
+    # What others of this process use keeps its ways.
+    files, path = _file_system(url, skip_instance_cache=True)
     _raise_in_walks(files)
     with _explained(url):
         # Other characters of patterns are part of some URLs.
@@ -144,12 +145,12 @@ def _check_size(size, expected):
         raise OSError(errno.EIO, f"it ends after {size:,} of {expected:,} bytes")
 
 
-def _file_system(url):
+def _file_system(url, **options):
     packages.need(f"The URL {url}", ("fsspec",), extra="ray")
     import fsspec
 
     try:
-        return fsspec.core.url_to_fs(url)
+        return fsspec.core.url_to_fs(url, **options)
     except ImportError as error:
         package = _PACKAGES.get(url.partition("://")[0])
         remedy = f": pip install {package}" if package else ""

@@ -118,6 +118,13 @@ def test_a_folder_that_cannot_be_listed_is_named(folder):
                 Photos([place])
 
 
+def test_file_systems_that_others_use_stay_as_they_are():
+    files = fsspec.filesystem("memory")
+    files.pipe("/others/1.png", b"")
+    assert list(Photos(["memory://others/"])) == ["memory:///others/1.png"]
+    assert files.find("/others/none") == []
+
+
 def test_an_archive_at_a_url_is_read_as_a_shard_alone(folder, stub, server):
     with pytest.raises(RunError, match="a.tar is an archive at a URL: pass --out=FOL"):
         predict("stub", [f"{HUB}/a.tar"], out="whole.csv")
