@@ -106,7 +106,10 @@ def _is_folder(files, path):
 def _matches(files, pattern):
     """Returns the files that a pattern means, with whether they fit it themselves."""
     top = pattern.partition("*")[0].rpartition("/")[0]
-    entries = files.glob(pattern, detail=True)
+    # A bracket may be that of a name.
+    entries = files.glob(pattern.replace("[", "[[]"), detail=True)
+    if "[" in pattern:
+        entries |= files.glob(pattern, detail=True)
     found = {}
     for path in _visible(entries, top):
         if entries[path]["type"] != "directory":
@@ -120,7 +123,9 @@ def _matches(files, pattern):
 
 def _visible(paths, top):
     """Returns paths, without those that are hidden below the folder `top`."""
-    return [path for path in paths if "/." not in path.removeprefix(top.rstrip("/"))]
+    top = top.rstrip("/")
+    # At the root of some storage paths begin without a slash.
+    return [path for path in paths if "/." not in f"/{path.removeprefix(top)}"]
 
 
 @contextlib.contextmanager
@@ -149,6 +154,8 @@ def _file_system(url, **options):
     packages.need(f"The URL {url}", ("fsspec",), extra="ray")
     import fsspec
 
+    if "::" in url:
+        raise ValueError(f"{printable(url)}: chained URLs (::) are not read")
     try:
         return fsspec.core.url_to_fs(url, **options)
     except ImportError as error:

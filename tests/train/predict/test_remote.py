@@ -122,7 +122,42 @@ def test_file_systems_that_others_use_stay_as_they_are():
     files = fsspec.filesystem("memory")
     files.pipe("/others/1.png", b"")
     assert list(Photos(["memory://others/"])) == ["memory:///others/1.png"]
-    assert files.find("/others/none") == []
+    assert list(files.walk("/others/none")) == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("trip [2]/*", ["trip 2/b.jpg", "trip [2]/a.jpg"]),
+        ("trip [2]/**", ["trip 2/b.jpg", "trip [2]/a.jpg"]),
+        ("trip [13]/*", []),
+    ],
+)
+def test_brackets_of_a_pattern_are_as_in_local_ones(pattern, names, folder):
+    files = fsspec.filesystem("memory")
+    for name in ("trip 2/b.jpg", "trip [2]/a.jpg"):
+        os.makedirs(os.path.dirname(name))
+        open(name, "w").close()
+        files.pipe(f"/{name}", b"")
+    for top, found in (("", names), ("memory:///", [f"memory:///{n}" for n in names])):
+        if names:
+            assert list(Photos([f"{top}{pattern}"])) == found
+        else:
+            with pytest.raises(RunError, match=r"check the (pattern|URL)"):
+                Photos([f"{top}{pattern}"])
+
+
+def test_hidden_files_at_the_root_of_a_storage_are_left_out():
+    paths = [".a.png", ".b/1.png", "c/.d.png", "c/2.png", "3.png"]
+    assert remote._visible(paths, "") == ["c/2.png", "3.png"]
+
+
+@pytest.mark.parametrize("place", ["zip://1.png::a.zip", "simplecache::http://h/*"])
+def test_chained_urls_are_refused_by_name(place):
+    with pytest.raises(RunError, match=r"::.*: chained URLs \(::\) are not read"):
+        Photos([place], with_shards=True)
+    with pytest.raises(ValueError, match="chained URLs"):
+        remote.content_of(place)
 
 
 def test_an_archive_at_a_url_is_read_as_a_shard_alone(folder, stub, server):
