@@ -8,7 +8,6 @@ which passes on all lines but those of `NOISE`, and shows these too if the comma
 import atexit
 import collections
 import contextlib
-import io
 import logging
 import os
 import re
@@ -77,21 +76,30 @@ def hidden() -> Iterator[None]:
         raise
 
 
-def hide_errors() -> None:
-    """Hides errors of libraries too, until the process ends, where messages are hidden.
+@contextlib.contextmanager
+def hidden_errors() -> Iterator[None]:
+    """Hides errors of libraries too, for a while, where messages are hidden.
 
     For a library whose processes and threads print where the command itself says what
     has failed.
     """
     if logging.getLogger().isEnabledFor(logging.WARNING):
+        yield
         return
-    logging.disable(logging.CRITICAL)
-    threading.excepthook = lambda failed: None
-    if sys.stderr is not None and sys.stderr.fileno() != 2:
-        # Python's own messages go elsewhere.
-        nothing = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nothing, 2)
-        os.close(nothing)
+    level, hook = logging.root.manager.disable, threading.excepthook
+    with contextlib.ExitStack() as stack:
+        stack.callback(logging.disable, level)
+        logging.disable(logging.CRITICAL)
+        stack.callback(setattr, threading, "excepthook", hook)
+        threading.excepthook = lambda failed: None
+        if _stderr_number() not in (None, 2):
+            before = os.dup(2)
+            stack.callback(os.close, before)
+            stack.callback(os.dup2, before, 2)
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nothing, 2)
+            os.close(nothing)
+        yield
 
 
 class Watcher:
@@ -159,12 +167,17 @@ def _fork():
         return os.fork()
 
 
-def _lead_python_to(descriptor):
+def _stderr_number():
+    """Returns the descriptor of Python's messages, None in a notebook or a test."""
     try:
-        if sys.stderr.fileno() != 2:
-            return
-    except (OSError, ValueError, io.UnsupportedOperation):
-        return  # of a notebook or a test
+        return sys.stderr.fileno()
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _lead_python_to(descriptor):
+    if _stderr_number() != 2:
+        return
     sys.stderr = sys.__stderr__ = os.fdopen(  # type: ignore[misc]
         descriptor,
         "w",

@@ -73,6 +73,12 @@ class _Work(beam.DoFn):
 
 def run(work: PartWork, numbers: Sequence[int], workers: int | None) -> Generator[int]:
     """Yields numbers of parts as workers have done the work on them."""
+    # Its processes print dozens of lines, and tracebacks where one ends early.
+    with library_messages.hidden_errors():
+        yield from _run(work, numbers, workers)
+
+
+def _run(work: PartWork, numbers: Sequence[int], workers: int | None) -> Generator[int]:
     if not numbers:
         return
     workers = min(workers or os.cpu_count() or 1, len(numbers))
@@ -82,8 +88,6 @@ def run(work: PartWork, numbers: Sequence[int], workers: int | None) -> Generato
         direct_num_workers=workers,
         direct_running_mode="multi_processing",
     )
-    # Its processes print dozens of lines, and tracebacks where one ends early.
-    library_messages.hide_errors()
     failures: list[BaseException | None] = []
     left = set(numbers)
 

@@ -78,7 +78,11 @@ def run(work: PartWork, numbers: Sequence[int], workers: int | None) -> Generato
     A worker that is killed is started again, with the part that it was at.
     """
     # It prints a line of C++ on what restarts.
-    library_messages.hide_errors()
+    with library_messages.hidden_errors():
+        yield from _run(work, numbers, workers)
+
+
+def _run(work: PartWork, numbers: Sequence[int], workers: int | None) -> Generator[int]:
     if not ray.is_initialized():
         try:
             # RAY_ADDRESS says which cluster; without it one is started here.
@@ -86,7 +90,7 @@ def run(work: PartWork, numbers: Sequence[int], workers: int | None) -> Generato
         except Exception as error:
             raise RunError(
                 f"Ray does not start ({first_line(error)}): check RAY_ADDRESS, or "
-                "leave --runner=ray out."
+                "leave --runner=ray out; --verbose shows what Ray prints."
             ) from error
     rows = [{"number": number} for number in numbers]
     if not rows:
@@ -106,7 +110,7 @@ def run(work: PartWork, numbers: Sequence[int], workers: int | None) -> Generato
     except ray.exceptions.RayError as error:
         raise RunError(
             f"Ray failed ({first_line(error)}): the same command goes on with what is "
-            "not written."
+            "not written, and with --verbose shows what Ray prints."
         ) from error
 
 

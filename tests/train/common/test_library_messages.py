@@ -155,27 +155,38 @@ FAILURES = """
 import logging, os, subprocess, sys, threading
 from train.common import library_messages
 {hidden}
-library_messages.hide_errors()
-logging.getLogger("apache_beam").error("an error")
-thread = threading.Thread(target=lambda: 1 / 0)
-thread.start()
-thread.join()
-os.write(2, b"of C++\\n")
-subprocess.run(["sh", "-c", "echo of a child >&2"])
-print("of ours", file=sys.stderr)
+
+def fail():
+    logging.getLogger("apache_beam").error("an error")
+    thread = threading.Thread(target=lambda: 1 / 0)
+    thread.start()
+    thread.join()
+    os.write(2, b"of C++\\n")
+    subprocess.run(["sh", "-c", "echo of a child >&2"])
+
+with library_messages.hidden_errors():
+    fail()
+    print("of ours", file=sys.stderr)
+{after}
 """
 
 
 @posix
 def test_errors_of_libraries_are_hidden_where_their_messages_are():
-    def shown(hidden: str) -> str:
-        command = [sys.executable, "-c", FAILURES.format(hidden=hidden)]
+    def shown(hidden: str, after: str = "") -> str:
+        code = FAILURES.format(hidden=hidden, after=after)
+        command = [sys.executable, "-c", code]
         return subprocess.run(command, capture_output=True, text=True, cwd=ROOT).stderr
 
-    assert shown("library_messages.hidden().__enter__()") == "of ours\n"
+    hidden = "voices = library_messages.hidden()\nvoices.__enter__()"
+    assert shown(hidden) == "of ours\n"
     others = ["an error", "ZeroDivisionError", "of C++", "of a child", "of ours"]
     # As with --verbose.
     assert all(line in shown("") for line in others)
+    # And once more where the library has ended.
+    assert all(line in shown(hidden, "fail()") for line in others)
+    nowhere = "import io; logging.disable(30); sys.stderr = io.StringIO()"
+    assert shown(nowhere).splitlines() == ["of C++", "of a child"]
 
 
 def test_warnings_and_records_of_libraries():
