@@ -70,9 +70,10 @@ class Photos:
 
     def _lines(self):
         for line in sys.stdin.buffer:
-            self._listed.update(line)
-            if path := os.fsdecode(line.rstrip(b"\r\n")):
-                yield path
+            if line := line.rstrip(b"\r\n"):
+                # The ends of lines differ by the system and the editor.
+                self._listed.update(line + b"\n")
+                yield os.fsdecode(line)
 
     def __iter__(self):
         self.others = collections.Counter(self._others_at_urls)

@@ -157,8 +157,9 @@ def test_photos_that_came_later_are_not_part_of_a_plan(folder, stub, small_parts
 def test_another_list_on_standard_input_is_refused(
     folder, stub, small_parts, monkeypatch
 ):
-    def go(*numbers):
-        lines = "".join(f"{path}\n" for path in paths(*numbers)).encode()
+    def go(*numbers, end="\n"):
+        lines = "".join(f"{path}{end}" for path in paths(*numbers)).encode()
+        lines = lines.removesuffix(b"\r\n")
         stdin = types.SimpleNamespace(buffer=io.BytesIO(lines))
         monkeypatch.setattr("sys.stdin", stdin)
         return in_parts.predict("stub", ["-"], "out", show_progress=False)
@@ -172,6 +173,7 @@ def test_another_list_on_standard_input_is_refused(
             go(*other)
     found = go(*range(1, 8))
     assert (found.earlier, found.answered) == (4, 3)
+    assert go(*range(1, 8), end="\r\n").earlier == 7
 
 
 def test_other_settings_and_other_files_are_refused(folder, stub, small_parts):
