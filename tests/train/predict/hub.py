@@ -27,7 +27,6 @@ class Hub(Quiet):
 
     def do_GET(self):
         path = urllib.parse.unquote(self.path.partition("?")[0])
-        self.server.requests.append(path)
         faults = self.server.faults.get(path) if self.command == "GET" else None
         fault = faults.pop(0) if faults else None
         route = _ROUTES.fullmatch(path)
@@ -88,4 +87,4 @@ class Hub(Quiet):
 
 def serving_hub(folder):
     """Runs a server of a folder, whose files are at `HUB/resolve/main/` of its URL."""
-    return serving(Hub, folder=str(folder), faults={}, requests=[])
+    return serving(Hub, folder=str(folder), faults={})

@@ -90,6 +90,26 @@ def test_files_that_are_cut_are_read_by_the_same_command(stub, server):
     assert go(f"{url}/a.tar", out="shard").answered == 2
 
 
+def test_a_photo_that_ends_early_is_named(stub, server):
+    stub()
+    place, path = f"{HUB}/photos/1.png", f"{FILES}/photos/1.png"
+    server.faults[path] = ["short"] * 99
+    [reason] = go(place).reasons
+    assert "photos/1.png: it ends after" in reason
+    server.faults[path] = []
+    assert go(place).answered == 1
+
+
+@pytest.mark.parametrize(
+    "path", [f"{FILES}/photos/1.png", f"/api/{hub.REPOSITORY}/tree/main/photos"]
+)
+def test_a_server_that_fails_once_is_asked_again(path, stub, server):
+    stub()
+    server.faults[path] = [500]
+    assert go(f"{HUB}/photos").answered == 11
+    assert server.faults[path] == []
+
+
 def test_a_file_that_ends_early_is_named(folder, monkeypatch):
     files = fsspec.filesystem("memory")
     files.pipe("/early/a.tar", bytes(1024))
