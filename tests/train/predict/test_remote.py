@@ -113,10 +113,26 @@ def test_a_server_that_fails_once_is_asked_again(path, stub, server):
 def test_a_file_that_ends_early_is_named(folder, monkeypatch):
     files = fsspec.filesystem("memory")
     files.pipe("/early/a.tar", bytes(1024))
-    monkeypatch.setattr(type(files), "info", lambda *_: {"size": 2048, "type": "file"})
+    info = {"size": 2048, "type": "file", "contentEncoding": "gzip"}
+    monkeypatch.setattr(type(files), "info", lambda *_: info)
+    with remote.local_file("memory://early/a.tar") as path:
+        assert os.path.getsize(path) == 1024
+    del info["contentEncoding"]
     expected = "it ends after 1,024 of 2,048 bytes"
     with pytest.raises(OSError, match=expected):
         remote.local_file("memory://early/a.tar").__enter__()
+
+
+def test_a_photo_that_the_storage_has_packed_is_whole(monkeypatch):
+    files = fsspec.filesystem("memory")
+    files.pipe("/packed/1.png", b"photo")
+    info = {"size": 5, "type": "file", "contentEncoding": "gzip"}
+    monkeypatch.setattr(type(files), "info", lambda *_: info)
+    monkeypatch.setattr(fsspec.implementations.memory.MemoryFile, "size", 9)
+    assert remote.content_of("memory://packed/1.png") == b"photo"
+    del info["contentEncoding"]
+    with pytest.raises(OSError, match="it ends after 5 of 9 bytes"):
+        remote.content_of("memory://packed/1.png")
 
 
 class Gone(Files):
