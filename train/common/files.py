@@ -55,11 +55,12 @@ def make_folder(path: str | os.PathLike, flag: str = "--run_dir") -> pathlib.Pat
 
 
 def _make(path):
-    missing = [one for one in (path, *path.parents) if not one.exists()]
-    path.mkdir(parents=True, exist_ok=True)
     made = _made.get()
     if made is not None:
+        # The last one may be refused when those above it are made.
+        missing = [one for one in (path, *path.parents) if not one.exists()]
         made += [one.absolute() for one in reversed(missing)]
+    path.mkdir(parents=True, exist_ok=True)
 
 
 @contextlib.contextmanager

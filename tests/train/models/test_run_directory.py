@@ -10,7 +10,12 @@ import pytest
 
 from train.common.command_line import exit_on_errors
 from train.common.errors import RunError
-from train.common.files import make_folder, whole_file, whole_folder
+from train.common.files import (
+    make_folder,
+    whole_file,
+    whole_folder,
+    without_empty_folders,
+)
 from train.data import run_data, sources
 from train.models.run_directory import RunDirectory
 
@@ -201,6 +206,14 @@ def test_what_a_killed_export_left_goes_with_the_next(tmp_path):
         raise RuntimeError
     assert (out / "model.onnx").read_text() == "old"
     assert names_in(tmp_path) == {mine.name, out.name}
+
+
+def test_a_folder_that_is_refused_leaves_none_above_it(tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(RunError, match="Cannot make"), without_empty_folders():
+        make_folder(tmp_path / "empty")
+        make_folder(tmp_path / "new" / ("x" * 300))
+    assert names_in(tmp_path) == {"empty"}
 
 
 def test_a_whole_folder_has_its_final_place(tmp_path, monkeypatch):
