@@ -44,6 +44,8 @@ NOISE = re.compile(
 )
 # Warnings at lines of these modules are ours, or are about a call of ours.
 _OURS = r"(keras_vit|keras_vit_start|train|zoo|__main__|absl|runpy)\b"
+# They log a traceback of each error, which our messages name anyway.
+_OF_STORAGE = ("fsspec", "gcsfs")
 TITLE = b"libraries had printed, which is hidden otherwise:\n"
 # Keep this many hidden lines, to show them if the command dies.
 _KEPT = 50
@@ -254,6 +256,8 @@ def _hide_those_of_python():
     """
     # Our own messages are not log records.
     logging.disable(logging.WARNING)
+    for name in _OF_STORAGE:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     if sys.warnoptions:
         return
     warnings.filterwarnings("ignore", module=rf"(?!{_OURS})")

@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import functools
-import logging
 import os
 import pathlib
 from collections.abc import Callable, Generator
@@ -25,9 +24,6 @@ _PACKAGES = {
     "https": "aiohttp",
     "s3": "s3fs",
 }
-# They log a traceback of each error, which our messages name anyway.
-for _name in ("fsspec", "gcsfs"):
-    logging.getLogger(_name).setLevel(logging.CRITICAL)
 
 
 def is_url(place: str) -> bool:

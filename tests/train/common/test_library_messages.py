@@ -198,6 +198,7 @@ def test_warnings_and_records_of_libraries():
         warn_as(name)
     logging.getLogger("huggingface_hub").warning("unauthenticated")
     logging.getLogger("tensorflow").error("an error")
+    logging.getLogger("gcsfs").error("an error that a message names")
     """
     shown = "warning: of train.data.load\nwarning: of absl.app\nan error\n"
     assert run(program).stderr == shown
