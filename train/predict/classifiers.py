@@ -91,8 +91,8 @@ def _of_export(path, image_size, batch_size, with_features, trust):
         )
     if is_features and not with_features:
         raise RunError(
-            f"The model {path} gives features, not classes: pass --features for them, "
-            "or export it without --features."
+            f"The model {path} gives features, not classes: pass --features=NAME.npz "
+            "for them, or a folder where --out is one, or export it without --features."
         )
     names, problem_type = model.class_names, model.problem_type
     if names is None:
@@ -156,7 +156,7 @@ def _of_keras_model(place, image_size, batch_size, with_features, engine, precis
     classes, model = classes_of(loaded), loaded.model
     names, why_no_names = classes.names, classes.why_no_names
     if not names and not with_features:
-        raise RunError(f"{classes.why_none} Pass --features for its features.")
+        raise RunError(f"{classes.why_none} Pass --features=NAME.npz for its features.")
     notes = _notes_on(loaded.name, classes)
     head = None
     if with_features:

@@ -127,7 +127,8 @@ def _run(work: PartWork, numbers: Sequence[int], workers: int | None) -> Generat
 def _explained(text):
     if found := re.search(f"{_MARK}(.*?){_MARK}", text, re.DOTALL):
         return RunError(found[1])
+    reason = first_line(text or "its pipeline ended early")
     return RunError(
-        f"Beam failed ({first_line(text)}): the same command goes on with what is not "
-        "written, and with --verbose shows what Beam prints."
+        f"Beam failed ({reason}): the same command goes on with what is not written, "
+        "and with --verbose shows what Beam prints."
     )

@@ -92,8 +92,9 @@ def _chunks(part):
     except shards.DamagedError as error:
         unread.append({"file": name, "error": str(error)})
     except (OSError, ValueError) as error:
+        reason = str(error).rstrip(".")
         raise RunError(
-            f"The shard {printable(name)} cannot be read: {error}. The same command "
+            f"The shard {printable(name)} cannot be read: {reason}. The same command "
             "goes on once it can."
         ) from error
     else:

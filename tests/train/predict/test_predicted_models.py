@@ -42,7 +42,7 @@ def test_features_of_a_keras_model_beside_its_answers(folder, files):
 
 def test_a_model_without_head_has_features_alone(folder):
     shared("without head").save("model.keras")
-    with pytest.raises(RunError, match="no head for classes.* Pass --features"):
+    with pytest.raises(RunError, match="no head for class.* Pass --features=NAME.npz"):
         predict("model.keras", paths())
     found = predict("model.keras", paths(), features="x.npz")
     assert (found.answered, np.load("x.npz")["features"].shape) == (10, (10, 24))

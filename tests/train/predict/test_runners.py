@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -95,7 +96,7 @@ def test_run_inference_of_beam_answers_keyed_photos(folder, files):
 def test_an_error_of_a_worker_is_the_command_s(runner, folder, files):
     pytest.importorskip(MODULES[runner])
     os.mkfifo("a.tar")
-    with pytest.raises(RunError, match=r"a\.tar cannot be read"):
+    with pytest.raises(RunError, match=r"a\.tar cannot be read: .*[^.]\. The"):
         in_parts.predict(
             str(files / "model.onnx"),
             ["a.tar"],
@@ -104,6 +105,17 @@ def test_an_error_of_a_worker_is_the_command_s(runner, folder, files):
             workers=1,
             show_progress=False,
         )
+
+
+def test_a_pipeline_of_beam_that_ends_early_is_named(monkeypatch):
+    beam = pytest.importorskip("apache_beam")
+    from train.predict import on_beam
+
+    monkeypatch.setattr(beam, "Pipeline", mock.MagicMock())
+    monkeypatch.setattr(beam, "ParDo", mock.Mock())
+    work = mock.Mock(**{"folder.written.return_value": set()})
+    with pytest.raises(RunError, match=r"Beam failed \(its pipeline ended early\)"):
+        list(on_beam.run(work, [0], 1))
 
 
 @pytest.mark.parametrize("name", MODULES.values())
