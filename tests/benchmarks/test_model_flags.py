@@ -65,7 +65,9 @@ def test_multiply_adds_of_another_family_by_hand():
 
 def test_names_of_other_families():
     for handle, card in MODELS.items():
-        assert families.architecture_of(handle) == card.architecture
+        # timm has none of those that segment images.
+        known = None if card.architecture == "EoMT" else card.architecture
+        assert families.architecture_of(handle) == known
     for model, architecture in {
         "vit_base_patch16_siglip_256.v2_webli": "vit_base_patch16_siglip_256",
         "eva02_tiny_patch14_224": "eva02_tiny_patch14_224",
