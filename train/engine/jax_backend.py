@@ -23,6 +23,7 @@ from train.engine import bfloat16, layouts
 from train.engine.checkpoints import Checkpoints
 from train.engine.sharded_checkpoints import ShardedCheckpoints
 from train.engine.step import Devices, Trainer, one_behind
+from zoo.common.safe_text import counted
 
 # The environment variable by which JAX finds the first of several processes.
 _COORDINATOR = "JAX_COORDINATOR_ADDRESS"
@@ -240,9 +241,7 @@ class JaxDevices(Devices):
         if not self.shares_model:
             return super().description
         parts, cuts = self.strategy.device_mesh.shape
-        count = parts * cuts
-        devices = "1 device" if count == 1 else f"{count} devices"
-        return f"on {devices}, data:{parts},model:{cuts}"
+        return f"on {counted(parts * cuts, 'device')}, data:{parts},model:{cuts}"
 
     @property
     def shares_model(self) -> bool:

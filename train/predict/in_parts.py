@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from train.common import packages
+from train.common import library_messages, packages
 from train.common.errors import RunError
 from train.common.files import lock_file, make_folder
 from train.predict import shards
@@ -126,6 +126,9 @@ def predict(
             _count_unread(predictions, done)
         weights, total = predictor.digest, _total(folder, missing)
         predictor.expect(total)
+        if runner is not None:
+            # Its processes print dozens of lines, and tracebacks where one ends early.
+            stack.enter_context(library_messages.hidden_errors())
         if runner is not None and os.path.exists(model):
             # Processes elsewhere may not start in this directory.
             predictor = dataclasses.replace(predictor, model=os.path.abspath(model))

@@ -10,7 +10,6 @@ import apache_beam as beam
 from apache_beam.ml.inference.base import ModelHandler
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from train.common import library_messages
 from train.common.errors import RunError, first_line
 from train.predict.part_work import PartWork
 from train.predict.photo_predictor import PhotoPredictor
@@ -73,12 +72,6 @@ class _Work(beam.DoFn):
 
 def run(work: PartWork, numbers: Sequence[int], workers: int | None) -> Generator[int]:
     """Yields numbers of parts as workers have done the work on them."""
-    # Its processes print dozens of lines, and tracebacks where one ends early.
-    with library_messages.hidden_errors():
-        yield from _run(work, numbers, workers)
-
-
-def _run(work: PartWork, numbers: Sequence[int], workers: int | None) -> Generator[int]:
     if not numbers:
         return
     workers = min(workers or os.cpu_count() or 1, len(numbers))

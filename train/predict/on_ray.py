@@ -8,7 +8,6 @@ import pyarrow as pa
 import ray
 import ray.data
 
-from train.common import library_messages
 from train.common.errors import RunError, first_line
 from train.predict.part_folder import table
 from train.predict.part_work import PartWork
@@ -77,12 +76,6 @@ def run(work: PartWork, numbers: Sequence[int], workers: int | None) -> Generato
 
     A worker that is killed is started again, with the part that it was at.
     """
-    # It prints a line of C++ on what restarts.
-    with library_messages.hidden_errors():
-        yield from _run(work, numbers, workers)
-
-
-def _run(work: PartWork, numbers: Sequence[int], workers: int | None) -> Generator[int]:
     if not ray.is_initialized():
         try:
             # RAY_ADDRESS says which cluster; without it one is started here.

@@ -123,9 +123,10 @@ class PartFolder:
         for folder in self.folders:
             remove_temporaries(folder)
         settings = self._known(settings)
-        if not self.is_planned:
+        if self.is_planned:
+            check_settings(self.path, self._settings(), settings)
+        else:
             write_json(self.path / _MANIFEST, {"settings": settings}, "--out")
-        check_settings(self.path, self._settings(), settings)
         make_folder(self.path / _DONE, "--out")
         return len(_numbers(self.path / _PLAN))
 

@@ -15,7 +15,7 @@ from zoo.common.limits import PHOTO_BYTES
 from zoo.common.safe_text import printable
 
 _BLOCK = 2**20
-# What pip calls the packages by which fsspec opens these.
+# Packages by which fsspec opens these, as pip calls them.
 _PACKAGES = {
     "gcs": "gcsfs",
     "gs": "gcsfs",
@@ -70,7 +70,7 @@ def files_of(url: str, is_file: Callable[[str], bool]) -> list[tuple[str, bool]]
     of a file; of another one the storage is asked. Raises an `OSError` or a
     `ValueError`, also where a folder in another one cannot be listed.
     """
-    # What others of this process use keeps its ways.
+    # Instances in the cache are those of others in this process, too.
     files, path = _file_system(url, skip_instance_cache=True)
     _raise_in_walks(files)
     with _explained(url):
@@ -176,7 +176,7 @@ def _explained(url):
         # An error of the system has a number, one of a library a text alone.
         reason = error.strerror or first_line(error) or type(error).__name__
         if isinstance(error, FileNotFoundError) and not error.strerror:
-            # Of most libraries it is the path.
+            # Most libraries give the path alone.
             reason = f"it is not there ({reason})"
         raise OSError(f"{printable(url)}: {reason}") from error
     # Each kind of storage has errors of its own.

@@ -419,7 +419,7 @@ def _differences(name, checkpoint):
         wrong["mlp_dim"] = size, checkpoint.mlp_dim
     if kind.family == "beit":
         # It confuses rows and columns of others.
-        wrong["a square grid"] = _has_square_grid(checkpoint)
+        wrong["a square grid"] = True, _has_square_grid(checkpoint)
     is_tanh = network.activation == "gelu_tanh" and not checkpoint.class_token
     reads = checkpoint.pooling in kind.reads
     wrong |= {
@@ -434,7 +434,7 @@ def _differences(name, checkpoint):
 
 def _has_square_grid(checkpoint):
     rows, columns = checkpoint.grid_size
-    return True, rows == columns
+    return rows == columns
 
 
 def _differences_of_masks(kind, config, checkpoint):
@@ -446,7 +446,7 @@ def _differences_of_masks(kind, config, checkpoint):
         # It is that of the head for masks, too.
         "hidden_act": (config["hidden_act"], "gelu"),
         # It knows one side of an image alone.
-        "a square grid": _has_square_grid(checkpoint),
+        "a square grid": (True, _has_square_grid(checkpoint)),
     }
 
 
