@@ -68,6 +68,8 @@ def check(
         )
     source, notes = _loaded(dataset, data_options)
     found = review(source)
+    # Those of dark photos are said once, before features decode the photos again.
+    findings = texts.findings(found, dataset)
     errors, lines = None, []
     if extractor is not None:
         errors = _label_errors(source, found, extractor)
@@ -83,7 +85,7 @@ def check(
     lines = [
         *texts.overview(found, dataset),
         *notes,
-        *texts.findings(found, dataset),
+        *findings,
         *lines,
     ]
     left_out = texts.left_out_line(results, str(file))

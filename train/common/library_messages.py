@@ -21,6 +21,7 @@ from collections.abc import Iterator
 
 from keras_vit_start import BACKENDS, styled
 from train.common import flag_help
+from zoo.common.safe_text import counted
 
 # Hide lines that start so: notices and warnings of C++ and of absl,
 # and errors that only say that the machine has no GPU, or no such instructions, or that
@@ -52,6 +53,10 @@ _KEPT = 50
 # Show at most this many different warnings from one place in the code.
 _WARNINGS = 10
 _shown = collections.defaultdict(set)
+# Of a warning about photos the first text is shown, the others are counted.
+_first: dict[type[Warning], str] = {}
+_more: collections.Counter = collections.Counter()
+_reported: set[type[Warning]] = set()
 _PATIENCE_SECONDS = 0.2
 _FAREWELL_SECONDS = 2.0
 
@@ -65,17 +70,23 @@ def hidden() -> Iterator[None]:
     """
     _hide_those_of_python()
     watcher = Watcher() if _can_watch() else None
-    if watcher is None:
-        yield
-        return
-    atexit.register(watcher.end)
+    if watcher is not None:
+        atexit.register(watcher.end)
     try:
         yield
     except (SystemExit, KeyboardInterrupt):
         raise
     except BaseException:
-        watcher.end(well=False)
+        if watcher is not None:
+            watcher.end(well=False)
         raise
+    finally:
+        _show_counts()
+
+
+def no_more_of(kind: type[Warning]) -> None:
+    """Hides warnings of a kind: the command has said for which photos they are true."""
+    _reported.add(kind)
 
 
 @contextlib.contextmanager
@@ -268,8 +279,23 @@ def _show_warning(message, category, filename, lineno, file=None, line=None):
     stream, text = file or sys.stderr, flag_help.in_flags(str(message))
     shown = _shown[filename, lineno]
     # Data may be read more than once, with the same warning each time.
-    if stream is None or text in shown or len(shown) == _WARNINGS:
+    if stream is None or category in _reported or hash(text) in shown:
         return
-    shown.add(text)
+    shown.add(hash(text))
+    if getattr(category, "is_of_photo", False):
+        if _first.setdefault(category, text) != text:
+            _more[category] += 1
+            return
+    elif len(shown) > _WARNINGS:
+        return
     more = " (more of these are not shown)" * (len(shown) == _WARNINGS)
     print(f"{styled('warning:', 'warning', stream)} {text}{more}", file=stream)
+
+
+def _show_counts():
+    """Says for how many further photos a warning is true that was shown for one."""
+    for kind, count in _more.items():
+        if sys.stderr is not None and kind not in _reported:
+            title = styled("warning:", "warning", sys.stderr)
+            text = f"{counted(count, 'more photo')} like this one: {_first[kind]}"
+            print(title, text, file=sys.stderr)

@@ -4,12 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from train.common import library_messages
 from train.data.correction_files import left_out_by
 from train.data.photo_names import relative
 from train.data.review import Review
 from train.scoring.label_errors import LabelErrors
 from train.scoring.uneven import is_uneven
 from zoo.common.safe_text import class_text, counted, printable
+from zoo.photos.sixteen_bits import DarkPhotoWarning
 
 # With fewer photos to train on, a class is hard to learn.
 _FEW = 10
@@ -22,7 +24,7 @@ _DARK = 16
 def findings(review: Review, dataset: str) -> list[str]:
     """Returns a line for each thing about a data set that somebody should know."""
     names = relative(review.names, dataset)
-    lines = [*_classes(review), *_unread(review, dataset), *_dark(review)]
+    lines = [*_classes(review), *_unread(review, dataset), *_dark(review, dataset)]
     kinds = {
         "identical": ("", review.identical),
         "near-identical": ("", review.near),
@@ -201,27 +203,34 @@ def _unread(review, dataset):
 
 def flags_of(review: Review) -> list[str]:
     """Returns the flags with which such photos should be read."""
-    dark, deep = _count_dark(review)
+    dark, deep = _dark_photos(review)
     # Photos that use all bits would be refused.
-    return ["--bits=12"] if dark and dark == deep else []
+    return ["--bits=12"] if dark and len(dark) == deep else []
 
 
-def _count_dark(review):
-    """Counts photos of 16 bits that use the lower ones alone, and all of 16 bits."""
-    known = (one for one in review.fingerprints if one.header is not None)
-    deep = [one.small.max() for one in known if one.header.bits > 8]
-    return sum(top < _DARK for top in deep), len(deep)
+def _dark_photos(review: Review) -> tuple[list[str], int]:
+    """Returns the names of photos of 16 bits that use few, and counts all of 16."""
+    pairs = zip(review.names, review.fingerprints, strict=False)
+    deep = [
+        (name, one.small.max())
+        for name, one in pairs
+        if one.header is not None and one.header.bits > 8
+    ]
+    return [name for name, top in deep if top < _DARK], len(deep)
 
 
-def _dark(review):
+def _dark(review, dataset):
     """Yields a line about photos of 16 bits that use the lower ones alone."""
-    dark, deep = _count_dark(review)
+    dark, deep = _dark_photos(review)
     if dark:
         yield (
-            f"dark: {dark:,} of {counted(deep, 'photo')} of 16 bits are nearly "
-            "black, as if only 12 or fewer bits were in use: pass --bits=12, or as "
-            "many as the camera has; without it copies of them are not found"
+            f"dark: {len(dark):,} of {counted(deep, 'photo')} of 16 bits "
+            f"{'is' if len(dark) == 1 else 'are'} nearly black, as if only 12 or fewer "
+            "bits were in use: pass --bits=12, or as many as the camera has; without "
+            f"it copies of them are not found: {_first(relative(dark, dataset))}"
         )
+        # This line has said it of all of them.
+        library_messages.no_more_of(DarkPhotoWarning)
 
 
 def _area(size):

@@ -20,6 +20,13 @@ class LevelsError(ValueError):
     """The values of a file are not of the bits that somebody says."""
 
 
+class DarkPhotoWarning(UserWarning):
+    """The values of a photo use a few of its 16 bits, so that it is nearly black."""
+
+    # A data set may have a million: commands show the first, and count the others.
+    is_of_photo = True
+
+
 def array(image: Image.Image) -> np.ndarray:
     """Returns the array of a `PIL.Image.Image`, or raises why it cannot be decoded."""
     image.load()  # NumPy would make an array of an object
@@ -65,6 +72,7 @@ def to_bytes(
         warnings.warn(
             f"{name} has values of {likely} bits in 16, so it is nearly black: say so "
             f"with bits={likely}.",
+            DarkPhotoWarning,
             stacklevel=2,
         )
     bits = bits or MOST_BITS

@@ -221,6 +221,26 @@ def test_warnings_name_flags_and_of_one_place_ten_are_shown():
     ]
 
 
+def test_of_photos_one_warning_is_shown_and_the_others_counted():
+    program = """
+    from zoo.photos.sixteen_bits import DarkPhotoWarning
+    class OtherPhotoWarning(DarkPhotoWarning):
+        pass
+    def warn(kind, number):
+        warnings.warn(f"{number}.png is dark.", kind)
+    for number in [0, 1, 0, *range(12)]:
+        warn(DarkPhotoWarning, number)
+    for number in range(3):
+        warn(OtherPhotoWarning, number)
+    from train.common import library_messages
+    library_messages.no_more_of(OtherPhotoWarning)
+    """
+    assert run(program).stderr.splitlines() == [
+        "warning: 0.png is dark.",
+        "warning: 11 more photos like this one: 0.png is dark.",
+    ]
+
+
 def test_the_library_is_left_as_it_is():
     code = """
 import logging, os, sys, warnings, zoo

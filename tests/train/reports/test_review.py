@@ -1,14 +1,18 @@
 """What is said of a data set before a run."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
 from copied_photos import COPIES, encoded, photo
 from PIL import Image
 
+from train.common import library_messages
 from train.data import copies
 from train.data.review import review
 from train.data.sources import load
 from train.reports.review import findings, flags_of, overview
+from zoo.photos.sixteen_bits import DarkPhotoWarning
 
 
 @pytest.fixture
@@ -59,17 +63,21 @@ def test_of_many_photos_identical_ones_are_found_without_decoding(folder, monkey
     assert [line.partition(":")[0] for line in lines] == ["identical", "leaks"]
 
 
-def test_dark_photos_of_16_bits_are_named_until_their_bits_are_said(folder):
+def test_dark_photos_of_16_bits_are_named_until_their_bits_are_said(folder, monkeypatch):
     for seed, shift in ((500, 4), (501, 4), (502, 0)):
         values = np.asarray(photo(seed, (64, 64)).convert("L")).astype("uint16") * 257
         path = folder / "train" / "rose" / f"{seed}.png"
         Image.fromarray(values >> shift).save(path)
+    no_more_of = mock.Mock()
+    monkeypatch.setattr(library_messages, "no_more_of", no_more_of)
     [line] = said(folder)
     assert flags_of(review(load(str(folder)))) == []
     assert line.startswith(
         "dark: 2 of 3 photos of 16 bits are nearly black, as if only"
     )
     assert "pass --bits=12" in line
+    assert line.endswith(": train/rose/500.png, train/rose/501.png")
+    no_more_of.assert_called_once_with(DarkPhotoWarning)
     (folder / "train" / "rose" / "502.png").unlink()
     assert flags_of(review(load(str(folder)))) == ["--bits=12"]
     source = load(str(folder), bits=12)
