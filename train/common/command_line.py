@@ -95,6 +95,7 @@ def parsed(argv: Sequence[str]) -> list:
     except flags.Error as error:
         raise flags.Error(flag_names.explained(error, _name())) from error
     flag_names.check_numbers()
+    flag_names.check_places()
     return words
 
 

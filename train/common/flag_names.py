@@ -69,6 +69,9 @@ _MEANT = {
     "target_class class_name label": "class",
     "photos photo source image input": "images",
 }
+# These are places that commands write to, and what copies files to URLs.
+_WRITTEN = "run_dir out_dir out json output cache features sort_into gallery".split()
+_COPYING = {"s3": "aws s3 sync", "gs": "gcloud storage rsync", "hf": "hf upload"}
 # These are the largest integer of 32 bits, as for seeds, and about that of float32.
 _MOST_COUNT, _MOST_NUMBER = 2**32 - 1, 3.4e38
 
@@ -140,4 +143,17 @@ def check_numbers() -> None:
         if isinstance(value, float) and not abs(value) <= _MOST_NUMBER:
             raise flags.Error(
                 f"--{name}={value} must be finite, and at most {_MOST_NUMBER:g}."
+            )
+
+
+def check_places() -> None:
+    """Raises a `flags.Error` for places to write to that are URLs."""
+    for name, flag in flag_help.of_command().items():
+        value = flag.value
+        if name in _WRITTEN and isinstance(value, str) and "://" in value:
+            copying = _COPYING.get(value.partition("://")[0], "the storage's program")
+            raise flags.Error(
+                f"--{name}={printable(value, 200)} is a URL, and files are written to "
+                "disks alone: pass a path, and copy what is there afterwards by "
+                f"{copying}."
             )

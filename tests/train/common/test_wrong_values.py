@@ -81,6 +81,7 @@ WRONG = {
         "--lr=0.1": "no flag --lr: | --learning_rate.",
         "--num_classes=10": "--dataset (the classes are those of the data set)",
         "--label-smoothing=0.1": "write --label_smoothing.",
+        "--run_dir=gs://bucket/run": "--run_dir=gs://bucket/run is a URL",
         "--stepz=3": "did you mean --steps?",
         "--qqq": "no flag --qqq: | keras-vit finetune --help lists all.",
     },
@@ -124,6 +125,12 @@ WRONG = {
         "a.keras": "The photos are missing. Give a model and photos",
         "a.keras b.jpg --gallery": "--gallery=VALUE needs its value. An .html file",
         "a.keras b.jpg --threshold=0.5": "use --top (each answer has its probability",
+        "run photo.jpg --out=s3://bucket/folder": "--out=s3://bucket/folder is a URL | "
+        "pass a path, and copy | by aws s3 sync.",
+        "run photo.jpg --out=a.csv --features=gs://b/x.npz": "--features=gs://b/x.npz | "
+        "by gcloud storage rsync.",
+        "run photo.jpg --sort_into=https://b/x": "--sort_into=https://b/x is a URL",
+        "run photo.jpg --gallery=hf://b/x.html": "--gallery=hf://b/x.html is a URL",
         "run photo.jpg --engine=keras --precision=int8": "not in int8: choose one of",
     },
     "evaluate": {
