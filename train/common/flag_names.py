@@ -70,7 +70,8 @@ _MEANT = {
     "photos photo source image input": "images",
 }
 # These are places that commands write to, and what copies files to URLs.
-_WRITTEN = "run_dir out_dir out json output cache features sort_into gallery".split()
+_WRITTEN = {"run_dir", "out_dir", "out", "json", "output", "cache"}
+_WRITTEN |= {"features", "sort_into", "gallery"}
 _COPYING = {"s3": "aws s3 sync", "gs": "gcloud storage rsync", "hf": "hf upload"}
 # These are the largest integer of 32 bits, as for seeds, and about that of float32.
 _MOST_COUNT, _MOST_NUMBER = 2**32 - 1, 3.4e38

@@ -127,7 +127,7 @@ WRONG = {
         "a.keras b.jpg --threshold=0.5": "use --top (each answer has its probability",
         "run photo.jpg --out=s3://bucket/folder": "--out=s3://bucket/folder is a URL | "
         "pass a path, and copy | by aws s3 sync.",
-        "run photo.jpg --out=a.csv --features=gs://b/x.npz": "--features=gs://b/x.npz | "
+        "run photo.jpg --features=gs://b/x.npz": "--features=gs://b/x.npz is | "
         "by gcloud storage rsync.",
         "run photo.jpg --sort_into=https://b/x": "--sort_into=https://b/x is a URL",
         "run photo.jpg --gallery=hf://b/x.html": "--gallery=hf://b/x.html is a URL",

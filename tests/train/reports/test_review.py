@@ -63,7 +63,7 @@ def test_of_many_photos_identical_ones_are_found_without_decoding(folder, monkey
     assert [line.partition(":")[0] for line in lines] == ["identical", "leaks"]
 
 
-def test_dark_photos_of_16_bits_are_named_until_their_bits_are_said(folder, monkeypatch):
+def test_dark_photos_of_16_bits_are_named_until_bits_are_said(folder, monkeypatch):
     for seed, shift in ((500, 4), (501, 4), (502, 0)):
         values = np.asarray(photo(seed, (64, 64)).convert("L")).astype("uint16") * 257
         path = folder / "train" / "rose" / f"{seed}.png"
