@@ -16,6 +16,7 @@ from train.data.sources.splits import CORES, Split, pick, tf_options
 from train.data.sources.subset import spread
 from train.data.transforms import keras_layer, preprocessing
 from train.data.transforms.augmentation import augment
+from train.data.transforms.decoding import cut
 from train.data.transforms.mixing import cutmix, mixup
 
 SHUFFLE_BUFFER = 50_000
@@ -112,7 +113,8 @@ def training_batches(
     Returns:
         `(images, labels)`: float32 `(batch_size, height, width, 3)` in [-1, 1] and
         int32 `(batch_size,)`, or where they are mixed float32 `(batch_size, classes)`;
-        with several devices the parts of one after the other.
+        with several devices the parts of one after the other. Labels of masks are int32
+        `(batch_size, height, width)`, cut and mirrored with their images.
 
     Source: vision_transformer, vit_jax/input_pipeline.py (crop, flip, buffer).
     """
@@ -125,6 +127,8 @@ def training_batches(
             "mixup and CutMix take the examples of a whole batch, of which each of "
             f"{share.hosts} hosts has a part: leave them out, or use one host"
         )
+    if split.read_mask is not None:
+        _check_changes_of_masks(augmentation, augmentation_layer)
     through_layer = None
     if augmentation_layer is not None:
         through_layer = keras_layer.traced(augmentation_layer, image_size)
@@ -148,14 +152,21 @@ def training_batches(
         seeds = tf.random.split(tf.stack([seed, number]), num=2)
         crop_seed, image_seed = tf.unstack(seeds)
 
+        def flipped(pixels: tf.Tensor) -> Any:
+            if not flip:
+                return pixels
+            return tf.image.stateless_random_flip_left_right(pixels, image_seed)
+
         def decode(
             choose_window: Callable[[tf.Tensor], tf.Tensor] | None = None,
         ) -> Any:
-            pixels = split.decode(record, choose_window, fast=True)
             # Flip bytes before the resize: a quarter of the memory to move.
-            if flip:
-                pixels = tf.image.stateless_random_flip_left_right(pixels, image_seed)
-            return pixels
+            return flipped(split.decode(record, choose_window, fast=True))
+
+        def decode_mask(
+            choose_window: Callable[[tf.Tensor], tf.Tensor] | None = None,
+        ) -> Any:
+            return flipped(cut(split.read_mask(label)[..., None], choose_window))
 
         image = crop_image(decode, image_size, crop_seed)
         image = augment(image, augmentation, image_seed)
@@ -163,6 +174,10 @@ def training_batches(
             layer_seed = tf.random.fold_in(image_seed, _LAYER_SEED)
             image = through_layer(tf.cast(image, tf.float32), layer_seed)
         image = preprocessing.to_model_range(image)
+        if split.read_mask is not None:
+            label = preprocessing.mask_crop(
+                crop_image, decode_mask, image_size, crop_seed
+            )
         label = tf.cast(label, tf.int32)
         if finish is None:
             return image, label
@@ -301,11 +316,19 @@ def evaluation_batches(
     Source: vision_transformer, vit_jax/input_pipeline.py (the resize).
     """
     _check_batch_size(batch_size)
+    if split.read_mask is not None and preparation != "squash":
+        raise ValueError(
+            f'preparation="{preparation}" cuts images, and masks are compared as a '
+            'whole: pass preparation="squash"'
+        )
 
     @_as_written
     def prepare(number: tf.Tensor, example: Any) -> Any:
         record, label = example
         image = preprocessing.fitted(split.decode(record), image_size, preparation)
+        if split.read_mask is not None:
+            mask = split.read_mask(label)[..., None]
+            label = preprocessing.nearest(mask, image_size)[..., 0]
         image, label = preprocessing.to_model_range(image), tf.cast(label, tf.int32)
         if share.filled:
             label = tf.where(number < split.num_examples, label, NO_LABEL)
@@ -367,6 +390,22 @@ def explained(batches: tf.data.Dataset, split: Split) -> Iterator:
         raise DataError(
             f"reading {split.name} failed although every image decodes: {reason}"
         ) from error
+
+
+def _check_changes_of_masks(augmentation, augmentation_layer):
+    """Refuses what changes images after the crop and the flip: masks would not follow.
+
+    Mixup and CutMix take one label per image, the others move or hide what it shows.
+    """
+    fields = dataclasses.fields(augmentation)
+    names = [one.name for one in fields if getattr(augmentation, one.name)]
+    if augmentation_layer is not None:
+        names.append("augmentation_layer")
+    if names:
+        raise ValueError(
+            f"{', '.join(names)}: masks follow crops and flips alone, so these would "
+            "change images without their masks; leave them out"
+        )
 
 
 def _check_batch_size(batch_size):

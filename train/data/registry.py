@@ -16,6 +16,8 @@ from zoo.common.regular_files import expand_home
 # The folder of TFDS data sets, None for its default.
 DataDir = str | os.PathLike | None
 PARTS = ("train", "validation", "test")
+# The number of pixels of a mask that do not count.
+IGNORED = 255
 # Archives of photos are known by these endings.
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
 # Names range from `train.tfrecord` to `train-00000-of-00004.gz`.

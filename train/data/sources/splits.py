@@ -26,7 +26,7 @@ class Split:
         name: The split as a person writes it, "cifar100 train[:49000]".
         num_examples: How many examples `records` yields.
         records: Returns a `tf.data.Dataset` of `(record, label)` in the same order
-            every time; `label` is an integer scalar.
+            every time; `label` is an integer scalar, or the path of a mask.
         read: Turns one record tensor into an encoded image, a scalar string, or into
             uint8 pixels, `(height, width, 1)` or `(height, width, 3)`; works inside
             `tf.data` maps.
@@ -39,6 +39,9 @@ class Split:
         bits: How many bits values have in files of 16, see `zoo.photos.decode`.
         hashes: An integer for each example's encoded image, equal where two are; None
             where reading the data has not made any.
+        read_mask: Turns a label into class numbers, int32 `(height, width)` of the size
+            of its image, `train.data.registry.IGNORED` where a pixel does not count;
+            works inside `tf.data` maps. None where labels are no masks.
     """
 
     name: str
@@ -52,6 +55,7 @@ class Split:
     honour_exif: bool = True
     bits: int | None = None
     hashes: np.ndarray | None = None
+    read_mask: Callable[[tf.Tensor], tf.Tensor] | None = None
 
     def labels(self) -> np.ndarray:
         """Returns the label of every example, in order; no image is decoded."""
@@ -153,7 +157,8 @@ def pick(split: Split, indices: Sequence[int] | np.ndarray) -> Split:
     if split.arrays is not None:
         records, labels = (values[indices] for values in split.arrays)
         part = in_memory(split.name, records, labels, split.read, locate)
-        return replace(part, honour_exif=split.honour_exif, bits=split.bits)
+        part = replace(part, honour_exif=split.honour_exif, bits=split.bits)
+        return replace(part, read_mask=split.read_mask)
     picked = np.zeros(split.num_examples, bool)
     picked[indices] = True
 

@@ -87,7 +87,7 @@ def decode_image(
     """
     if image.dtype != tf.string:
         pixels = tf.image.grayscale_to_rgb(image) if image.shape[-1] == 1 else image
-        return _cut(pixels, choose_window)
+        return cut(pixels, choose_window)
     method = "" if fast or not honour_exif else _PILLOWS
     turn = (
         _plain_orientation(image) if honour_exif else _known_to_tensorflow(image, bits)
@@ -109,7 +109,7 @@ def decode_image(
         return tf.cond(
             is_jpeg & (turn > 1),
             lambda: jpeg(turn),
-            lambda: _cut(whole(), choose_window),
+            lambda: cut(whole(), choose_window),
         )
 
     # Every node takes time, also in a branch that is not taken.
@@ -370,7 +370,10 @@ def _decode_whole(encoded, channels=3):
     return pixels
 
 
-def _cut(pixels, choose_window):
+def cut(
+    pixels: tf.Tensor, choose_window: Callable[[tf.Tensor], tf.Tensor] | None
+) -> tf.Tensor:
+    """Returns a window of pixels `(height, width, channels)`, see `Split.decode`."""
     if choose_window is None:
         return pixels
     top, left, height, width = tf.unstack(choose_window(tf.shape(pixels)))
