@@ -15,12 +15,15 @@ from typing import Any
 class Choice:
     """A function or class, `"module:name"`, that a recipe names.
 
-    `settings` maps its arguments to the fields of the recipe that they take.
+    `settings` maps its arguments to the fields of the recipe that they take. A loss has
+    the `tasks` that it suits: "classes" (one of several), "labels" (any number of them)
+    or "number".
     """
 
     target: str
     title: str
     settings: dict[str, str]
+    tasks: tuple[str, ...] = ()
 
     def of(self, recipe: object, **more: Any) -> Callable:
         """Returns the target with the recipe's settings as arguments."""
@@ -28,17 +31,42 @@ class Choice:
         return functools.partial(pkgutil.resolve_name(self.target), **values, **more)
 
 
-# Losses are called with logits and labels, and built with `class_weights` besides.
+_SMOOTHED = {"label_smoothing": "label_smoothing"}
+# Losses are called with logits and labels; those of classes take `class_weights`
+# besides, those of labels `pos_weight`.
 LOSSES = {
     "softmax": Choice(
         "train.engine.losses:softmax_cross_entropy",
         "softmax cross-entropy",
-        {"label_smoothing": "label_smoothing"},
+        _SMOOTHED,
+        ("classes",),
     ),
     "sigmoid": Choice(
         "train.engine.losses:sigmoid_cross_entropy",
         "sigmoid cross-entropy",
-        {"label_smoothing": "label_smoothing"},
+        _SMOOTHED,
+        ("classes", "labels"),
+    ),
+    "focal": Choice(
+        "train.engine.losses:focal_loss",
+        "focal loss of several labels",
+        _SMOOTHED,
+        ("labels",),
+    ),
+    "asymmetric": Choice(
+        "train.engine.losses:asymmetric_loss",
+        "asymmetric loss of several labels",
+        _SMOOTHED,
+        ("labels",),
+    ),
+    "huber": Choice(
+        "train.engine.losses:huber_loss", "Huber loss of a number", {}, ("number",)
+    ),
+    "squared": Choice(
+        "train.engine.losses:squared_error",
+        "squared error of a number",
+        {},
+        ("number",),
     ),
 }
 

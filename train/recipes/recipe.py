@@ -9,7 +9,7 @@ from typing import Any
 
 from train.common.setting import AUTO, check_limits
 from train.data.registry import Augmentation, kind_of
-from train.engine.choices import OPTIMIZERS
+from train.engine.choices import LOSSES, OPTIMIZERS
 from train.recipes.fields import OUTPUT, TrainingSettings
 from zoo import VARIANTS, ViTConfig
 from zoo.catalog.handles import named
@@ -99,6 +99,12 @@ class Recipe(Augmentation, TrainingSettings):
                 f"optimizer={self.optimizer}: leave it out, or pass "
                 f"optimizer={' or '.join(decaying)}."
             )
+        smoothed = "label_smoothing" in LOSSES[self.loss].settings.values()
+        if self.label_smoothing and not smoothed:
+            raise ValueError(
+                f"label_smoothing={self.label_smoothing} does nothing with "
+                f"loss={self.loss}: leave it out."
+            )
         if self.early_stopping and not self.validation_fraction:
             raise ValueError(
                 f"early_stopping={self.early_stopping} needs the accuracy on held out "
@@ -114,9 +120,16 @@ class Recipe(Augmentation, TrainingSettings):
 
         Raises:
             ValueError: there is no such model or release, its patches do not divide
-                the images, or it has no blocks for what is asked of them.
+                the images, or it has no blocks for what is asked of them; or the loss
+                is for labels of another kind.
             StoreError: there is no such file, or registries cannot be read.
         """
+        if "classes" not in LOSSES[self.loss].tasks:
+            fitting = [name for name, row in LOSSES.items() if "classes" in row.tasks]
+            raise ValueError(
+                f"loss={self.loss} is for {' and '.join(LOSSES[self.loss].tasks)}, not "
+                f"for one class per image: pass {' or '.join(fitting)}."
+            )
         model: Any = self.model
         is_name = isinstance(model, str) and not brings_weights(model)
         if is_name and model not in NETWORKS:

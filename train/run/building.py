@@ -163,4 +163,5 @@ def loss(recipe: Recipe, source: Source) -> Callable:
             f"{len(source.class_names)} classes: give one for each, in the order of "
             f"{named(source.class_names)}; or balanced."
         )
-    return LOSSES[recipe.loss].of(recipe, class_weights=weights)
+    given = {} if weights is None else {"class_weights": weights}
+    return LOSSES[recipe.loss].of(recipe, **given)
