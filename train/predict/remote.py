@@ -5,6 +5,7 @@ import errno
 import functools
 import os
 import pathlib
+import time
 from collections.abc import Callable, Generator
 from typing import IO
 
@@ -24,6 +25,14 @@ _PACKAGES = {
     "https": "aiohttp",
     "s3": "s3fs",
 }
+# Seconds before a read is tried again that failed in a way that may pass: by these
+# statuses, or by errors of these names, which libraries share.
+_PAUSES = (1, 2, 4, 8)
+_BUSY = {408, 429, 500, 502, 503, 504}
+_BROKEN = {"TimeoutError", "Timeout", "TimeoutException", "ConnectionResetError"}
+_BROKEN |= {"ServerDisconnectedError", "ClientPayloadError", "RemoteProtocolError"}
+# File systems that try again themselves, hf where it does not copy whole files.
+_PATIENT = {"gcs", "gs", "hf", "s3", "s3a"}
 
 
 def is_url(place: str) -> bool:
@@ -44,10 +53,15 @@ def content_of(photo: str | bytes) -> str | bytes:
     if not isinstance(photo, str) or not is_url(photo):
         return photo
     files, path = _file_system(photo)
-    with _explained(photo), files.open(path, "rb") as file:
-        content = read_bounded(file, PHOTO_BYTES)
-        _check_size(files, path, len(content), getattr(file, "size", None))
-        return content
+
+    def read() -> bytes:
+        with files.open(path, "rb") as file:
+            content = read_bounded(file, PHOTO_BYTES)
+            _check_size(files, path, len(content), getattr(file, "size", None))
+            return content
+
+    with _explained(photo):
+        return read() if _is_patient(files) else _tried(read)
 
 
 def read_bounded(file: IO[bytes], most: int) -> bytes:
@@ -73,7 +87,8 @@ def files_of(url: str, is_file: Callable[[str], bool]) -> list[tuple[str, bool]]
     # Instances in the cache are those of others in this process, too.
     files, path = _file_system(url, skip_instance_cache=True)
     _raise_in_walks(files)
-    with _explained(url):
+
+    def listed() -> list[tuple[str, bool]]:
         # Other characters of patterns are part of some URLs.
         if "*" in path:
             found = _matches(files, path)
@@ -84,6 +99,9 @@ def files_of(url: str, is_file: Callable[[str], bool]) -> list[tuple[str, bool]]
         # S3 and Google Storage may have an empty file of the name `folder/`.
         paths = sorted(path for path in found if not path.endswith("/"))
         return [(files.unstrip_protocol(path), found[path]) for path in paths]
+
+    with _explained(url):
+        return listed() if _is_patient(files) else _tried(listed)
 
 
 def _raise_in_walks(files):
@@ -134,7 +152,7 @@ def local_file(place: str) -> Generator[pathlib.Path]:
         path = pathlib.Path(folder, "copy" + "".join(pathlib.Path(place).suffixes))
         files, name = _file_system(place)
         with _explained(place):
-            files.get_file(name, str(path))
+            _tried(lambda: files.get_file(name, str(path)))
             expected = files.info(name).get("size")
             _check_size(files, name, path.stat().st_size, expected)
         yield path
@@ -167,6 +185,44 @@ def _file_system(url, **options):
         raise ValueError(f"{printable(url)}: {first_line(error)}") from error
 
 
+def _is_patient(files):
+    """Returns whether a file system tries again by itself what may pass."""
+    protocols = [files.protocol] if isinstance(files.protocol, str) else files.protocol
+    return not _PATIENT.isdisjoint(protocols)
+
+
+def _tried(read):
+    """Returns what `read` returns, tried again after errors that may pass."""
+    for pause in _PAUSES:
+        try:
+            return read()
+        # Each kind of storage has errors of its own.
+        except Exception as error:
+            if not _may_pass(error):
+                raise
+        time.sleep(pause)
+    return read()
+
+
+def _may_pass(error):
+    """Returns whether an error, or what has caused it, may be gone in a moment."""
+    if error is None:
+        return False
+    if (status := _status(error)) is not None:
+        return status in _BUSY
+    names = {kind.__name__ for kind in type(error).__mro__}
+    return bool(names & _BROKEN) or _may_pass(error.__cause__)
+
+
+def _status(error):
+    """Returns the status that a server has answered with, None for other errors."""
+    for place in (error, getattr(error, "response", None)):
+        for name in ("status", "status_code", "code"):
+            if isinstance(status := getattr(place, name, None), int):
+                return status
+    return None
+
+
 @contextlib.contextmanager
 def _explained(url):
     """Turns errors of fsspec and what it opens files by into an `OSError`."""
@@ -176,8 +232,10 @@ def _explained(url):
         # An error of the system has a number, one of a library a text alone.
         reason = error.strerror or first_line(error) or type(error).__name__
         if isinstance(error, FileNotFoundError) and not error.strerror:
-            # Most libraries give the path alone.
+            # Most libraries give the path alone; that of HTTP raises no other error.
             reason = f"it is not there ({reason})"
+            if _status(error.__cause__) not in (None, 404):
+                reason = f"it is not sent ({first_line(error.__cause__)})"
         raise OSError(f"{printable(url)}: {reason}") from error
     # Each kind of storage has errors of its own.
     except Exception as error:

@@ -20,6 +20,13 @@ HUB = f"hf://{hub.REPOSITORY}"
 FILES = f"/{hub.REPOSITORY}/resolve/main"
 
 
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch):
+    """Reads are tried again without pauses; returns how often."""
+    monkeypatch.setattr(remote, "_PAUSES", (0, 0, 0, 0))
+    return 4
+
+
 @pytest.fixture
 def server(folder, monkeypatch):
     """A server of the folder that answers for a dataset repository."""
@@ -77,14 +84,14 @@ def test_what_is_not_there_is_named(stub, server):
             go(place)
 
 
-def test_files_that_are_cut_are_read_by_the_same_command(stub, server):
+def test_files_that_are_cut_are_read_by_the_same_command(stub, server, pauses):
     pytest.importorskip("aiohttp")
     stub()
     url = f"{server.url}{FILES}"
     places = [f"{url}/photos/{number}.png" for number in range(3)]
-    server.faults[f"{FILES}/photos/1.png"] = ["cut"]
+    server.faults[f"{FILES}/photos/1.png"] = ["cut"] * (pauses + 1)
     assert (go(*places).answered, go(*places).answered) == (2, 3)
-    server.faults[f"{FILES}/a.tar"] = ["cut"]
+    server.faults[f"{FILES}/a.tar"] = ["cut"] * (pauses + 1)
     with pytest.raises(RunError, match=r"a\.tar.* cannot be read: .*goes on once it"):
         go(f"{url}/a.tar", out="shard")
     assert go(f"{url}/a.tar", out="shard").answered == 2
@@ -108,6 +115,65 @@ def test_a_server_that_fails_once_is_asked_again(path, stub, server):
     server.faults[path] = [500]
     assert go(f"{HUB}/photos").answered == 11
     assert server.faults[path] == []
+
+
+@pytest.mark.parametrize(
+    ("scheme", "name"), [("hf", "a.tar"), ("http", "a.tar"), ("http", "photos/1.png")]
+)
+def test_a_file_is_tried_again_after_errors_that_may_pass_alone(
+    scheme, name, stub, server
+):
+    pytest.importorskip("aiohttp")
+    stub()
+    url = f"{HUB if scheme == 'hf' else f'{server.url}{FILES}'}/{name}"
+    faults = server.faults[f"{FILES}/{name}"] = [500, 503, 429]
+    assert go(url).answered == (2 if name == "a.tar" else 1)
+    assert faults == []
+    read = {
+        "a.tar": lambda url: remote.local_file(url).__enter__(),
+        "photos/1.png": remote.content_of,
+    }
+    for status in (403, 404):
+        faults = server.faults[f"{FILES}/{name}"] = [status] * 5
+        with pytest.raises(OSError, match="40[34]|not there"):
+            read[name](url)
+        assert len(faults) == 4
+
+
+class Refused(Exception):
+    def __init__(self, status):
+        super().__init__(status)
+        self.status = status
+
+
+def test_errors_that_may_pass_are_told_from_others_by_their_causes(monkeypatch):
+    slept = []
+    monkeypatch.setattr(remote, "_PAUSES", (1, 2, 4))
+    monkeypatch.setattr(remote.time, "sleep", slept.append)
+
+    def number_of_tries(error, cause=None):
+        tries = []
+
+        def read():
+            tries.append(1)
+            raise error from cause
+
+        with pytest.raises(type(error)):
+            remote._tried(read)
+        return len(tries)
+
+    assert number_of_tries(Refused(502)) == number_of_tries(TimeoutError()) == 4
+    assert slept == [1, 2, 4] * 2
+    assert number_of_tries(FileNotFoundError("url"), Refused(500)) == 4
+    for error in (Refused(401), FileNotFoundError("url"), PermissionError(13, "no")):
+        assert number_of_tries(error) == 1
+    assert number_of_tries(FileNotFoundError("url"), Refused(404)) == 1
+
+
+def test_a_file_that_a_server_refuses_is_not_called_missing():
+    for status, reason in ((500, r"it is not sent \(500\)"), (404, "it is not there")):
+        with pytest.raises(OSError, match=reason), remote._explained("http://h/a.png"):
+            raise FileNotFoundError("http://h/a.png") from Refused(status)
 
 
 def test_a_file_that_ends_early_is_named(folder, monkeypatch):
