@@ -18,6 +18,7 @@ from keras_vit.layers import (
 from keras_vit.models import bit, resnet_v2  # noqa: F401 - registers them
 from keras_vit.models.features import features
 from keras_vit.models.resizing import at_image_size
+from keras_vit.models.segmenter import segmenter
 from keras_vit.models.variants import (
     R26_ViT_B32,
     R26_ViT_S32,
@@ -53,7 +54,7 @@ __all__ = [
     "at_image_size", "classify", "decode_predictions", "embed", "explain", "features",
     "layers", "load_model",
     "load_released_weights", "preprocess_input", "quantize_weights",
-    "save_released_weights",
+    "save_released_weights", "segmenter",
 ]  # fmt: skip
 
 

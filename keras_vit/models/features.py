@@ -3,6 +3,7 @@
 import contextlib
 import operator
 from collections.abc import Iterable
+from typing import Any
 
 import keras
 
@@ -22,6 +23,22 @@ from keras_vit.structure import (
 )
 from keras_vit.structure.architectures import check_one_grid
 from zoo.common.safe_text import brief
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class Features(keras.Model):
+    """A functional model that nothing is dropped in while it is frozen.
+
+    Keras hands the `training` of an outer model to all that is in it, whatever the
+    graph was built with, so that a frozen backbone would keep its dropout.
+    """
+
+    # Keras takes a class for a functional one that has literally these two.
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+
+    def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
+        return super().call(inputs, training=training and self.trainable, mask=mask)
 
 
 def features(
@@ -49,7 +66,8 @@ def features(
     Returns:
         Functional `keras.Model` from the images of `model` to a dict: `"layer_3"` is a
         float tensor (batch, rows, columns, hidden_size) or (batch, tokens,
-        hidden_size), `"class_token"` and `"pooled"` are (batch, hidden_size).
+        hidden_size), `"class_token"` and `"pooled"` are (batch, hidden_size). With
+        `trainable = False` it drops nothing, also in a model that is trained.
 
     Raises:
         ValueError: the model is not functional, or has no such layer.
@@ -93,7 +111,7 @@ def features(
         raise ValueError(
             f'layers are {brief(layers)}: pass numbers, "class_token" or "pooled".'
         )
-    return keras.Model(model.input, outputs, name=f"{model.name}_features")
+    return Features(model.input, outputs, name=f"{model.name}_features")
 
 
 def _requested(layers):
