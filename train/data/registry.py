@@ -18,6 +18,8 @@ DataDir = str | os.PathLike | None
 PARTS = ("train", "validation", "test")
 # The number of pixels of a mask that do not count.
 IGNORED = 255
+# A folder of masks has the table of their classes in one of these files.
+MASK_TABLES = ("classes.csv", "mask_classes.csv")
 # Archives of photos are known by these endings.
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
 # Names range from `train.tfrecord` to `train-00000-of-00004.gz`.

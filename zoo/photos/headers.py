@@ -1,14 +1,16 @@
 """What the header of a photo declares: format, size, bits and channels."""
 
 import io
+import os
 import struct
 from typing import NamedTuple
 
-from zoo.photos import files, png
+from zoo.common.regular_files import open_regular
+from zoo.photos import exif, files, png
 
 # The types of colour of PNG, and how many channels each shows.
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 1, 6: 3}
-_TIFF_BITS = 258
+_TIFF_BITS, _TIFF_WIDTH, _TIFF_HEIGHT, _TIFF_ORIENTATION = 258, 256, 257, 274
 
 
 class Header(NamedTuple):
@@ -41,3 +43,26 @@ def header(encoded: bytes) -> Header:
         is_gray = image.mode.partition(";")[0] in ("1", "L", "LA", "I", "F")
         width, height = image.size
         return Header(kind, width, height, bits, 1 if is_gray else 3)
+
+
+def upright_size(path: str | os.PathLike) -> tuple[int, int]:
+    """Returns the (height, width) of what `zoo.photos.decode` returns of a file.
+
+    Nothing is decoded. Raises an error of any kind for files that are not read.
+    """
+    with open_regular(path) as file:
+        if file.read(len(png.START)) == png.START:
+            file.seek(0)
+            encoded = file.read()
+            _, width, height, *_ = header(encoded)
+            turn = png.orientation(encoded)
+        else:
+            with files.opened(file) as image:
+                width, height = image.size
+                turn = exif.orientation(image.info.get("exif") or b"")
+                if image.format == "TIFF":
+                    # Releases of Pillow differ in whether the size is the upright one.
+                    tags = image.tag_v2
+                    width, height = tags[_TIFF_WIDTH], tags[_TIFF_HEIGHT]
+                    turn = tags.get(_TIFF_ORIENTATION, 1)
+    return (width, height) if turn >= 5 else (height, width)

@@ -82,6 +82,33 @@ def opened(encoded: bytes, name: str, bits: int | None) -> tuple[Image.Image, in
     return image, parts.turn
 
 
+def samples(encoded: bytes) -> tuple[np.ndarray, Header]:
+    """Returns the samples of a PNG file as they are stored, upright, and its header.
+
+    Of a palette they are its indices. They are uint8 `(height, width)`, with several
+    channels `(height, width, channels)`; grays of 16 bits are uint16. Raises an error
+    of any kind for other files, and a DamageError for colours of 16 bits.
+    """
+    parts = _parts(memoryview(encoded))
+    header = parts.header
+    if header.depth == 16 and header.colour != _GRAY:
+        raise DamageError("16 bits per colour")
+    image = exif.upright(_image(parts), parts.turn)
+    values = sixteen_bits.array(image)
+    if header.colour == _GRAY and header.depth in (2, 4):
+        # Pillow spreads these over 0..255.
+        values = values // (255 // (2**header.depth - 1))
+    return values.astype("uint16" if header.depth == 16 else "uint8"), header
+
+
+def orientation(encoded: bytes) -> int:
+    """Returns the EXIF orientation of a PNG file, as far as its chunks can be told."""
+    for kind, start, end in _chunks(encoded):
+        if kind == b"eXIf":
+            return exif.orientation(encoded[start + 8 : end - 4])
+    return 1
+
+
 def plain_orientation(encoded: bytes) -> int:
     """Returns the EXIF orientation of a plain PNG, and 0 for any other.
 

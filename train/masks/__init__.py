@@ -1,0 +1,1 @@
+"""Masks: a class for every pixel of a photo."""
