@@ -10,13 +10,11 @@ from typing import Any
 
 from train.common import packages
 from train.common.errors import RunError, first_line
-from train.data.registry import PARTS, DataDir, kind_of
+from train.data.registry import PART_OF, DataDir, kind_of
 from zoo import photos
 from zoo.common.regular_files import expand_home, missing_remedy, similar_path
 from zoo.common.safe_text import named, printable
 
-# Subfolders of these names are these parts.
-PART_OF = {part: part for part in PARTS} | {"val": "validation"}
 LAYOUT = (
     "expected one folder per class, such as daisy/1.jpg, or such folders in each part, "
     "train/daisy/1.jpg and test/daisy/2.jpg"

@@ -19,6 +19,8 @@ class DataOptions:
             `train.data.sources.corrections.corrected` takes it.
         bits: bits of the values in PNG and TIFF files of 16 bits, 8 to 16.
         columns: those of a CSV file.
+        ignore: names and values of classes of masks that do not count, with commas
+            between; see `train.masks.classes.of_table`.
     """
 
     data_dir: str | os.PathLike | None = None
@@ -27,6 +29,7 @@ class DataOptions:
     relabel: Files = None
     bits: int | None = None
     columns: Columns = USUAL
+    ignore: str | None = None
 
 
 DEFAULTS = DataOptions()

@@ -3,19 +3,24 @@
 Importing this module imports no TensorFlow, so that `--help` stays quick.
 """
 
+import contextlib
 import dataclasses
 import functools
+import itertools
 import os
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 from train.common.setting import AT_LEAST_0, FRACTION, each, setting
-from zoo.common.regular_files import expand_home
+from zoo import photos
+from zoo.common.regular_files import expand_home, open_regular
 
 # The folder of TFDS data sets, None for its default.
 DataDir = str | os.PathLike | None
 PARTS = ("train", "validation", "test")
+# Subfolders of these names are these parts.
+PART_OF = {part: part for part in PARTS} | {"val": "validation"}
 # The number of pixels of a mask that do not count.
 IGNORED = 255
 # A folder of masks has the table of their classes in one of these files.
@@ -26,6 +31,10 @@ ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
 _RECORDS = re.compile(
     r"(train|validation|test)(-.*)?(\.tfrecords?(-\d+-of-\d+)?|-\d+-of-\d+)(\.gz)?"
 )
+# So many masks are looked up to see whether they belong to photos.
+_MASKS_TRIED = 10
+# A PNG file has the type of its colours here: gray, or a palette.
+_PNG_TYPE, _PNG_VALUES = 25, (b"\0", b"\3")
 # A TFDS name may have one slash, before its configuration.
 _PATH = re.compile(r"[.~/].*|.*/|.*/.*/.*")
 
@@ -39,7 +48,7 @@ class SourceKind:
     usage: str
     # Returns whether a name means such data; asked after the kinds before.
     matches: Callable[[str], bool]
-    # `module:function` in `train.data.sources`; it makes a `Source`.
+    # `module:function`; it makes a `Source`.
     loader: str
     # Packages that must be installed, by the names they are imported by.
     packages: tuple[str, ...] = ()
@@ -78,26 +87,72 @@ def _is_tfrecord(dataset):
     return bool(is_pattern and not re.search(r":[\d.*]+$", dataset))
 
 
+def mask_folders(folder: Path) -> dict[str, tuple[Path, Path]]:
+    """Returns the folders of photos and of their masks of each part, or of "all".
+
+    They are images/train and masks/train, or train/images and train/masks, or train and
+    masks/train; or images and masks where there are no parts.
+    """
+    by_part = {}
+    for name, part in PART_OF.items():
+        places = [
+            (folder / "images" / name, folder / "masks" / name),
+            (folder / name / "images", folder / name / "masks"),
+            (folder / name, folder / "masks" / name),
+        ]
+        for photo_folder, mask_folder in places:
+            if photo_folder.is_dir() and mask_folder.is_dir():
+                by_part.setdefault(part, (photo_folder, mask_folder))
+    if not by_part and (folder / "images").is_dir() and (folder / "masks").is_dir():
+        by_part["all"] = (folder / "images", folder / "masks")
+    return by_part
+
+
+def _has_masks(dataset):
+    """Returns whether a folder has masks: two classes may be called so, too."""
+    if not _is_folder(dataset):
+        return False
+    folder = expand_home(dataset)
+    has_table = any((folder / name).is_file() for name in MASK_TABLES)
+    return any(
+        _are_paired(*folders, has_table) for folders in mask_folders(folder).values()
+    )
+
+
+def _are_paired(photo_folder, mask_folder, has_table):
+    """Returns whether some of the first masks are named like photos, and are values."""
+    endings = photos.endings()
+    # What cannot be read is refused by the loader of folders.
+    with contextlib.suppress(OSError):
+        files = (one for one in mask_folder.iterdir() if one.suffix.lower() == ".png")
+        for mask in itertools.islice(files, _MASKS_TRIED):
+            if any((photo_folder / f"{mask.stem}{one}").is_file() for one in endings):
+                with open_regular(mask) as file:
+                    start = file.read(_PNG_TYPE + 1)
+                return has_table or start[_PNG_TYPE:] in _PNG_VALUES
+    return False
+
+
 SOURCES = (
     SourceKind(
         "digits",
         "digits",
         lambda dataset: dataset == "digits",
-        "digits_source:load_digits",
+        "train.data.sources.digits_source:load_digits",
         packages=("sklearn",),
     ),
     SourceKind(
         "vtab",
         "vtab/TASK or vtab-full/TASK",
         lambda dataset: re.fullmatch(r"vtab(-full)?/.*", dataset) is not None,
-        "vtab:load_vtab",
+        "train.data.sources.vtab:load_vtab",
         packages=("tensorflow_datasets",),
     ),
     SourceKind(
         "csv",
         "a CSV file path,label or path,label,split",
         lambda dataset: dataset.lower().endswith(".csv") and not _is_folder(dataset),
-        "csv_source:load_csv",
+        "train.data.sources.csv_source:load_csv",
         is_own=True,
         used_files="rows with a label",
         has_columns=True,
@@ -106,7 +161,7 @@ SOURCES = (
         "archive",
         "a .zip or .tar of such folders",
         lambda dataset: is_archive(dataset) and not _is_folder(dataset),
-        "archive_source:load_archive",
+        "train.data.sources.archive_source:load_archive",
         is_own=True,
         used_files="images in class folders",
     ),
@@ -114,15 +169,23 @@ SOURCES = (
         "tfrecord",
         "TFRecord files",
         _is_tfrecord,
-        "tfrecord_source:load_tfrecord",
+        "train.data.sources.tfrecord_source:load_tfrecord",
         is_own=True,
         used_files="TFRecord files of train, validation or test by their names",
+    ),
+    SourceKind(
+        "masks",
+        "a folder images/{train,test}/*.jpg with masks/{train,test}/*.png",
+        _has_masks,
+        "train.masks.source:load_masks",
+        is_own=True,
+        used_files="photos with a mask",
     ),
     SourceKind(
         "folder",
         "a folder class/*.jpg or {train,test}/class/*.jpg",
         lambda dataset: _is_folder(dataset) or bool(_PATH.fullmatch(dataset)),
-        "folder_source:load_folder",
+        "train.data.sources.folder_source:load_folder",
         is_own=True,
         used_files="images in class folders",
     ),
@@ -130,7 +193,7 @@ SOURCES = (
         "tfds",
         "a TFDS name such as cifar100",
         lambda dataset: True,
-        "tfds_source:load_tfds",
+        "train.data.sources.tfds_source:load_tfds",
         packages=("tensorflow_datasets",),
     ),
 )

@@ -4,18 +4,23 @@ import pathlib
 import re
 
 import pytest
+from made_data import png
 
 from train.data import registry
 
 DOCS = pathlib.Path(__file__).parents[3] / "docs"
 
 
-def test_the_docs_have_every_source_in_the_order_of_matching():
+def test_the_docs_have_every_source_in_the_order_of_matching(tmp_path, monkeypatch):
     page = (DOCS / "data.md").read_text()
     rows = re.findall(r"(?m)^\| (`.*?`) \| ", page.partition("\n\nThey are tried")[0])
     names = [name for row in rows for name in re.findall("`(.*?)`", row)]
-    # Is a name of its own only where such a folder exists.
+    # These are names of their own only where such folders exist.
     names.remove("records/")
+    monkeypatch.chdir(tmp_path)
+    for path in ("scenes/images/1.png", "scenes/masks/1.png"):
+        pathlib.Path(path).parent.mkdir(parents=True)
+        pathlib.Path(path).write_bytes(png(0, channels=1))
     assert (*dict.fromkeys(map(registry.kind_of, names)),) == registry.SOURCES
 
 

@@ -53,7 +53,7 @@ def load(
     kind = kind_of(dataset)
     check(dataset, options.data_dir)
     check_columns(dataset, options.columns)
-    loader = pkgutil.resolve_name(f"{__name__}.{kind.loader}")
+    loader = pkgutil.resolve_name(kind.loader)
     source = loader(dataset, validation_fraction, options)
     splits = source.splits().items()
     source = replace(source, **{part: replace(one, bits=bits) for part, one in splits})
@@ -66,6 +66,8 @@ def load(
             f"ignored, no {kind.used_files}: {named(source.ignored)}"
             f"{heic_remedy(source.ignored)}"
         )
+    for note in source.notes:
+        log(f"{source.name}: {note}")
     if options.without or options.relabel:
         # A label of a photo that nothing uses is not one of a further photo.
         unused = "validation" if validation_fraction == 0 else None

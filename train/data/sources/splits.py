@@ -106,7 +106,8 @@ class Source:
     names the images that were left out because they cannot be read; `ignored` what else
     is in the folders of the data, and is not used. `left_out` names the images that the
     user left out, `relabelled` has the new class of those that the user corrected,
-    `added` the class of those that the user added.
+    `added` the class of those that the user added. `notes` are sentences on what is no
+    error.
     """
 
     name: str
@@ -121,6 +122,7 @@ class Source:
     left_out: tuple[str, ...] = ()
     relabelled: dict[str, str] = field(default_factory=dict)
     added: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def splits(self) -> dict[str, Split]:
         """Returns the splits that there are, by the names of their fields."""

@@ -1,0 +1,158 @@
+"""Folders of photos with masks, from their layout to the batches of a run."""
+
+import numpy as np
+import pytest
+from made_masks import lay_out_masks, noise
+from PIL import Image
+
+from train.data import registry
+from train.data.checking import DataError
+from train.data.pipeline import evaluation_batches, training_batches
+from train.data.sources import load
+
+PARTED = ("images/{part}/{name}.jpg", "masks/{part}/{name}.png")
+LAYOUTS = {
+    "images first": PARTED,
+    "parts first": ("{part}/images/{name}.jpg", "{part}/masks/{name}.png"),
+    "masks beside": ("{part}/{name}.jpg", "masks/{part}/{name}.png"),
+}
+ROWS = "value,name\n0,void\n4,road\n9,car\n"
+
+
+def loaded(folder, fraction=0.0, **settings):
+    lines = []
+    source = load(
+        str(folder), validation_fraction=fraction, log=lines.append, **settings
+    )
+    return source, lines
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+def test_photos_have_the_masks_of_their_names(layout, tmp_path):
+    parts = {"train": 5, "val": 2, "test": 3}
+    masks = lay_out_masks(tmp_path, parts, layout, values=(0, 4, 9), table=ROWS)
+    assert registry.kind_of(str(tmp_path)).name == "masks"
+    source, lines = loaded(tmp_path, 0.2)
+    assert source.class_names == ("road", "car") and lines == []
+    numbers = {0: 255, 4: 0, 9: 1}
+    for part, split in source.splits().items():
+        assert split.num_examples == parts["val" if part == "validation" else part]
+        batches = evaluation_batches(split, image_size=(12, 16), batch_size=3)
+        found = np.concatenate([labels for _, labels in batches.as_numpy_iterator()])
+        expected = [
+            masks[f"{name.rpartition('/')[2].removesuffix('.jpg')}"]
+            for name in split.names()
+        ]
+        np.testing.assert_array_equal(found, np.vectorize(numbers.get)(expected))
+
+
+def test_batches_to_train_on_have_masks(tmp_path):
+    lay_out_masks(tmp_path, {"train": 6, "test": 1}, PARTED, table=None)
+    source, _ = loaded(tmp_path, 0.5)
+    assert source.validation.num_examples == 3
+    batches = training_batches(
+        source.train, image_size=(8, 8), batch_size=3, seed=1, crop="gentle"
+    )
+    images, masks = next(batches.take(1).as_numpy_iterator())
+    assert images.shape == (3, 8, 8, 3) and masks.shape == (3, 8, 8)
+    assert {*np.unique(masks)} == {0, 1, 2}
+
+
+def test_what_is_not_used_is_named(tmp_path):
+    lay_out_masks(tmp_path, {"train": 3, "test": 2}, PARTED)
+    for name in ("images/train/extra.jpg", "images/val/1.jpg", "masks/train/notes.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        Image.fromarray(noise(3, 3)).save(tmp_path / name, "JPEG")
+    (tmp_path / "readme.md").touch()
+    rows = "value,name\n0,a\n1,b\n2,c\n3,d\n"
+    (tmp_path / "classes.csv").write_text(rows)
+    source, lines = loaded(tmp_path)
+    names = (
+        "images/train/extra.jpg",
+        "readme.md",
+        "images/val/",
+        "masks/train/notes.txt",
+    )
+    assert source.ignored == names
+    expected = f"{tmp_path}: 4 entries are ignored, no photos with a mask: images/train"
+    assert lines[0].startswith(expected) and len(lines) == 2
+    assert lines[1].endswith("1 of the 4 class occurs in no mask to train on: d")
+    _, lines = loaded(tmp_path, ignore="d,1")
+    assert len(lines) == 1
+
+
+def spoiled(name, values):
+    def spoil(folder):
+        path = folder / name
+        path.unlink(missing_ok=True)
+        if values is not None:
+            Image.fromarray(np.asarray(values, "uint8")).save(path)
+
+    return spoil
+
+
+REFUSED = {
+    "value": (spoiled("masks/test/test0.png", [[7] * 16] * 12), r"lacks: 7 \(192 pix"),
+    "size": (
+        spoiled("masks/train/train1.png", [[0] * 16] * 11),
+        "has 16 x 11 pixels, a",
+    ),
+    "no photo": (
+        spoiled("images/train/train1.jpg", None),
+        "1 of the 3 masks of .*train have no photo .*train1.png; name each mask like",
+    ),
+    "jpeg": (
+        spoiled("masks/test/test9.jpg", [[0]]),
+        "masks that are no PNG: test9.jpg",
+    ),
+    "two photos": (
+        spoiled("images/train/train1.bmp", [[0]]),
+        "images/train has both train1.bmp and train1.jpg: a mask belongs to one",
+    ),
+}
+
+
+@pytest.mark.parametrize(("spoil", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_is_wrong_is_refused_by_name(spoil, message, tmp_path):
+    lay_out_masks(
+        tmp_path, {"train": 3, "test": 2}, PARTED, table=ROWS, values=(0, 4, 9)
+    )
+    spoil(tmp_path)
+    with pytest.raises(DataError, match=message):
+        loaded(tmp_path)
+
+
+def test_a_mask_that_changed_since_is_refused_as_batches_are_made(tmp_path):
+    from train.data.pipeline import explained
+
+    lay_out_masks(
+        tmp_path, {"train": 3, "test": 2}, PARTED, table=ROWS, values=(0, 4, 9)
+    )
+    split = loaded(tmp_path)[0].test
+    spoiled("masks/test/test1.png", [[7] * 16] * 12)(tmp_path)
+    batches = evaluation_batches(split, image_size=(4, 4), batch_size=2)
+    with pytest.raises(DataError, match="test1.png has other values than when"):
+        list(explained(batches, split))
+
+
+def test_classes_called_images_and_masks_stay_classes(tmp_path):
+    for part in ("train", "test"):
+        for name in ("images", "masks"):
+            (tmp_path / part / name).mkdir(parents=True)
+            for number in range(2):
+                path = tmp_path / part / name / f"{number}.png"
+                Image.fromarray(noise(4, 4, 3)).save(path)
+    assert registry.kind_of(str(tmp_path)).name == "folder"
+    assert loaded(tmp_path)[0].class_names == ("images", "masks")
+    # Grays of other names than the photos are no masks of these.
+    for part in ("train", "test"):
+        for number in range(2):
+            path = tmp_path / part / "masks" / f"{number}.png"
+            Image.fromarray(noise(4, 4)).save(path)
+            path.rename(path.with_stem(f"gray{number}"))
+    assert registry.kind_of(str(tmp_path)).name == "folder"
+    for part in ("train", "test"):
+        (tmp_path / part / "masks" / "gray0.png").rename(
+            tmp_path / part / "masks" / "0.png"
+        )
+    assert registry.kind_of(str(tmp_path)).name == "masks"
