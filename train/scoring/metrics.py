@@ -168,17 +168,25 @@ def _balanced_accuracy(hits, examples):
 
 
 def calibration(ranking: Ranked) -> dict:
+    """Returns the `reliability` of a `train.scoring.ranked.Ranked`.
+
+    The confidence is the largest probability.
+    """
+    correct = ranking.predicted == ranking.labels
+    return reliability(ranking.confidence, correct)
+
+
+def reliability(confidence: np.ndarray, correct: np.ndarray) -> dict:
     """Returns the expected calibration error and the reliability diagram's bins.
 
-    `ranking` is a `train.scoring.ranked.Ranked`. The confidence is the largest
-    probability. Bins are of equal width, (0, 1/15], (1/15, 2/15] and so on; the error
-    is the mean over the examples of |accuracy - mean confidence| of their bin: Guo et
-    al., On Calibration of Modern Neural Networks (2017), equation 3. An empty bin has
+    `confidence` are probabilities (answers,), and bools `correct` say which are of what
+    is so. Bins are of equal width, (0, 1/15], (1/15, 2/15] and so on; the error is the
+    mean over the answers of |accuracy - mean confidence| of their bin: Guo et al., On
+    Calibration of Modern Neural Networks (2017), equation 3. An empty bin has
     None for confidence and accuracy. On few examples accuracies of bins differ from
     confidences that are right, too: "error_of_exact" is the mean error of these.
     """
-    confidence = ranking.confidence.astype(np.float64)
-    correct = ranking.predicted == ranking.labels
+    confidence = confidence.astype(np.float64)
     edges = np.linspace(0, 1, CALIBRATION_BINS + 1)
     places = np.digitize(confidence, edges[1:-1], right=True)
     counts, confidences, accuracies = (

@@ -1,0 +1,84 @@
+"""Bootstrap: 95% intervals of metrics by drawing the photos again."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+RESAMPLES = 1000
+# With fewer the ends of intervals are too rough.
+FEWEST_RESAMPLES = 100
+# About five seconds of one core, and 64 MB of counts at once.
+VALUES = 200_000_000
+_VALUES_AT_ONCE = 8_000_000
+_SEED = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+    """A metric with its 95% interval.
+
+    Attributes:
+        value: the metric of the photos.
+        low, high: the ends of the interval.
+    """
+
+    value: float
+    low: float
+    high: float
+
+    def named(self, name: str) -> dict[str, float]:
+        """Returns it for a report, as `train.scoring.metrics.share` does.
+
+        Example:
+            >>> Estimate(0.5, 0.25, 0.75).named("f1")
+            {'f1': 0.5, 'f1_low': 0.25, 'f1_high': 0.75}
+        """
+        return {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
+
+
+def estimates(
+    metric: Callable[[np.ndarray], np.ndarray], photos: int, values: int = 1
+) -> list[Estimate]:
+    """Returns metrics of all photos with percentile intervals over drawn photos.
+
+    `metric` takes counts (resamples, photos), how many times each photo counts, and
+    returns floats (resamples, metrics), NaN where there are none. `values` is how many
+    values it computes per photo: up to 1,000 resamples are drawn, fewer where all would
+    take more than about five seconds, but at least 100. The seed is fixed.
+
+    Source: Efron and Tibshirani, An Introduction to the Bootstrap (1993), section 13.3.
+
+    Example:
+        >>> numbers = np.arange(100.0)
+        >>> (mean,) = estimates(lambda counts: counts @ numbers[:, None] / 100, 100)
+        >>> mean.value, 42 < mean.low < 45, 54 < mean.high < 57
+        (49.5, True, True)
+    """
+    whole = metric(np.ones((1, photos), np.int32))[0]
+    drawn = np.concatenate([metric(counts) for counts in _resamples(photos, values)])
+    return [
+        Estimate(float(value), *_interval(column))
+        for value, column in zip(whole, drawn.T, strict=True)
+    ]
+
+
+def _interval(values):
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return float("nan"), float("nan")
+    low, high = np.quantile(values, (0.025, 0.975))
+    return float(low), float(high)
+
+
+def _resamples(photos: int, values: int) -> Iterator[np.ndarray]:
+    """Yields int32 (resamples, photos): how many times each photo is drawn."""
+    random = np.random.default_rng(_SEED)
+    left = int(np.clip(VALUES // (photos * values), FEWEST_RESAMPLES, RESAMPLES))
+    while left:
+        rows = min(left, max(1, _VALUES_AT_ONCE // photos))
+        drawn = random.integers(photos, size=(rows, photos))
+        drawn += photos * np.arange(rows)[:, None]
+        counts = np.bincount(drawn.ravel(), minlength=rows * photos)
+        yield counts.reshape(rows, photos).astype(np.int32)
+        left -= rows

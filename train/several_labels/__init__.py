@@ -1,0 +1,1 @@
+"""The task of several labels: any number of them for each photo."""
