@@ -23,6 +23,10 @@ class FullMemoryError(RunError):
     """The memory of a device is full."""
 
 
+class LibraryError(RunError):
+    """A library has failed; what it printed last says more, see `library_messages`."""
+
+
 class Stopped(RunError):
     """The run was interrupted; its progress is saved."""
 

@@ -10,7 +10,7 @@ import apache_beam as beam
 from apache_beam.ml.inference.base import ModelHandler
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from train.common.errors import RunError, first_line
+from train.common.errors import LibraryError, RunError, first_line
 from train.predict.part_work import PartWork
 from train.predict.photo_predictor import PhotoPredictor
 
@@ -121,7 +121,7 @@ def _explained(text):
     if found := re.search(f"{_MARK}(.*?){_MARK}", text, re.DOTALL):
         return RunError(found[1])
     reason = first_line(text or "its pipeline ended early")
-    return RunError(
+    return LibraryError(
         f"Beam failed ({reason}): the same command goes on with what is not written, "
         "and with --verbose shows what Beam prints."
     )

@@ -1,6 +1,11 @@
 """Predictions on Ray: a dataset of photos in, one with their answers out."""
 
+import contextlib
+import inspect
 import os
+import pathlib
+import tempfile
+import warnings
 from collections.abc import Generator, Sequence
 from typing import Any
 
@@ -8,10 +13,16 @@ import pyarrow as pa
 import ray
 import ray.data
 
-from train.common.errors import RunError, first_line
+from train.common.errors import LibraryError, RunError, first_line
 from train.predict.part_folder import table
 from train.predict.part_work import PartWork
 from train.predict.photo_predictor import PhotoPredictor
+
+# How often a part is done again whose worker has ended.
+_RETRIES = 5
+# What processes on this machine print, and how much of it is shown after a crash.
+_LOGS, _CRASH = "ray/session_latest/logs", b"Fatal Python error: "
+_LAST_BYTES, _LAST_LINES = 2**18, 10
 
 
 def predict(
@@ -81,7 +92,7 @@ def run(work: PartWork, numbers: Sequence[int], workers: int | None) -> Generato
             # RAY_ADDRESS says which cluster; without it one is started here.
             ray.init(include_dashboard=False, log_to_driver=False)
         except Exception as error:
-            raise RunError(
+            raise LibraryError(
                 f"Ray does not start ({first_line(error)}): check RAY_ADDRESS, or "
                 "leave --runner=ray out; --verbose shows what Ray prints."
             ) from error
@@ -89,22 +100,45 @@ def run(work: PartWork, numbers: Sequence[int], workers: int | None) -> Generato
     if not rows:
         return
     workers = min(workers or _processors(), len(rows))
-    parts = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
-        _PartWorker,
-        fn_constructor_args=(work.shared_by(workers),),
-        batch_size=1,
-        compute=ray.data.ActorPoolStrategy(size=workers),
-    )
+    data = ray.data.from_items(rows, override_num_blocks=len(rows))
+    with warnings.catch_warnings(action="ignore"):
+        parts = data.map_batches(
+            _PartWorker,
+            fn_constructor_args=(work.shared_by(workers),),
+            batch_size=1,
+            compute=ray.data.ActorPoolStrategy(size=workers),
+            **_limits(data.map_batches),
+        )
     try:
         for row in parts.iter_rows():
             if row["error"]:
                 raise RunError(row["error"])
             yield row["number"]
     except ray.exceptions.RayError as error:
-        raise RunError(
+        _write_last_lines()
+        raise LibraryError(
             f"Ray failed ({first_line(error)}): the same command goes on with what is "
             "not written, and with --verbose shows what Ray prints."
         ) from error
+
+
+def _limits(map_batches):
+    """Returns how often a part is done again: by default forever if it crashes."""
+    # Ray 2.64 is to take no such options.
+    is_taken = "ray_remote_args" in inspect.signature(map_batches).parameters
+    return {"max_task_retries": _RETRIES} if is_taken else {}
+
+
+def _write_last_lines():
+    """Writes what a worker that crashed here printed to the descriptor of errors."""
+    folder = pathlib.Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir()), _LOGS)
+    with contextlib.suppress(OSError, ValueError):
+        files = sorted(folder.glob("worker-*.err"), key=os.path.getmtime)
+        texts = [file.read_bytes()[-_LAST_BYTES:] for file in files]
+        text = max(texts, key=lambda text: _CRASH in text)
+        # Python adds what all threads are at.
+        lines = text.partition(_CRASH)[0].splitlines(keepends=True)
+        os.write(2, b"".join(lines[-_LAST_LINES:]))
 
 
 class _PartWorker:

@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from train.common.library_messages import NOISE, TITLE
+from train.common.watcher import NOISE, TITLE
 
 ROOT = pathlib.Path(__file__).parent.parent.parent.parent
 posix = pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing is hidden here")
@@ -62,10 +62,10 @@ def test_notices_are_known_and_errors_and_unknown_lines_are_no_noise(line):
 PROGRAM = """
 {before}
 import concurrent.futures, ctypes, os, subprocess, sys, warnings
-from train.common import library_messages
+from train.common import library_messages, watcher
 
 # A busy machine may take long between two writes, and until the watcher is through.
-library_messages._PATIENCE_SECONDS = library_messages._FAREWELL_SECONDS = 600
+watcher._PATIENCE_SECONDS = watcher._FAREWELL_SECONDS = 600
 NOTICE = sys.argv[1].encode() + b"\\n"
 libc = ctypes.CDLL(None)
 
@@ -187,6 +187,32 @@ def test_errors_of_libraries_are_hidden_where_their_messages_are():
     assert all(line in shown(hidden, "fail()") for line in others)
     nowhere = "import io; logging.disable(30); sys.stderr = io.StringIO()"
     assert shown(nowhere).splitlines() == ["of C++", "of a child"]
+
+
+# What ends a command while errors are hidden, and the standard error: the lines of C++
+# are shown where it dies, or where the library is what has failed.
+HIDDEN_ENDS = {
+    "os.kill(os.getpid(), 9)": f"{TITLE.decode()}{HIDDEN}of C++\n",
+    "raise LibraryError('no')": f"{TITLE.decode()}of C++\n",
+    "raise RunError('no')": "",
+    "sys.exit(3)": "",
+    "pass": "",
+}
+
+
+@posix
+@pytest.mark.parametrize("end", HIDDEN_ENDS)
+def test_errors_that_were_hidden_are_shown_where_a_library_has_failed(end):
+    done = run(f"""
+    from train.common.errors import LibraryError, RunError
+    try:
+        with library_messages.hidden_errors():
+            os.write(2, b"of C++\\n")
+            {end}
+    except RunError:
+        pass
+    """)
+    assert done.stderr == HIDDEN_ENDS[end]
 
 
 def test_warnings_and_records_of_libraries():

@@ -15,7 +15,7 @@ from photo_folder import lines_of
 from PIL import Image
 
 import keras_vit_start
-from train.common.errors import RunError
+from train.common.errors import LibraryError, RunError
 from train.predict import in_parts
 from train.predict.part_work import PartWork
 from train.predict.photo_predictor import PhotoPredictor
@@ -114,8 +114,35 @@ def test_a_pipeline_of_beam_that_ends_early_is_named(monkeypatch):
     monkeypatch.setattr(beam, "Pipeline", mock.MagicMock())
     monkeypatch.setattr(beam, "ParDo", mock.Mock())
     work = mock.Mock(**{"folder.written.return_value": set()})
-    with pytest.raises(RunError, match=r"Beam failed \(its pipeline ended early\)"):
+    with pytest.raises(LibraryError, match=r"Beam failed \(its pipeline ended early\)"):
         list(on_beam.run(work, [0], 1))
+
+
+def test_a_worker_of_ray_that_crashes_again_and_again_is_named(
+    tmp_path, monkeypatch, capfd
+):
+    ray = pytest.importorskip("ray")
+    from train.predict import on_ray
+
+    logs = tmp_path / "ray" / "session_latest" / "logs"
+    logs.mkdir(parents=True)
+    (logs / "worker-1.err").write_text("F0000 Check failed\nFatal Python error: x\ny\n")
+    (logs / "worker-2.err").write_text("a notice\n")
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    options = {}
+
+    def map_batches(worker, **ray_remote_args):
+        options.update(ray_remote_args)
+        failed = ray.exceptions.ActorDiedError()
+        return mock.Mock(**{"iter_rows.side_effect": failed})
+
+    data = mock.Mock(map_batches=map_batches)
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
+    monkeypatch.setattr(ray.data, "from_items", lambda *_, **__: data)
+    with pytest.raises(LibraryError, match="Ray failed"):
+        list(on_ray.run(mock.Mock(), [0], 1))
+    assert 0 < options["max_task_retries"] < 10
+    assert capfd.readouterr().err == "F0000 Check failed\n"
 
 
 @pytest.mark.parametrize("name", MODULES.values())
