@@ -15,7 +15,7 @@ from train.data.columns import filled, header_of, rows
 from train.data.registry import IGNORED, MASK_TABLES
 from zoo.common.limits import TEXT_BYTES
 from zoo.common.regular_files import TooLargeError, open_regular
-from zoo.common.safe_text import named
+from zoo.common.safe_text import named, of_plain_cell
 
 LAYOUT = (
     "expected the columns value,name, such as 1,road, and for colours r,g,b as well"
@@ -178,7 +178,7 @@ def _row(place, places, values, number):
     if "r" in row and any(row[role] for role in "rgb"):
         red, green, blue = (_integer(place, row[role], 256) for role in "rgb")
         colour = (red, green, blue)
-    return _Row(place, value, row["name"], colour)
+    return _Row(place, value, of_plain_cell(row["name"]), colour)
 
 
 def _integer(place, text, end):

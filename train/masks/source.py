@@ -37,7 +37,8 @@ def load_masks(dataset: str, fraction: float | None, options: DataOptions) -> So
             check_name(pair.mask, pair.mask)
     tables = [folder / name for name in MASK_TABLES if (folder / name).is_file()]
     classes = of_table(tables[0], options.ignore) if tables else None
-    found = reading.survey(str(folder), parts, classes and classes.colours)
+    colours = None if classes is None else classes.colours
+    found = reading.survey(str(folder), parts, colours)
     whole = reading.joined(found)
     if classes is None:
         classes = of_values(whole, options.ignore, str(folder))

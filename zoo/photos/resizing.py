@@ -24,8 +24,8 @@ def resize(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     """
     if image.shape[:2] == tuple(size):
         return image.astype("float32")
-    top, bottom, down = _places(image.shape[0], size[0])
-    left, right, across = _places(image.shape[1], size[1])
+    top, bottom, down = places(image.shape[0], size[0])
+    left, right, across = places(image.shape[1], size[1])
     # Columns first, of the rows that are read: those of a large photo are few.
     across, down = across[:, None], down[:, None, None]
 
@@ -51,7 +51,7 @@ def fitted(image: np.ndarray, size: tuple[int, int], preparation: str) -> np.nda
     return resized(image, size, preparation)
 
 
-def _places(side, new):
+def places(side: int, new: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns of each new place the two old ones beside it, and the second's weight."""
     scale = np.float32(side) / np.float32(new)
     places = (np.arange(new, dtype="float32") + np.float32(0.5)) * scale
