@@ -1,0 +1,1 @@
+"""The task of a number: an age, a price, degrees."""
