@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 
@@ -80,7 +80,7 @@ def sliding(
     return total / covered
 
 
-def _answers(image, places, answer, size, batch_size) -> Iterator[tuple]:
+def _answers(image, places, answer, size, batch_size):
     """Yields the part of the image that each window is, and its scores."""
     slices = [
         tuple(
@@ -117,10 +117,8 @@ def starts(side: int, window: int) -> list[int]:
         ([0, 171], [0], [0, 294, 588])
     """
     count = math.ceil(side / window)
-    if count == 1:
-        return [0]
-    overlap = (count * window - side) / (count - 1)
-    return [int(number * (window - overlap)) for number in range(count)]
+    # Whole numbers: as floats, the last window may end a pixel before the side does.
+    return [n * (side - window) // max(count - 1, 1) for n in range(count)]
 
 
 def _model_range(image):
