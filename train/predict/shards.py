@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import gzip
+import hashlib
 import itertools
 import os
 import pathlib
@@ -16,7 +17,7 @@ from train.common.errors import RunError, first_line
 from train.data import archives
 from train.data.registry import is_archive
 from train.predict import remote
-from zoo.common.limits import PHOTO_BYTES
+from zoo.common.limits import ARCHIVE_DIRECTORY_BYTES, PHOTO_BYTES
 from zoo.common.regular_files import open_regular
 from zoo.photos import endings
 
@@ -27,6 +28,9 @@ _IMAGES = ("image/encoded", "image")
 _HEADER, _FOOTER = 12, 4
 # Bytes of a record beside those of its photo.
 _LABELS = 2**20
+# A zip archive ends in a list of its files, in two records of fixed sizes where it is
+# large, and in one that has the size of the list, which a comment may follow.
+_ZIP_64, _ZIP_END = 56 + 20, 22 + 2**16
 
 
 class DamagedError(ValueError):
@@ -60,10 +64,20 @@ def num_photos(shard: str) -> int | None:
 
 
 def version_of(shard: str) -> list[int]:
-    """Returns what differs where a file has changed, of a URL and without a file []."""
-    with contextlib.suppress(OSError):
-        status = os.stat(shard)
-        return [status.st_size, status.st_mtime_ns]
+    """Returns the size of a `.zip` file, and a digest of its list of files.
+
+    Copies of it have the same on every machine. Without a file it is empty.
+    """
+    with contextlib.suppress(OSError), open_regular(shard) as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(max(size - _ZIP_END, 0))
+        end = file.read()
+        end = end[max(end.rfind(b"PK\5\6"), 0) :]
+        length = int.from_bytes(end[12:16], "little") + _ZIP_64 + len(end)
+        length = min(length, ARCHIVE_DIRECTORY_BYTES, size)
+        file.seek(size - length)
+        digest = hashlib.blake2b(file.read(length), digest_size=8).digest()
+        return [size, int.from_bytes(digest, "little")]
     return []
 
 

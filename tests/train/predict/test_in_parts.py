@@ -347,7 +347,7 @@ def test_an_archive_without_photos_is_a_part_without_rows(ending, folder, stub):
     assert (found.answered, found.unreadable, len(os.listdir("out/_plan"))) == (0, 0, 1)
 
 
-@pytest.mark.parametrize("first", [[], ["a.png"]])
+@pytest.mark.parametrize("first", ["0.png", "a.png"])
 def test_a_zip_file_that_changes_between_two_commands_is_refused(
     first, folder, stub, small_parts
 ):
@@ -356,14 +356,48 @@ def test_a_zip_file_that_changes_between_two_commands_is_refused(
     stub(failing_at(1))
     with pytest.raises(KeyboardInterrupt):
         in_parts.predict("stub", ["a.zip"], "out", show_progress=False)
-    os.rename("photos/9.png", "photos/a.png")
-    zip_of("a.zip", [*first, *names[: 8 - len(first)]])
+    # Another photo is in it, or one of the same name.
+    os.rename("photos/9.png", f"photos/{first}")
+    zip_of("a.zip", [first, *names[1:]])
     os.utime("a.zip", ns=(0, 0))
     stub()
     for _ in range(2):
         with pytest.raises(RunError, match=r"a\.zip has changed .* another --out"):
             in_parts.predict("stub", ["a.zip"], "out", show_progress=False)
     assert in_parts.predict("stub", ["a.zip"], "b", show_progress=False).answered == 8
+
+
+def test_a_copy_of_a_zip_file_of_another_time_is_the_same(folder, stub, small_parts):
+    zip_of("a.zip", [f"{number}.png" for number in range(8)])
+    stub(failing_at(1))
+    with pytest.raises(KeyboardInterrupt):
+        in_parts.predict("stub", ["a.zip"], "out", show_progress=False)
+    os.utime("a.zip", ns=(0, 0))
+    stub()
+    found = in_parts.predict("stub", ["a.zip"], "out", show_progress=False)
+    assert found.earlier + found.answered == 8
+
+
+@pytest.mark.parametrize("comment", [b"", b"PK" * 2**15])
+def test_the_version_of_a_zip_file_is_that_of_its_list(comment, folder):
+    rng = np.random.default_rng(0)
+    content = rng.bytes(100_000)
+
+    def version(changed=None, name="b"):
+        with zipfile.ZipFile("a.zip", "w") as archive:
+            archive.comment = comment[: 2**16 - 1]
+            for number in range(100):
+                info = zipfile.ZipInfo(f"{number}{name * 1000}")
+                archive.writestr(info, bytes([number, number == changed]))
+            archive.writestr(zipfile.ZipInfo("last"), content)
+        return shards.version_of("a.zip")
+
+    same = version()
+    assert version() == same and len(same) == 2
+    # The list is longer than what is read to find it.
+    assert version(changed=0) != same != version(name="c")
+    assert version(changed=0)[0] == same[0]
+    assert shards.version_of("none.zip") == []
 
 
 def test_a_slice_of_a_zip_file_with_too_few_photos_is_refused(
