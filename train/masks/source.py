@@ -1,7 +1,7 @@
 """A user's own photos with masks, in folders."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -11,11 +11,12 @@ from train.data.checking import DataError
 from train.data.options import DataOptions
 from train.data.registry import MASK_TABLES
 from train.data.sources.folder_source import ignored_names
-from train.data.sources.splits import Source, check_name, in_memory
+from train.data.sources.splits import Source, Split, check_name, in_memory
 from train.data.sources.subset import divide, with_test_part
 from train.masks import pairs as mask_pairs
 from train.masks import reading
 from train.masks.classes import MaskClasses, of_table, of_values
+from zoo import photos
 from zoo.common.regular_files import expand_home
 
 
@@ -53,6 +54,22 @@ def load_masks(dataset: str, fraction: float | None, options: DataOptions) -> So
     names = classes.names
     source = divide(str(folder), names, splits, fraction, mask_pairs.LAYOUT, ignored)
     return replace(source, notes=reading.notes(found, classes))
+
+
+def photos_and_masks(split: Split) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """Yields the name, the photo and the mask of each example, in their own size.
+
+    Threads read ahead. Photos are uint8 (height, width, 3), masks the class numbers of
+    `Split.read_mask`, int32 (height, width).
+    """
+    files, masks = split.arrays
+
+    def read(place: int) -> tuple[np.ndarray, np.ndarray]:
+        mask = split.read_mask(tf.constant(masks[place]))
+        return photos.decode(files[place], split.bits), mask.numpy()
+
+    for place, (photo, mask) in photos.read_ahead(range(split.num_examples), read):
+        yield split.locate(place), photo, mask
 
 
 def _split(name, pairs, classes, bits):

@@ -1,5 +1,7 @@
 """Folders of photos with masks, from their layout to the batches of a run."""
 
+import shutil
+
 import numpy as np
 import pytest
 from made_masks import lay_out_masks, noise
@@ -9,6 +11,8 @@ from train.data import registry
 from train.data.checking import DataError
 from train.data.pipeline import evaluation_batches, training_batches
 from train.data.sources import load
+from train.masks.source import photos_and_masks
+from zoo import photos
 
 PARTED = ("images/{part}/{name}.jpg", "masks/{part}/{name}.png")
 LAYOUTS = {
@@ -44,6 +48,28 @@ def test_photos_have_the_masks_of_their_names(layout, tmp_path):
             for name in split.names()
         ]
         np.testing.assert_array_equal(found, np.vectorize(numbers.get)(expected))
+
+
+def test_an_archive_has_masks_as_its_folder_has(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
+    lay_out_masks(
+        tmp_path / "a" / "scenes", {"train": 3, "test": 2}, PARTED, table=ROWS
+    )
+    lay_out_masks(tmp_path / "a" / "scenes", {"train": 3, "test": 2}, PARTED, (4, 9))
+    file = shutil.make_archive(str(tmp_path / "scenes"), "zip", tmp_path / "a")
+    source, _ = loaded(file)
+    assert source.class_names == ("road", "car") and source.train.num_examples == 3
+    assert source.test.name == f"{file} test"
+
+
+def test_photos_and_masks_are_read_in_their_own_size(tmp_path):
+    masks = lay_out_masks(tmp_path, {"train": 5, "test": 1}, PARTED)
+    split = loaded(tmp_path)[0].train
+    read = list(photos_and_masks(split))
+    assert [name for name, _, _ in read] == split.names()
+    for number, (name, photo, mask) in enumerate(read):
+        np.testing.assert_array_equal(photo, photos.decode(name))
+        np.testing.assert_array_equal(mask, masks[f"train{number}"])
 
 
 def test_batches_to_train_on_have_masks(tmp_path):
