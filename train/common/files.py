@@ -26,6 +26,8 @@ _ABANDONED_SECONDS = 24 * 60 * 60
 _TEMPORARY = r"\..+-[0-9a-f]{8}\.tmp(\.[a-z0-9]+)?"
 _TEMPORARY_FOLDER = r"\.(step|best)-[0-9]{8,}\.shards\.tmp"
 _CHECKPOINT = re.compile(r"step-([0-9]{8}|[1-9][0-9]{8,})\.(npz|shards)")
+# How often a folder is made that other processes make or remove, too.
+_ATTEMPTS = 10
 # A process locks this file in the hidden folder that it writes.
 _LOCK = "lock"
 # Folders that `make_folder` has made, where `without_empty_folders` wants to know.
@@ -56,11 +58,27 @@ def make_folder(path: str | os.PathLike, flag: str = "--run_dir") -> pathlib.Pat
 
 def _make(path):
     made = _made.get()
-    if made is not None:
-        # The last one may be refused when those above it are made.
-        missing = [one for one in (path, *path.parents) if not one.exists()]
-        made += [one.absolute() for one in reversed(missing)]
-    path.mkdir(parents=True, exist_ok=True)
+    # Another process may remove an empty one that it had made, see below.
+    for attempt in range(_ATTEMPTS):
+        try:
+            for one in reversed((path, *path.parents)):
+                # The last one may be refused when those above it are made.
+                if not one.exists() and _is_made(one) and made is not None:
+                    made.append(one.absolute())
+            path.mkdir(exist_ok=True)
+            return
+        except FileNotFoundError:
+            if attempt == _ATTEMPTS - 1:
+                raise
+
+
+def _is_made(folder):
+    """Makes a folder; returns whether no other process was faster."""
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        return False
+    return True
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 """A run's directory: its lock, settings and data, and what kills leave in it."""
 
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -214,6 +215,34 @@ def test_a_folder_that_is_refused_leaves_none_above_it(tmp_path):
         make_folder(tmp_path / "empty")
         make_folder(tmp_path / "new" / ("x" * 300))
     assert names_in(tmp_path) == {"empty"}
+
+
+def test_folders_that_another_process_makes_or_removes_are_made(tmp_path, monkeypatch):
+    mkdir, calls = pathlib.Path.mkdir, itertools.count()
+    folder = tmp_path / "new" / "sub"
+
+    def raced(path, **options):
+        call = next(calls)
+        if call in others:
+            others[call]()
+        mkdir(path, **options)
+
+    monkeypatch.setattr(pathlib.Path, "mkdir", raced)
+    # It makes the one above, where this process wants to make it, and removes it again.
+    others = {0: lambda: mkdir(folder.parent), 1: folder.parent.rmdir}
+    with without_empty_folders():
+        make_folder(folder)
+        assert folder.is_dir()
+    assert names_in(tmp_path) == set()
+    calls = itertools.count()
+    del others[1]
+    with without_empty_folders():
+        make_folder(folder)
+    # It may have plans for its own.
+    assert names_in(tmp_path) == {"new"} and names_in(tmp_path / "new") == set()
+    (tmp_path / "file").touch()
+    with pytest.raises(RunError, match="Cannot make the folder .*file: File exists"):
+        make_folder(tmp_path / "file")
 
 
 def test_a_whole_folder_has_its_final_place(tmp_path, monkeypatch):
