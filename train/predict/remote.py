@@ -48,7 +48,8 @@ def content_of(photo: str | bytes) -> str | bytes:
     """Returns the bytes of a photo at a URL; paths and contents as they are.
 
     Raises an `OSError` where there is none, or it cannot be read, and a `ValueError` of
-    a URL of no kind that is known. No photo has more than 1 GiB.
+    a URL of no kind that is known, of a folder and of a pattern. No photo has more than
+    1 GiB.
     """
     if not isinstance(photo, str) or not is_url(photo):
         return photo
@@ -60,8 +61,21 @@ def content_of(photo: str | bytes) -> str | bytes:
             _check_size(files, path, len(content), getattr(file, "size", None))
             return content
 
-    with _explained(photo):
-        return read() if _is_patient(files) else _tried(read)
+    content, problem = b"", None
+    try:
+        with _explained(photo):
+            content = read() if _is_patient(files) else _tried(read)
+    except OSError as error:
+        problem = error
+    # Some folders can be read, and have nothing.
+    if not content and _is_of_several(files, path):
+        raise ValueError(
+            f"{printable(photo)} is a folder or a pattern, and photos in a list are "
+            "files: pass it as an argument of the command instead."
+        ) from problem
+    if problem is not None:
+        raise problem
+    return content
 
 
 def read_bounded(file: IO[bytes], most: int) -> bytes:
@@ -115,6 +129,14 @@ def _is_folder(files, path):
     """Returns whether a path is a folder; unlike `isdir`, raises what goes wrong."""
     # A page of links is a file, too.
     return files.info(path)["type"] == "directory" or files.isdir(path)
+
+
+def _is_of_several(files, path):
+    """Returns whether a path is known to be a pattern or a folder."""
+    # Pages of links are files, too.
+    with contextlib.suppress(Exception):
+        return "*" in path or ("http" not in files.protocol and files.isdir(path))
+    return False
 
 
 def _matches(files, pattern):

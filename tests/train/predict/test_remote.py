@@ -77,6 +77,18 @@ def test_a_list_of_urls_has_the_rows_of_local_files(stub, server, monkeypatch):
     assert answers("there", f"{HUB}/") == answers("here")
 
 
+@pytest.mark.parametrize("name", ["photos", "photos/", "photos/*.png", "none/*.png"])
+def test_a_folder_or_a_pattern_in_a_list_is_to_be_an_argument(
+    name, stub, server, monkeypatch
+):
+    stub()
+    line = f"{HUB}/{name}\n".encode()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(line)))
+    [reason] = go("-").reasons
+    assert f"{HUB}/{name} is a folder or a pattern, and photos in a list" in reason
+    assert "pass it as an argument" in reason
+
+
 def test_what_is_not_there_is_named(stub, server):
     stub()
     for place in ("hf://datasets/someone/other", f"{HUB}/photos/none"):
