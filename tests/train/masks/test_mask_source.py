@@ -84,6 +84,37 @@ def test_batches_to_train_on_have_masks(tmp_path):
     assert {*np.unique(masks)} == {0, 1, 2}
 
 
+@pytest.mark.parametrize("turn", [1, 3, 5, 6])
+def test_masks_fit_windows_of_photos_that_exif_turns(turn, tmp_path):
+    rows, columns = np.indices((40, 60))
+    photo = np.stack([4 * rows, 4 * columns, 0 * rows], axis=-1).astype("uint8")
+    # Upright again after what the orientation does.
+    stored = {
+        1: photo,
+        3: photo[::-1, ::-1],
+        5: photo.swapaxes(0, 1),
+        6: np.rot90(photo),
+    }
+    exif = Image.Exif()
+    exif[274] = turn
+    lay_out_masks(tmp_path, {"train": 4, "test": 1}, PARTED)
+    blocks = (rows // 10 * 6 + columns // 10).astype("uint8")
+    for path in tmp_path.glob("images/*/*.jpg"):
+        settings = {"quality": 100, "subsampling": 0, "exif": exif}
+        Image.fromarray(stored[turn]).save(path, **settings)
+    for path in tmp_path.glob("masks/*/*.png"):
+        Image.fromarray(blocks).save(path)
+    split = loaded(tmp_path)[0].train
+    batches = training_batches(split, image_size=(33, 21), batch_size=8, seed=2)
+    images, masks = next(batches.take(1).as_numpy_iterator())
+    places = (images[..., :2] * 127.5 + 127.5) / 4
+    # A JPEG is a level or two off, and near the edge of a block either may be nearest.
+    is_inside = (np.abs((places + 0.5) % 10 - 5) < 3.5).all(axis=-1)
+    expected = places[..., 0] // 10 * 6 + places[..., 1] // 10
+    assert is_inside.mean() > 0.3
+    np.testing.assert_array_equal(masks[is_inside], expected[is_inside])
+
+
 def test_what_is_not_used_is_named(tmp_path):
     lay_out_masks(tmp_path, {"train": 3, "test": 2}, PARTED)
     for name in ("images/train/extra.jpg", "images/val/1.jpg", "masks/train/notes.txt"):
