@@ -115,6 +115,16 @@ def test_masks_fit_windows_of_photos_that_exif_turns(turn, tmp_path):
     np.testing.assert_array_equal(masks[is_inside], expected[is_inside])
 
 
+def test_photos_that_are_left_out_take_their_masks_along(tmp_path):
+    masks = lay_out_masks(tmp_path, {"train": 4, "test": 2}, PARTED)
+    (tmp_path / "images/train/train1.jpg").write_bytes(b"no photo")
+    (tmp_path / "without.csv").write_text("path\nimages/train/train2.jpg\n")
+    without = str(tmp_path / "without.csv")
+    source, _ = loaded(tmp_path, skip_corrupt=True, without=without)
+    found = [mask for _, _, mask in photos_and_masks(source.train)]
+    np.testing.assert_array_equal(found, [masks["train0"], masks["train3"]])
+
+
 def test_what_is_not_used_is_named(tmp_path):
     lay_out_masks(tmp_path, {"train": 3, "test": 2}, PARTED)
     for name in ("images/train/extra.jpg", "images/val/1.jpg", "masks/train/notes.txt"):
