@@ -166,7 +166,7 @@ def survey(
                 )
     if wrong:
         first, *others = wrong
-        also = f"; so it is with {named(others)}" if others else ""
+        also = f"; others: {named(others)}" if others else ""
         raise DataError(
             f"{len(wrong)} of the {counted(total, 'mask')} of {name} cannot be used: "
             f"{wrong[first]}{also}"
@@ -188,7 +188,7 @@ def _counts(pair, colours):
         sides = height, width
     if sides != (height, width):
         turned = (
-            "turn it as the photo's EXIF turns the photo"
+            "turn it like its photo"
             if sides == (width, height)
             else "save it in the size of its photo"
         )

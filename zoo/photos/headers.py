@@ -52,17 +52,32 @@ def upright_size(path: str | os.PathLike) -> tuple[int, int]:
     """
     with open_regular(path) as file:
         if file.read(len(png.START)) == png.START:
-            file.seek(0)
-            encoded = file.read()
-            _, width, height, *_ = header(encoded)
-            turn = png.orientation(encoded)
+            width, height, turn = _of_png(file)
         else:
-            with files.opened(file) as image:
-                width, height = image.size
-                turn = exif.orientation(image.info.get("exif") or b"")
-                if image.format == "TIFF":
-                    # Releases of Pillow differ in whether the size is the upright one.
-                    tags = image.tag_v2
-                    width, height = tags[_TIFF_WIDTH], tags[_TIFF_HEIGHT]
-                    turn = tags.get(_TIFF_ORIENTATION, 1)
+            width, height, turn = _of_other(file)
     return (width, height) if turn >= 5 else (height, width)
+
+
+def _of_png(file):
+    """Returns the width, the height and the orientation; skips the pixels."""
+    turn, kind = None, b""
+    while turn is None and kind != b"IEND":
+        length, kind = struct.unpack(">I4s", file.read(8))
+        if kind == b"IHDR":
+            width, height = struct.unpack_from(">II", file.read(length))
+        elif kind == b"eXIf":
+            turn = exif.orientation(file.read(length))
+        else:
+            file.seek(length, os.SEEK_CUR)
+        file.seek(4, os.SEEK_CUR)  # the checksum
+    return width, height, turn or 1
+
+
+def _of_other(file):
+    with files.opened(file) as image:
+        if image.format == "TIFF":
+            # Releases of Pillow differ in whether the size is the upright one.
+            tags = image.tag_v2
+            turn = tags.get(_TIFF_ORIENTATION, 1)
+            return tags[_TIFF_WIDTH], tags[_TIFF_HEIGHT], turn
+        return *image.size, exif.orientation(image.info.get("exif") or b"")

@@ -101,14 +101,6 @@ def samples(encoded: bytes) -> tuple[np.ndarray, Header]:
     return values.astype("uint16" if header.depth == 16 else "uint8"), header
 
 
-def orientation(encoded: bytes) -> int:
-    """Returns the EXIF orientation of a PNG file, as far as its chunks can be told."""
-    for kind, start, end in _chunks(encoded):
-        if kind == b"eXIf":
-            return exif.orientation(encoded[start + 8 : end - 4])
-    return 1
-
-
 def plain_orientation(encoded: bytes) -> int:
     """Returns the EXIF orientation of a plain PNG, and 0 for any other.
 

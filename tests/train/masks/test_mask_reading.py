@@ -190,11 +190,13 @@ def test_a_mask_has_the_size_of_its_upright_photo(tmp_path):
     lying = pair(tmp_path, photo, np.zeros((4, 6), "uint8"), "lying", exif=exif)
     small = pair(tmp_path, photo, np.zeros((4, 5), "uint8"), "small")
     message = (
-        r"(?s)1 of the 2 masks .*lying.png has 6 x 4 pixels, and .* 4 x 6: turn it"
+        r"(?s)1 of the 2 masks .*lying.png has 6 x 4 pixels, and .* 4 x 6: turn it like"
     )
     with pytest.raises(DataError, match=message):
         reading.survey("photos", {"all": [tall, lying]})
-    message = r"2 of the 3 masks .*small.png has 5 x 4 .* size of its photo; so .*lying"
+    message = (
+        r"2 of the 3 masks .*small.png has 5 x 4 .* size of its photo; others: .*lying"
+    )
     with pytest.raises(DataError, match=message):
         reading.survey("photos", {"all": [tall, small], "test": [lying]})
 
