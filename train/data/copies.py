@@ -36,6 +36,22 @@ def groups(split: Split) -> np.ndarray:
     return joined(count, [*same, *near(looked_at)])
 
 
+def copied(split: Split, others: Split) -> np.ndarray:
+    """Returns which files of a split are copies of files of another one, bools.
+
+    Of more than `MOST_DECODED` files together only identical ones count, as in
+    `groups`.
+    """
+    count, total = split.num_examples, split.num_examples + others.num_examples
+    if total > MOST_DECODED:
+        same = joined(total, identical(digests([split, others])))
+    else:
+        looked_at = [*known(split), *known(others)]
+        links = [*identical([one.digest for one in looked_at]), *near(looked_at)]
+        same = joined(total, links)
+    return np.isin(same[:count], same[count:])
+
+
 def digests(splits: Sequence[Split]) -> list[bytes]:
     """Returns what is equal for identical examples of the splits of a data set.
 

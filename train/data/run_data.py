@@ -56,9 +56,9 @@ def facts_of(source: Source) -> dict:
 def seen(split: Split, trained: Split) -> tuple[np.ndarray, np.ndarray] | None:
     """Returns which images of a split a model was trained on, and which are copies.
 
-    Both are bools (examples,); copies, which are among the first, are other files of
-    the same content. `trained` is the split that the model was trained on. None where
-    the images are not files.
+    Both are bools (examples,); copies, which are among the first, are other files, see
+    `train.data.copies.copied`. `trained` is the split that the model was trained on.
+    None where the images are not files.
     """
     files, known = _files(split), _files(trained)
     if files is None or known is None:
@@ -67,9 +67,8 @@ def seen(split: Split, trained: Split) -> tuple[np.ndarray, np.ndarray] | None:
     is_known = np.array([os.path.realpath(path) in paths for path in files])
     is_copy = np.zeros(len(files), bool)
     others = np.flatnonzero(~is_known)
-    digests = copies.digests([pick(split, others), trained])
-    contents = {digest for digest in digests[len(others) :] if digest}
-    is_copy[others] = [digest in contents for digest in digests[: len(others)]]
+    if len(others):
+        is_copy[others] = copies.copied(pick(split, others), trained)
     return is_known | is_copy, is_copy
 
 

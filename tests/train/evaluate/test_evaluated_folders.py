@@ -7,13 +7,14 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
-from copied_photos import photo
+from copied_photos import COPIES, encoded, photo
 from evaluated import COLOURS, report_of, tiny
 from in_process import run_command
 from PIL import Image
 
-from train.data import run_data, sources
+from train.data import copies, run_data, sources
 from train.data.options import DEFAULTS
+from train.data.photo_names import relative
 from train.evaluate import evaluation, training_images
 from train.models import loaded_model
 from train.scoring import evaluation_data
@@ -149,6 +150,41 @@ def seen(run, dataset, split="all"):
     return training_images.in_training(loaded, source, part, split, DEFAULTS)
 
 
+def test_photos_of_the_training_that_were_saved_otherwise_are_known(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
+    seeds = iter(range(100))
+    for place, count in (("own/train", 4), ("own/test", 1), ("other", 2)):
+        for name in COLOURS:
+            (tmp_path / place / name).mkdir(parents=True)
+            for number in range(count):
+                path = tmp_path / place / name / f"{number}.jpg"
+                path.write_bytes(encoded(photo(next(seeds))))
+    _, run = trained_on(tmp_path / "own")
+    expected = set()
+    for number, (kind, copy) in enumerate(COPIES.items()):
+        path = tmp_path / "other/green" / f"{kind}.jpg"
+        path.write_bytes(copy(photo(number)))
+        expected.add(f"green/{kind}.jpg")
+    same = (tmp_path / "own/train/blue/0.jpg").read_bytes()
+    (tmp_path / "other/green/same.jpg").write_bytes(same)
+    # Of photos of the run's test it has learned nothing.
+    tested = (tmp_path / "own/test/blue/0.jpg").read_bytes()
+    (tmp_path / "other/blue/tested.jpg").write_bytes(tested)
+
+    def known():
+        mask, [told] = seen(run, str(tmp_path / "other"))
+        split = sources.load(str(tmp_path / "other"), validation_fraction=None).all
+        names = relative(np.array(split.names())[mask], str(tmp_path / "other"))
+        assert "training image" in told and min(names) in told
+        return {*names}
+
+    assert known() == expected | {"green/same.jpg"} and len(expected) == 8
+    monkeypatch.setattr(copies, "MOST_DECODED", 20)
+    assert known() == {"green/same.jpg"}
+
+
 def test_a_folder_that_changed_since_the_training(photos):
     _, run = trained_on(photos)
     assert seen(run, None, "test")[1] == []
@@ -203,9 +239,9 @@ def test_a_folder_of_the_same_name_is_another(photos, tmp_path, monkeypatch):
         assert evaluation_data.is_of_run(loaded, "photos") == is_same
         mask, told = seen(run, "photos")
         # Copies of the photos are known by their content.
-        copies = "9 of these files are copies of training images: train/Red_Hot/0.png,"
-        assert np.sum(mask) == 9 and [text[: len(copies)] for text in told] == (
-            [] if is_same else [copies]
+        start = "9 of these files are copies of training images: train/Red_Hot/0.png,"
+        assert np.sum(mask) == 9 and [text[: len(start)] for text in told] == (
+            [] if is_same else [start]
         )
     (other / "photos/train/blue/0.png").write_bytes(b"another of the same name")
     assert np.sum(seen(run, "photos")[0]) == 8
