@@ -71,9 +71,12 @@ def number_metrics(
         r2 = np.where(varies, 1 - squared / np.where(varies, spread, 1), np.nan)
         return np.stack((absolute, np.sqrt(squared), r2), axis=1)
 
+    absolute, squared, r2 = estimates(metrics, len(truth))
     return NumberMetrics(
-        len(truth),
-        *estimates(metrics, len(truth)),
+        photos=len(truth),
+        mean_absolute_error=absolute,
+        root_mean_squared_error=squared,
+        r2=r2,
         median=median,
         mean=mean,
         absolute_error_of_median=float(np.abs(truth - median).mean()),

@@ -63,6 +63,22 @@ def estimates(
     ]
 
 
+def ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """Returns part / whole, NaN where whole is 0."""
+    return np.where(whole > 0, part / np.where(whole > 0, whole, 1), np.nan)
+
+
+def mean_of_finite(values: np.ndarray) -> np.ndarray:
+    """Returns means over the last axis without NaN, which a row of NaN has.
+
+    Example:
+        >>> mean_of_finite(np.array([[1.0, np.nan, 3.0]])).tolist()
+        [2.0]
+    """
+    finite = np.isfinite(values)
+    return ratio(np.where(finite, values, 0).sum(axis=-1), finite.sum(axis=-1))
+
+
 def _interval(values):
     values = values[np.isfinite(values)]
     if not len(values):

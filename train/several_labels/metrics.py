@@ -8,7 +8,7 @@ import dataclasses
 
 import numpy as np
 
-from train.scoring.bootstrap import Estimate, estimates
+from train.scoring.bootstrap import Estimate, estimates, mean_of_finite, ratio
 from train.scoring.metrics import reliability
 
 # The best threshold of fewer positives is mostly chance.
@@ -93,7 +93,7 @@ def label_metrics(
     def mean_precision(counts):
         found = [order.average_precision(counts) for order in orders]
         # A class that no photo has, or none of those drawn, is left out.
-        return _mean_of_finite(np.stack(found, axis=1))[:, None]
+        return mean_of_finite(np.stack(found, axis=1))[:, None]
 
     def f1_scores(counts):
         # Products of floats are far faster, and counts are exact in float64.
@@ -103,7 +103,7 @@ def label_metrics(
         )
         macro = np.where(positives > 0, f1_of(*parts), np.nan)
         micro = f1_of(*(part.sum(axis=1) for part in parts))
-        return np.stack((_mean_of_finite(macro), micro), axis=1)
+        return np.stack((mean_of_finite(macro), micro), axis=1)
 
     (map_macro,) = estimates(mean_precision, photos, classes)
     f1_macro, f1_micro = estimates(f1_scores, photos, classes)
@@ -162,9 +162,8 @@ class _Order:
         # Equal scores are answered together, with all positives among them.
         last = np.searchsorted(self.positives, self.ends, side="right") - 1
         hits = np.cumsum(own, axis=1, dtype=np.float64)[:, last]
-        total = own.sum(axis=1)
-        precisions = (own * hits / np.maximum(answered, 1)).sum(axis=1)
-        return np.where(total > 0, precisions / np.maximum(total, 1), np.nan)
+        precisions = hits / np.maximum(answered, 1)
+        return ratio((own * precisions).sum(axis=1), own.sum(axis=1))
 
 
 def best_thresholds(scores: np.ndarray, truth: np.ndarray) -> Thresholds:
@@ -225,14 +224,6 @@ def mistakes(
     places = np.argwhere((scores >= thresholds) != truth)
     distances = np.abs(scores - truth)[tuple(places.T)]
     return places[np.argsort(-distances, kind="stable")]
-
-
-def _mean_of_finite(values):
-    """Returns means over the second axis without NaN, which a row of NaN has."""
-    finite = np.isfinite(values)
-    counts = finite.sum(axis=1)
-    sums = np.where(finite, values, 0).sum(axis=1)
-    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
 
 def _checked(scores, truth):
