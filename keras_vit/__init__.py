@@ -17,8 +17,10 @@ from keras_vit.layers import (
 )
 from keras_vit.models import bit, resnet_v2  # noqa: F401 - registers them
 from keras_vit.models.features import features
+from keras_vit.models.mask_loss import MaskLoss
 from keras_vit.models.resizing import at_image_size
 from keras_vit.models.segmenter import segmenter
+from keras_vit.models.semantic_map import semantic_map
 from keras_vit.models.variants import (
     R26_ViT_B32,
     R26_ViT_S32,
@@ -46,7 +48,8 @@ from keras_vit.weights.released_files import (
 from zoo import VARIANTS, ViTConfig
 
 __all__ = [
-    "VARIANTS", "AddPositionEmbs", "ClassToken", "PatchEncoder", "Predictor",
+    "VARIANTS", "AddPositionEmbs", "ClassToken", "MaskLoss", "PatchEncoder",
+    "Predictor",
     "R26_ViT_B32", "R26_ViT_S32", "R50_ViT_B16", "R50_ViT_L32", "R_ViT_Ti16",
     "TransformerBlock",
     "ViTConfig", "ViT_B8", "ViT_B16", "ViT_B32", "ViT_H14", "ViT_L16", "ViT_L32",
@@ -54,7 +57,7 @@ __all__ = [
     "at_image_size", "classify", "decode_predictions", "embed", "explain", "features",
     "layers", "load_model",
     "load_released_weights", "preprocess_input", "quantize_weights",
-    "save_released_weights", "segmenter",
+    "save_released_weights", "segmenter", "semantic_map",
 ]  # fmt: skip
 
 

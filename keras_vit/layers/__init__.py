@@ -7,6 +7,7 @@ from keras_vit.layers.classification_head import ClassificationHead
 from keras_vit.layers.group_norm import GroupNorm
 from keras_vit.layers.layer_norm import LayerNorm
 from keras_vit.layers.layer_scale import LayerScale
+from keras_vit.layers.mask_annealing import MaskAnnealing
 from keras_vit.layers.masks import MaskLogits, UpscaleBlock
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.patch_encoder import PatchEncoder
@@ -31,7 +32,8 @@ from keras_vit.layers.transformer_block import PostNormBlock, TransformerBlock
 __all__ = [
     "MLP", "AddPositionEmbs", "AddPositionEmbs2D", "AttentionPooling", "ClassToken",
     "ClassTokenAndPatchPooling", "ClassTokenPooling", "ClassificationHead",
-    "DistillationPooling", "GroupNorm", "LayerNorm", "LayerScale", "MaskLogits",
+    "DistillationPooling", "GroupNorm", "LayerNorm", "LayerScale", "MaskAnnealing",
+    "MaskLogits",
     "PatchEncoder", "PatchGrid", "PatchMap", "PatchPooling", "PostNormBlock",
     "PreActivationUnit", "QueryPooling", "RegisterTokens", "RelativePositionBias",
     "RelativePositionEmbedding", "ResidualUnit", "RotaryPositions",

@@ -16,6 +16,14 @@ def initializer(values: Any) -> Any:
     return _unset if _left_out.get() else values
 
 
+def uniform(bound: float) -> keras.initializers.Initializer:
+    """Returns an initializer of uniform values up to a bound.
+
+    Linear layers of PyTorch start so, with 1 / sqrt(fan-in) as the bound, biases too.
+    """
+    return keras.initializers.RandomUniform(-bound, bound)
+
+
 @contextlib.contextmanager
 def left_out(are_to_follow: bool = True) -> Iterator[None]:
     """Context in which layers are built without initial values, for a file's to follow.

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_vit.layers.base import Composite, Layer, Shape, Tensor
-from keras_vit.layers.initial_values import initializer
+from keras_vit.layers.initial_values import initializer, uniform
 from keras_vit.layers.layer_norm import LayerNorm
 from keras_vit.layers.mlp import ACTIVATIONS
 
@@ -38,6 +38,8 @@ class UpscaleBlock(Composite):
 
     def build(self, features_shape: Shape) -> None:
         hidden_size = features_shape[-1]
+        # PyTorch's bound of a convolution: of as many outputs as inputs, and 2 x 2.
+        bound = (4 * hidden_size) ** -0.5
         options: dict[str, Any] = {
             "input_shape": (None, None, None, hidden_size),
             "data_format": "channels_last",
@@ -48,7 +50,8 @@ class UpscaleBlock(Composite):
             hidden_size,
             2,
             strides=2,
-            kernel_initializer=initializer("glorot_uniform"),
+            kernel_initializer=initializer(uniform(bound)),
+            bias_initializer=initializer(uniform(bound)),
             **options,
         )
         self.add_part(
@@ -57,7 +60,7 @@ class UpscaleBlock(Composite):
             3,
             padding="same",
             use_bias=False,
-            depthwise_initializer=initializer("glorot_uniform"),
+            depthwise_initializer=initializer(uniform(1 / 3)),
             **options,
         )
         self.add_part(LayerNorm, "norm", input_shape=(None, hidden_size))

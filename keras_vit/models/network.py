@@ -9,6 +9,7 @@ from keras_vit.layers import poolings
 from keras_vit.layers.residual_unit import group_norm, root_pool, stages
 from keras_vit.models.arguments import head_dtype, images_input
 from keras_vit.models.base import Description, Model
+from keras_vit.models.mask_model import MaskModel
 from zoo.network import RELEASED, ViTConfig
 
 
@@ -27,6 +28,7 @@ def build(
     dropout_rate: float = 0.0,
     stochastic_depth_rate: float = 0.0,
     remat: bool = False,
+    masked_steps: int | None = None,
     name: str = "vision_transformer",
 ) -> Model:
     """Returns the network of a `ViTConfig` with random weights.
@@ -34,7 +36,8 @@ def build(
     Arguments are those of `VisionTransformer`, or of the layers that they are handed
     to; no field of the config is left to files. `pooling_options` are arguments of the
     layer that pools, `head`, of a model with one, those of its `ClassificationHead`.
-    A config with queries needs a head, and `pooling="queries"`.
+    A config with queries needs a head, and `pooling="queries"`; `masked_steps` are the
+    `steps` of its `MaskAnnealing`, None for no masked attention.
 
     Source:
         Paper section 3.1; of queries Kerssies et al., arXiv 2503.19108, section 3.2.
@@ -61,7 +64,7 @@ def build(
 
     # Equations 2 and 3: the blocks, of which the last may have queries.
     for index, positions in enumerate(block_positions):
-        for layer in _before_block(config, index, positions):
+        for layer in _before_block(config, index, positions, masked_steps):
             tokens = layer(tokens)
         depth = index / max(config.num_layers - 1, 1)
         tokens = _block(
@@ -101,8 +104,9 @@ def build(
             name="head",
             **head,
         )(tokens)
-    outputs = tokens
+    outputs, kind = tokens, Model
     if config.num_queries:
+        kind = MaskModel
         masks = _masks(config, features, states, pooled, config.num_queries + prefix)
         outputs = {"class_logits": tokens, "mask_logits": masks}
     # Loading changes the arrays of any file to take images in [-1, 1].
@@ -110,15 +114,19 @@ def build(
         config, **{name: RELEASED[name] for name in ("input_mean", "input_std")}
     )
     description = Description(network, image_size, class_token, pooling)
-    return Model(images, outputs, name=name, description=description)
+    return kind(images, outputs, name=name, description=description)
 
 
-def _before_block(config, index, positions):
-    """The layers before a block: one that adds positions, one that adds queries."""
+def _before_block(config, index, positions, masked_steps):
+    """The layers before a block: one that adds positions, those of queries."""
     if positions is not None:
         yield positions
     if config.num_queries and index == config.num_layers - config.query_blocks:
         yield layers.RegisterTokens(config.num_queries, stddev=1.0, name="queries")
+        if masked_steps:
+            yield layers.MaskAnnealing(
+                config.query_blocks, masked_steps, name="mask_annealing"
+            )
 
 
 def _norm(config, name):
@@ -128,10 +136,13 @@ def _norm(config, name):
 def _masks(config, features, tokens, queries, prefix):
     """The mask of each query: products with the map of patches, made larger."""
     grid = layers.PatchGrid(config.patch_size, name="mask_grid")(features)
+    bound = config.hidden_size**-0.5
     for index, activation in enumerate(("gelu", "gelu", None)):
         queries = keras.layers.Dense(
             config.hidden_size,
             activation,
+            kernel_initializer=layers.initial_values.uniform(bound),
+            bias_initializer=layers.initial_values.uniform(bound),
             name=f"mask_head_{index}",
         )(queries)
     pixels = layers.PatchMap(prefix, name="mask_features")(tokens, grid=grid)

@@ -39,7 +39,10 @@ class ReleasedPlaces:
             shape = self.shape(pattern, tuple(variable.shape), layer)
             variables[key] = variable, shape
             named |= _ids_in(variable, holder)
-        if others := [one.path for one in model.weights if id(one) not in named]:
+        others = [one for one in model.weights if id(one) not in named]
+        # What counts the steps of training is no weight of the network.
+        others = [one.path for one in others if "int" not in one.dtype]
+        if others:
             raise ValueError(
                 f"Model {model.name!r} has weights without released names, "
                 f"{brief(', '.join(others))}: keep it with Model.save."

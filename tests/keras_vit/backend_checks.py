@@ -19,7 +19,7 @@ imported = {"tensorflow", "torch", "train"} & set(sys.modules)
 HERE = pathlib.Path(__file__).parent
 sys.path += [str(HERE), str(HERE / "layers"), str(HERE.parent)]
 
-from harness import flags, gradients, normal, numpy  # noqa: E402
+from harness import flags, gradients, normal, numpy, randomize  # noqa: E402
 
 from keras_vit import explain  # noqa: E402
 
@@ -42,7 +42,28 @@ def computed(folder):
     # Through the GELU of training too.
     slopes = gradients(plain, images, training=True)
     found |= {f"gradient {number}": slope for number, slope in enumerate(slopes)}
-    return found | kept(folder, models) | answers(plain, images)
+    return found | kept(folder, models) | answers(plain, images) | segmented(plain)
+
+
+def segmented(plain):
+    """What a step of training makes of a segmenter with masked attention."""
+    # Less than one part of the steps, in which all queries are masked.
+    options = {"num_queries": 3, "query_blocks": 1, "masked_steps": 9}
+    model = keras_vit.segmenter(plain, classes=3, head="eomt", **options)
+    randomize(model)
+    images = normal((2, *SIZE, 3))
+    masks = (images[..., 0] > 0) + 2 * (images[..., 1] > 1)
+    masks = np.where(masks == 3, 255, masks).astype("uint8")
+    model.compile(keras.optimizers.SGD(0.01), keras_vit.MaskLoss())
+    history = model.fit(images, masks, verbose=0)
+    found = {f"segmented {key}": numpy(one) for key, one in model(images).items()}
+    linear = keras_vit.segmenter(plain, classes=3)
+    randomize(linear)
+    linear.compile("sgd", "mse")
+    return found | {
+        "gradient of masks": np.array(history.history["loss"]),
+        "segmented linear": linear.predict(images, verbose=0),
+    }
 
 
 def other_sizes(kind, model, images):

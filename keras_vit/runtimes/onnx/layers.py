@@ -366,6 +366,7 @@ FUNCTIONS = {
     layers.DistillationPooling: _distillation_pooling,
     layers.GroupNorm: _group_norm,
     layers.LayerNorm: _layer_norm,
+    layers.MaskAnnealing: _same,
     layers.MaskLogits: _mask_logits,
     layers.PatchPooling: _mean,
     layers.PreActivationUnit: _pre_activation_unit,

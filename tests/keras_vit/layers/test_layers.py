@@ -124,6 +124,7 @@ LAYERS = {
 CONFIGURED = {
     "PatchGrid": {"patch_size": (4, 2)},
     "PatchMap": {"num_prefix_tokens": 2},
+    "MaskAnnealing": {"num_blocks": 2, "steps": 40, "seed": 3},
     "MaskLogits": {},
     "RotaryPositions": {
         "kind": "eva", "grid_size": (4, 6), "num_prefix_tokens": 2, "num_registers": 1,
