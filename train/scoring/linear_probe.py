@@ -85,6 +85,11 @@ def run(
         count: [draw(train_labels, count, seed) for seed in range(seeds)]
         for count in shots
     }
+    # More images than there are change nothing.
+    of_size = {}
+    for count in shots:
+        of_size.setdefault(len(draws[count][0]), count)
+    shots = [*of_size.values()]
     needed = np.unique(np.concatenate(sum(draws.values(), [])))
     predictor.expect(len(needed) + source.test.num_examples)
     train_features = features_of(predictor, pick(source.train, needed), cache)
@@ -109,9 +114,7 @@ def run(
                 summary = classification_summary(answered, source.class_names)
         accuracies = [float(np.mean(hit)) for hit in hits]
         examples = len(draws[count][0])
-        # More images than there are change nothing.
-        if not curve or curve[-1].examples < examples:
-            curve.append(Point(examples, np.mean(hits, axis=0)))
+        curve.append(Point(examples, np.mean(hits, axis=0)))
         had = np.bincount(train_labels[draws[count][0]], minlength=classes)
         rows.append(
             {

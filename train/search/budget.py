@@ -71,7 +71,7 @@ class Budget:
         self._earlier = sum(
             one["seconds"] + one.get("mirrored_seconds", 0.0) for one in features
         )
-        self.keep(**found)
+        self.keep(**found, parts={"features of another seed": self._earlier})
 
     @property
     def parts(self) -> dict[str, float]:

@@ -105,6 +105,11 @@ def test_one_draw_and_what_cannot_be_drawn(weights, tmp_path, monkeypatch):
     assert results["rows"][0]["accuracies"] == [1.0]
     assert results["rows"][0]["deviation"] is None
     assert "%" not in linear_probe.table(results).splitlines()[2].split("|")[4]
+    # With more images than there are a row would be that of all again.
+    settings["judge"] = lambda summary, curve: [point.examples for point in curve]
+    results = linear_probe.run(weights, **settings, shots=(2, 500, 900), seeds=1)
+    assert [row["train_examples"] for row in results["rows"]] == [20, 1437]
+    assert results["verdict"] == [20, 1437]
 
 
 def test_the_features_are_those_that_go_into_the_head(weights):

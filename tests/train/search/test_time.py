@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import itertools
 import math
+import re
 import types
 
 import keras
@@ -516,6 +517,8 @@ def test_another_seed_tries_and_tests_the_same(killed_at, searched):
         assert all(other.facts[name] == found.facts[name] for name in SHARED)
         assert other.tested == found.tested < 20_000
         assert other.seconds <= LIMIT * 300
+    # These are no part of its start.
+    assert re.search(r"start 1?\d s, features of another seed \d\d", other.printed)
     # On the same machine it trains as long.
     plans = [one.facts["training"] for one in (found, other)]
     assert plans[0]["image_size"] == plans[1]["image_size"]
