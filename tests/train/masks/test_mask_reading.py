@@ -75,7 +75,7 @@ def test_pillows_palette_is_read_as_pillow_reads_it(tmp_path):
 
 
 def test_colours_have_the_values_of_the_table(tmp_path):
-    colours = {(255, 0, 0): 300, (0, 0, 1): 4, (0, 1, 0): 0, (255, 255, 255): 9}
+    colours = {(255, 0, 0): 256, (0, 0, 1): 4, (0, 1, 0): 0, (255, 255, 255): 9}
     values = RANDOM.choice([*colours.values()], (7, 8))
     of_value = {value: colour for colour, value in colours.items()}
     pixels = np.array([[of_value[one] for one in row] for row in values], "uint8")
