@@ -47,7 +47,7 @@ def advice(model: str, out: object = None, gallery: object = None) -> str:
         )
     if out is not None:
         ways.append(f"fill in the column label of {out} for those that are of a class")
-    start = "labels of these photos would help most, the first ones more: "
+    start = "labels of these photos would help most, that of the first most of all: "
     if not ways:
         return (
             f"{start}pass --gallery=ask.html to label them in a browser, or "

@@ -15,7 +15,7 @@ from train.reports.figures import (
 )
 from train.reports.verdict import Verdict
 from train.scoring.label_errors import LEAST_EXAMPLES, LabelErrors
-from zoo.common.safe_text import class_text
+from zoo.common.safe_text import class_text, counted
 
 # These figures have sections of their own.
 _FIGURES = {CONFUSION_MATRIX, LEARNING_CURVE, MISTAKES, RELIABILITY}
@@ -109,7 +109,7 @@ def _about(summary, leading, results, split):
     if "top5_accuracy" in summary:
         text += f" ({summary['top5_accuracy']:.2%} among the first five guesses)"
     if "steps" in results:
-        text += f", after {results['steps']:,} steps"
+        text += f", after {counted(results['steps'], 'step')}"
         if "epochs" in results:
             text += f" ({results['epochs']:,.3g} epochs)"
     if "seconds" in results:

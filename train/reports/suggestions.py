@@ -18,6 +18,8 @@ from zoo.common.safe_text import counted
 _MOST = 3
 # The doubts of a model that is right less often are mostly its own mistakes.
 _GOOD = 0.8
+# A search takes a minute at least: shorter runs take less than that.
+_SHORT = 40
 
 
 @dataclass(frozen=True)
@@ -152,10 +154,11 @@ def _search(facts: Facts) -> Suggestion | None:
     words = [f"--{name}={value}" for name, value in given.items()]
     words += _of_data(facts)
     words += [f"--minutes={minutes}", f"--run_dir={facts.model}-minutes-{minutes}"]
+    alike = ", about as long as this run" if seconds > _SHORT else ""
     return Suggestion(
         typed("finetune", words),
         "the best of probes of the frozen model, a training and their average on "
-        f"held-out photos; takes {time_text(60 * minutes)}, about as long as this run",
+        f"held-out photos; takes {time_text(60 * minutes)}{alike}",
     )
 
 

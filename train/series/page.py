@@ -81,15 +81,15 @@ def _choice(results):
     row = next(row for row in results["runs"] if row["run"] == use)
     name = validation.leading_of(row)
     equal = [one for one in results["runs"] if one[name] == row[name]]
-    by = ""
+    best = "best"
     if len(equal) > 1:
         alike = len({one[validation.LOSS] for one in equal}) == 1
-        by = ", as others do" if alike else " by log loss"
+        best = "as well as any other" if alike else "best by log loss"
     how = f"{row[name]:.2%} of them"
     if name == validation.BALANCED:
         how = f"with a balanced accuracy of {row[name]:.2%}"
     return (
-        f"Use {use}, which answers held-out photos best{by}, {how}. The test photos "
+        f"Use {use}, which answers held-out photos {best}, {how}. The test photos "
         "chose nothing."
     )
 

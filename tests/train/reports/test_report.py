@@ -148,6 +148,8 @@ def test_the_report_is_whole_in_json_and_reads_well(tmp_path):
         f"| {first['true']} | {first['predicted']} | {first['count']} |",
     ):
         assert text in page
+    _, page = written(tmp_path, config=config, results={"steps": 1, "epochs": 2.909})
+    assert ", after 1 step (2.91 epochs)." in page
     assert "half-written" not in page
     f1 = [float(line.split("|")[4].strip(" %")) for line in class_rows(page)[1]]
     assert len(f1) == 10 and f1 == sorted(f1)

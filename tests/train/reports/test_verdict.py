@@ -344,6 +344,15 @@ def test_a_poor_model_makes_no_label_doubtful(checks):
         assert suggestions.SUGGESTIONS["check_labels"](known) is None
 
 
+@pytest.mark.parametrize("seconds", [28, 41])
+def test_a_search_is_as_long_as_a_run_of_about_a_minute_alone(seconds, checks):
+    results = RUN["results"] | {"seconds": seconds}
+    known = facts(**RUN | {"results": results, "config": WEIGHTS})
+    told = suggestions.SUGGESTIONS["search"](known).expected
+    assert "takes about 60 seconds" in told
+    assert told.endswith(", about as long as this run") == (seconds > 40)
+
+
 def test_suggestions_read_the_same_data(checks):
     command = "keras-vit finetune a.csv --label_column=kind --relabel b.csv --steps=9"
     results = RUN["results"] | {"command": command}

@@ -159,7 +159,7 @@ def test_equal_runs_have_no_interval_of_seeds(made, series):
     first, second, last = page.sentences(series(2))
     assert first == "Test accuracy 50.00% with each of 2 seeds."
     assert "the seeds show no difference" in second and "50 test photos" in second
-    assert "Use seed-4, which answers held-out photos best, as others do, 70" in last
+    assert "Use seed-4, which answers held-out photos as well as any other, 70" in last
 
 
 def test_runs_with_other_test_photos_are_named(made, series):
