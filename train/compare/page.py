@@ -54,6 +54,8 @@ def contents(results: dict, shown: list, file: str) -> dict:
 def _headline(results):
     if len(results["pairs"]) == 1:
         (pair,) = results["pairs"]
+        if not _differ(pair):
+            return "No difference"
         return f"{points(pair['gain'], '+')} by {pair['second']}"
     best = max(row["test_accuracy"] for row in results["runs"])
     return f"{best:.2%} accuracy at best"
@@ -74,8 +76,19 @@ def sentences(results: dict) -> list[str]:
     return told
 
 
+def _differ(pair):
+    """Returns whether one of two runs is right where the other one is not."""
+    return pair["first_only"] or pair["second_only"]
+
+
 def _sentence(pair):
     first, second = pair["first"], pair["second"]
+    if not _differ(pair):
+        return (
+            f"{second} beside {first}: both are right on the same images. The 95% "
+            f"interval of their difference is {points(pair['low'], '+')} to "
+            f"{points(pair['high'], '+')} of accuracy."
+        )
     verdict = (
         "the difference may be chance"
         if pair["p"] >= _SIGNIFICANT

@@ -214,8 +214,10 @@ def test_runs_that_give_the_same_answers(photos, photo_runs, tmp_path):
     found, page, _ = compared(runs, tmp_path)
     assert [pair["p"] for pair in found["pairs"]] == [1, pytest.approx(2 * 0.5**9)]
     assert "vit and again give every image the same answer." in page
-    assert "p = 1, so the difference may be chance." in page
+    assert "again beside vit: both are right on the same images. The 95% int" in page
     assert "each test stands for itself" in page
+    (tmp_path / "two").mkdir()
+    assert "No difference" in compared(runs[:2], tmp_path / "two")[1]
 
 
 def test_photos_that_were_moved_are_named_without_pictures(photo_runs, tmp_path):

@@ -114,6 +114,7 @@ def test_chosen_classes_are_downloaded_as_two_files(page, tmp_path):
 @pytest.mark.slow
 def test_photos_that_are_asked_for_are_labelled(gallery, tmp_path):
     gallery.write("model", NAMES, asks=True)
+    assert " to label</h1>" in gallery.path.read_text("utf-8")
     found = chosen(gallery.path, tmp_path, LABELS)
     assert (found["hidden"], found["choices"]) == (True, len(NAMES) + 1)
     assert found["said"] == "1 photo labelled." and found["marked"] == 1
