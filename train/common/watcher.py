@@ -37,6 +37,8 @@ NOISE = re.compile(
     """,
     re.VERBOSE,
 )
+# A warning of these may come for each photo, and in each epoch again.
+_OF_PHOTOS = re.compile(rb"Corrupt JPEG data|libpng warning|TIFF\w+: Warning")
 TITLE = b"libraries had printed, which is hidden otherwise:\n"
 # Keep this many hidden lines, to show them if the command dies.
 _KEPT = 50
@@ -170,16 +172,7 @@ def _pass_on(source, hidden, told, sink):
 
     Lines that are hidden are shown if it asks for them, or has not ended well.
     """
-    notices, errors = (collections.deque(maxlen=_KEPT) for _ in range(2))
-
-    def take(line: bytes, is_error: bool) -> None:
-        if NOISE.match(line):
-            notices.append(line)
-        elif is_error:
-            errors.append(line)
-        else:
-            _write(sink, line)
-
+    lines_of = _Lines(sink)
     is_well, waiting = False, {source, hidden, told}
     partial = {source: b"", hidden: b""}
     while waiting & partial.keys():
@@ -187,15 +180,14 @@ def _pass_on(source, hidden, told, sink):
         waits = _PATIENCE_SECONDS if partial[source] else None
         ready = select.select(waiting, [], [], waits)[0]
         if not ready:
-            take(partial[source], is_error=False)
+            lines_of.take(partial[source], is_error=False)
             partial[source] = b""
         elif ready == [told]:
             word = os.read(told, 1)
             is_well |= word == _WELL
             waiting -= {told} if not word else set()
             if word == _SHOW:
-                _show(sink, errors)
-                errors.clear()
+                lines_of.show_errors()
         for one in partial.keys() & {*ready}:
             block = os.read(one, 1 << 16)
             waiting -= {one} if not block else set()
@@ -203,18 +195,58 @@ def _pass_on(source, hidden, told, sink):
             if partial[one] and not block:
                 lines, partial[one] = [partial[one]], b""
             for line in lines:
-                take(line + b"\n", is_error=one == hidden)
+                lines_of.take(line + b"\n", is_error=one == hidden)
     words = os.read(told, 16) if told in waiting else b""
     if not (is_well or _WELL in words):
-        _show(sink, [*notices, *errors])
+        lines_of.show_all()
     elif _SHOW in words:
-        _show(sink, errors)
+        lines_of.show_errors()
+    lines_of.show_counts()
 
 
-def _show(sink, lines):
-    """Writes lines that were hidden."""
-    if lines:
-        _write(sink, TITLE + b"".join(lines))
+class _Lines:
+    """The lines that a command has written: those that are hidden, and how many."""
+
+    def __init__(self, sink):
+        self._sink = sink
+        self._notices, self._errors = (
+            collections.deque(maxlen=_KEPT) for _ in range(2)
+        )
+        self._of_photos = collections.Counter()
+
+    def take(self, line: bytes, is_error: bool) -> None:
+        """Shows a line or keeps it back."""
+        if NOISE.match(line):
+            self._notices.append(line)
+        elif is_error:
+            self._errors.append(line)
+        elif warned := _OF_PHOTOS.match(line):
+            self._of_photos[warned[0]] += 1
+            if self._of_photos[warned[0]] == 1:
+                _write(self._sink, line)
+        else:
+            _write(self._sink, line)
+
+    def show_errors(self) -> None:
+        """Shows the last errors that were hidden, once."""
+        self._show(self._errors)
+        self._errors.clear()
+
+    def show_all(self) -> None:
+        """Shows the last lines that were hidden."""
+        self._show([*self._notices, *self._errors])
+
+    def show_counts(self) -> None:
+        """Says how many lines about photos there were besides those shown."""
+        for start, count in self._of_photos.items():
+            if count > 1:
+                text = b"%d more lines begin with %s: libraries read such photos"
+                text += b" as far as they can\n"
+                _write(self._sink, text % (count - 1, start))
+
+    def _show(self, lines):
+        if lines:
+            _write(self._sink, TITLE + b"".join(lines))
 
 
 def _write(sink, content):

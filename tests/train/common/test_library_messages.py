@@ -126,6 +126,21 @@ def test_errors_and_crashes_show_what_was_hidden_and_exits_do_not(end):
 
 
 @posix
+def test_of_warnings_of_decoders_one_is_shown_and_the_others_counted():
+    done = run("""
+    for number in range(3):
+        os.write(2, b"Corrupt JPEG data: %d extraneous bytes\\n" % number)
+    os.write(2, b"libpng warning: iCCP: known incorrect sRGB profile\\n")
+    """)
+    assert done.stderr.splitlines() == [
+        "Corrupt JPEG data: 0 extraneous bytes",
+        "libpng warning: iCCP: known incorrect sRGB profile",
+        "2 more lines begin with Corrupt JPEG data: libraries read such photos as far "
+        "as they can",
+    ]
+
+
+@posix
 def test_without_a_standard_error_nothing_breaks():
     code = "import sys\nfrom train.common import library_messages as found\n"
     code += "with found.hidden():\n    print(sys.stderr)\n"
