@@ -14,7 +14,7 @@ from keras_vit.models.arguments import (
     number_of_classes,
     takes_own_arguments,
 )
-from keras_vit.models.features import features
+from keras_vit.models.features import Features, features
 from keras_vit.models.network import build
 from keras_vit.models.resizing import at_image_size
 from keras_vit.structure import (
@@ -160,23 +160,17 @@ def _options(head, **options):
 
 
 def _linear(backbone, classes, class_names, frozen, name, layers):
-    maps = features(backbone, _blocks(layers))
+    maps = _maps(features(backbone, _blocks(layers)))
     if frozen:
         maps.trainable = False
     [images] = backbone.inputs
     images = keras.Input(images.shape[1:], dtype=images.dtype, name="images")
-    found = maps(images)
-    # By their numbers, as sorted names would have 10 before 9.
-    order = sorted(found, key=lambda name: int(name.rpartition("_")[2]))
-    patches = [found[name] for name in order]
-    if len(patches) > 1:
-        patches = [keras.layers.Concatenate(name="maps")(patches)]
     compute_dtype = _dtype_policy(backbone).compute_dtype
     dtype = "float64" if compute_dtype == "float64" else "float32"
     # PyTorch's momentum of 0.1 is of the new values.
     normed = keras.layers.BatchNormalization(
         momentum=0.9, epsilon=1e-5, dtype=dtype, name="head_norm"
-    )(*patches)
+    )(maps(images))
     logits = ClassificationHead(
         classes,
         class_names=class_names,
@@ -190,6 +184,16 @@ def _linear(backbone, classes, class_names, frozen, name, layers):
         size_step(backbone), interpolation="bilinear", dtype=dtype, name="upsampling"
     )(logits)
     return keras.Model(images, logits, name=name)
+
+
+def _maps(model):
+    """Returns the model of maps with one output, the maps one behind the other."""
+    # By their numbers, as sorted names would have 10 before 9.
+    order = sorted(model.output, key=lambda name: int(name.rpartition("_")[2]))
+    maps = [model.output[name] for name in order]
+    if len(maps) > 1:
+        maps = [keras.layers.Concatenate(name="maps")(maps)]
+    return Features(model.input, *maps, name=model.name)
 
 
 def _eomt(

@@ -353,6 +353,36 @@ def _resize(graph, layer, value, name, **_):
     return value
 
 
+def _upsampling(graph, layer, value, name, **_):
+    if layer.interpolation != "bilinear":
+        raise ValueError(
+            f"{name} enlarges by {layer.interpolation!r}, which the ONNX exporter does "
+            "not know: use bilinear."
+        )
+    scales = graph.constant(np.array([1, 1, *layer.size], "float32"))
+    value = graph.node("Resize", graph.image(value), "", scales, mode="linear")
+    return graph.transpose(value, (0, 2, 3, 1))
+
+
+def _batch_norm(graph, layer, value, name, **_):
+    if layer.axis not in (-1, 3):
+        raise ValueError(
+            f"{name} normalises along axis {layer.axis}, which the ONNX exporter does "
+            "not know: use the last one."
+        )
+    scale = keras.ops.rsqrt(layer.moving_variance + layer.epsilon)
+    scale = scale * layer.gamma if layer.scale else scale
+    offset = -layer.moving_mean * scale
+    offset = offset + layer.beta if layer.center else offset
+    is_image = value in graph.images
+    for operator, part, values in (("Mul", "scale", scale), ("Add", "offset", offset)):
+        values = keras.ops.reshape(values, (-1, 1, 1) if is_image else (-1,))
+        value = graph.node(operator, value, graph.weight(f"{name}/{part}", values))
+    if is_image:
+        graph.images.add(value)
+    return value
+
+
 def _concatenate(graph, layer, values, name, **_):
     return graph.node("Concat", *values, axis=layer.axis)
 
@@ -377,6 +407,7 @@ FUNCTIONS = {
     layers.PostNormBlock: _block,
     layers.TransformerBlock: _block,
     layers.UpscaleBlock: _upscale_block,
+    keras.layers.BatchNormalization: _batch_norm,
     keras.layers.Concatenate: _concatenate,
     keras.layers.Dense: _dense,
     keras.layers.Dropout: _same,
@@ -387,5 +418,6 @@ FUNCTIONS = {
     keras.layers.MaxPooling2D: _max_pooling,
     keras.layers.ReLU: _relu,
     keras.layers.Resizing: _resize,
+    keras.layers.UpSampling2D: _upsampling,
     keras.layers.ZeroPadding2D: _zero_padding,
 }

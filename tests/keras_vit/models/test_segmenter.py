@@ -81,10 +81,11 @@ def test_blocks_are_read_in_their_order():
     model = keras_vit.segmenter(backbone, classes=2, layers=(10, -3, 2))
     maps = keras_vit.features(backbone, (2, 9, 10))(IMAGES[:, :, :16])
     maps = np.concatenate([numpy(maps[f"layer_{n}"]) for n in (2, 9, 10)], axis=-1)
-    part = keras.Model(model.input, model.get_layer("maps").output)
+    part = model.get_layer("vision_transformer_features")
     np.testing.assert_array_equal(numpy(part(IMAGES[:, :, :16])), maps)
-    last = keras_vit.segmenter(backbone, classes=2)
-    assert list(last.layers[1].output) == ["layer_11"]
+    last = keras_vit.segmenter(backbone, classes=2).get_layer(part.name)
+    expected = keras_vit.features(backbone)(IMAGES[:, :, :16])["layer_11"]
+    np.testing.assert_array_equal(numpy(last(IMAGES[:, :, :16])), numpy(expected))
 
 
 def test_training_normalises_by_the_batch_whether_the_backbone_is_frozen_or_not():
@@ -111,9 +112,7 @@ def test_a_frozen_backbone_keeps_its_weights_and_drops_nothing(how, tmp_path):
     model = keras_vit.segmenter(backbone, classes=3, frozen=how == "argument")
     maps = model.get_layer("vision_transformer_features")
     if how == "model":
-        assert np.ptp(
-            [numpy(maps(IMAGES, training=True)["layer_1"]) for _ in "ab"], 0
-        ).any()
+        assert np.ptp([numpy(maps(IMAGES, training=True)) for _ in "ab"], 0).any()
         maps.trainable = False
     assert len(model.trainable_weights) == 4  # of the norm and the head
     before = [numpy(one) for one in backbone.weights]
@@ -226,6 +225,40 @@ def test_a_new_head_is_zero_and_knows_the_classes():
     assert (head.class_names, head.preparation) == (("sky", "road"), "central crop")
     assert model.name == "vision_transformer_segmenter"
     assert keras_vit.segmenter(backbone, classes=2, name="mine").name == "mine"
+
+
+@pytest.mark.parametrize("kind", ["registers", "patches not square"])
+def test_exports_compute_the_same(kind, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    from keras_vit.runtimes import onnx
+
+    _, model = made(kind, layers=2)
+    onnx.write(model, tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    [found] = session.run(None, {"images": IMAGES})
+    assert_close(found, numpy(model(IMAGES)))
+
+
+def test_exports_know_the_head_behind_convolutions_too(tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    from keras_vit.runtimes import onnx
+
+    images = keras.Input((*SIZE, 3), name="images")
+    features = keras_vit.layers.StdConv2D(4, 3)(images)
+    norm = keras.layers.BatchNormalization(center=False, epsilon=0.1)
+    enlarge = keras.layers.UpSampling2D((2, 3), interpolation="bilinear")
+    model = keras.Model(images, enlarge(norm(features)))
+    randomize(model)
+    norm.moving_mean.assign(normal((4,)))
+    onnx.write(model, tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    assert_close(session.run(None, {"images": IMAGES})[0], numpy(model(IMAGES)))
+    for layer, said in (
+        (keras.layers.BatchNormalization(axis=1), "normalises along axis 1"),
+        (keras.layers.UpSampling2D(), "enlarges by 'nearest'"),
+    ):
+        other = keras.Model(images, layer(features))
+        check_refusal(lambda other=other: onnx.write(other, tmp_path / "o.onnx"), said)
 
 
 def test_what_makes_no_segmenter_is_refused():
