@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_vit.layers import MaskAnnealing, TransformerBlock
+from keras_vit.layers import MaskAnnealing, TransformerBlock, UpscaleBlock
 from keras_vit.layers.forward_pass import Watcher, running
 from keras_vit.models.base import Model
 from keras_vit.models.mask_loss import MaskLoss
@@ -18,8 +18,8 @@ class MaskModel(Model):
     """A `Model` of class and mask logits, compiled with `MaskLoss` for `fit`.
 
     Metrics, such as `keras.metrics.MeanIoU(classes, ignore_class=255,
-    sparse_y_pred=False)`, are given the semantic map at the size of the masks. With a
-    `MaskAnnealing` layer training masks the attention of queries, and predicts masks
+    sparse_y_pred=False)`, are given the semantic map at the size of their labels. With
+    a `MaskAnnealing` layer training masks the attention of queries, and predicts masks
     before every block with queries, for losses of their own.
 
     Args:
@@ -87,7 +87,9 @@ class _MaskedBlocks:
         self.annealing, self.images = annealing, images
         blocks = [one for one in model.layers if isinstance(one, TransformerBlock)]
         self.first = len(blocks) - annealing.num_blocks
-        self.scale = 2**model.config.upscale_blocks
+        # Counted, as clones have no config.
+        upscale_blocks = [one for one in model.layers if isinstance(one, UpscaleBlock)]
+        self.scale = 2 ** len(upscale_blocks)
         inputs = [model.inputs[0], blocks[-1].output]
         self.predict = keras.Function(inputs, model.output)
         self.numbers = itertools.count(-self.first)

@@ -242,7 +242,7 @@ def _eomt(
     for layer in model.layers:
         if layer.name in own and layer.name not in ("pooling", "head"):
             layer.set_weights(own[layer.name].get_weights())
-            layer.trainable = layer.trainable and not frozen
+            layer.trainable = own[layer.name].trainable and not frozen
     if takes_any_size(backbone):
         model = at_image_size(model, ANY_SIZE)
     return model

@@ -187,6 +187,14 @@ def test_queries_come_to_the_weights_of_any_backbone(kind):
     assert shapes == {"class_logits": (4, 4), "mask_logits": masks}
 
 
+def test_blocks_that_are_frozen_stay_so():
+    backbone = small_models.made(image_size=SIZE)
+    backbone.get_layer("encoder_block_0").trainable = False
+    model = keras_vit.segmenter(backbone, **OPTIONS)
+    frozen = {layer.name for layer in model.layers if not layer.trainable}
+    assert frozen == {"encoder_block_0"}
+
+
 def test_new_parts_start_as_those_of_eomt():
     config = keras_vit.ViTConfig(64, 6, 2, 64, patch_size=16)
     backbone = keras_vit.VisionTransformer(config, image_size=32)
@@ -279,7 +287,8 @@ def test_copies_compute_the_same_and_keep_what_is_frozen(masked_steps, tmp_path)
         for name, found in one(IMAGES).items():
             assert_close(found, numpy(expected[name]), 1e-6)
         if masked_steps:
-            assert int(one.get_layer("mask_annealing").count.value) == 7
+            assert len(one(IMAGES, training=True)["intermediate"]) == 2
+            assert int(one.get_layer("mask_annealing").count.value) == 8
     plain = model.rebuild()
     assert not [one for one in plain.layers if isinstance(one, MaskAnnealing)]
     for name, found in plain(IMAGES).items():
