@@ -36,6 +36,7 @@ def make_folder(folder):
         for split in ("train", "test"):
             path = folder / "imagenet_photos" / split / name / "1.jpg"
             save_image(path, (96, 128), seed=0)
+    make_scenes(folder / "scenes")
     (folder / "photos.csv").write_text("\n".join(rows) + "\n")
     pairs = (row.rpartition(",")[0] for row in rows[1:])
     (folder / "plants.csv").write_text("\n".join(["file,species", *pairs, ""]))
@@ -52,6 +53,18 @@ def make_folder(folder):
     write_records(folder)
     card = zoo.get("vit-ti16/augreg-imagenet21k+imagenet2012")
     save_release(folder / "WEIGHTS", card, image_size=224)
+
+
+def make_scenes(folder):
+    """Makes photos with masks of their dark and bright places."""
+    for number, split in enumerate(("train", "train", "train", "test")):
+        path = folder / "images" / split / f"{number}.jpg"
+        save_image(path, (96, 128), seed=number)
+        mask = folder / "masks" / split / f"{number}.png"
+        mask.parent.mkdir(parents=True, exist_ok=True)
+        is_bright = np.asarray(Image.open(path).convert("L")) > 127
+        Image.fromarray(is_bright.astype("uint8")).save(mask)
+    (folder / "classes.csv").write_text("value,name\n0,dark\n1,bright\n")
 
 
 def save_image(path, size, seed):
