@@ -5,7 +5,12 @@ from typing import Any
 
 import keras
 
-from zoo.network.head import ONE_CLASS, check_problem_type, checked_names
+from zoo.network.head import (
+    ONE_CLASS,
+    check_problem_type,
+    check_thresholds,
+    checked_names,
+)
 from zoo.network.preparation import check_bits, check_preparation
 
 # An attribute -> the function that returns its values, and refuses others.
@@ -13,6 +18,7 @@ _CHECKS = {
     "preparation": check_preparation,
     "problem_type": check_problem_type,
     "bits": check_bits,
+    "thresholds": check_thresholds,
 }
 
 
@@ -36,6 +42,8 @@ class ClassificationHead(keras.layers.Dense):
             their softmax or their sigmoid.
         bits: None, or how many bits the values of photos in files of 16 bits have, see
             `zoo.photos.decode`.
+        thresholds: of several classes, the probability from which on a photo has each;
+            empty for none.
         **kwargs: those of `keras.layers.Dense`.
 
     Call arguments:
@@ -47,7 +55,8 @@ class ClassificationHead(keras.layers.Dense):
     Raises:
         ValueError: there are more or fewer names than classes, a name is no text or
             has line breaks or other control characters, the preparation or the type
-            is unknown, or bits are not 8 to 16.
+            is unknown, bits are not 8 to 16, or thresholds are not one probability
+            per class.
 
     Source:
         Paper section 3.1: the classification head is one linear layer.
@@ -66,6 +75,7 @@ class ClassificationHead(keras.layers.Dense):
         preparation: str = "squash",
         problem_type: str = ONE_CLASS,
         bits: int | None = None,
+        thresholds: Sequence[float] = (),
         **kwargs: Any,
     ):
         super().__init__(units, **kwargs)
@@ -73,12 +83,18 @@ class ClassificationHead(keras.layers.Dense):
         self.preparation = preparation
         self.problem_type = problem_type
         self.bits = bits
+        self.thresholds = thresholds
 
     def __setattr__(self, name, value):
         if name == "class_names" and value is not None:
             value = checked_names(value, self.units)
         elif name in _CHECKS:
             value = _CHECKS[name](value)
+            if name == "thresholds" and len(value) not in (0, self.units):
+                raise ValueError(
+                    f"thresholds has {len(value):,} numbers for {self.units:,} "
+                    "classes: pass one per class, in the order of the outputs, or none."
+                )
         super().__setattr__(name, value)
 
     def quantize(
@@ -97,4 +113,6 @@ class ClassificationHead(keras.layers.Dense):
             own["problem_type"] = self.problem_type
         if self.bits is not None:
             own["bits"] = self.bits
+        if self.thresholds:
+            own["thresholds"] = list(self.thresholds)
         return {**super().get_config(), **own}

@@ -149,7 +149,7 @@ def _hand_facts(head, other, options):
     """Sets what a head says where no option did: of its classes, if they are kept."""
     names = ["preparation", "bits"]
     if other.units == head.units and not options.get("new_head"):
-        names += ["class_names", "problem_type"]
+        names += ["class_names", "problem_type", "thresholds"]
     for name in names:
         if name not in options:
             setattr(other, name, getattr(head, name))

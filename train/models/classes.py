@@ -10,7 +10,7 @@ import numpy as np
 
 import keras_vit
 import zoo
-from keras_vit.structure import head_activation, problem_type_of
+from keras_vit.structure import head_activation, head_of, problem_type_of
 from train.common.errors import RunError
 from train.models.loaded_model import LoadedModel
 from train.models.run_directory import how_to_name
@@ -112,6 +112,7 @@ def classes_of(loaded: LoadedModel) -> Classes:
         problem_type,
         activation,
         are_logits=activation == "linear",
+        thresholds=getattr(head_of(model), "thresholds", ()),
         why_no_names=why_no_names,
         why_none=why_none,
     )

@@ -196,8 +196,20 @@ def _printer(top):
     sys.stdout.reconfigure(errors="backslashreplace")
     most = None if top else 1
 
+    def show_given(answer: "Answer") -> None:
+        values = dict(answer.top)
+        given = [
+            f"{name} {values[name]:.1%}" if name in values else name
+            for name in answer.labels
+        ]
+        cells = answer.file, ", ".join(given) or "(none)"
+        print(*(printable(cell, _MOST_OF_CELL) for cell in cells), sep="\t", flush=True)
+
     def show(answer: "Answer") -> None:
         cells = [answer.file]
+        if answer.labels is not None and most:
+            show_given(answer)
+            return
         for name, value in answer.top[: None if answer.has_numbers else most]:
             cells += [name, f"{value:.6g}" if answer.has_numbers else f"{value:.1%}"]
         if answer.mark is not None:

@@ -23,6 +23,10 @@ from zoo.common.safe_text import brief, of_plain_cell, plain_cell
 from zoo.network.head import NUMBERS
 
 TOP = 5
+# The column of all labels that a photo is given, with this between them.
+LABELS, SEPARATOR = "labels", "|"
+# The setting that says which these are.
+THRESHOLDS = "thresholds"
 # No record has more bytes: a path and five names of classes.
 _MOST_BYTES = 2**16
 # This setting has the directory that relative paths start from, relative to that of the
@@ -38,14 +42,17 @@ class Answer:
 
     `top` has name and probability of the most likely classes, the best first: `TOP` of
     them, or as many as the model has. With `has_numbers` it has name and number of each
-    of a model's numbers, in their order. `mark` is one of `train.predict.doubts.MARKS`
-    where the answer is doubted, None where nothing is judged.
+    of a model's numbers, in their order. `labels` are the classes that reach the
+    thresholds of a model of several, None of another. `mark` is one of
+    `train.predict.doubts.MARKS` where the answer is doubted, None where nothing is
+    judged.
     """
 
     file: str
     top: tuple[tuple[str, float], ...]
     has_numbers: bool = False
     mark: str | None = None
+    labels: tuple[str, ...] | None = None
 
 
 def spelled(path: str) -> str:
@@ -264,19 +271,23 @@ def check_settings(
 class CsvLines:
     """A row per photo: file, then label and value of each answer, the best first.
 
-    With `has_marks` the last column is the mark. Spreadsheets compute nothing of texts,
-    which are `safe_text.plain_cell`s.
+    With `has_labels` the column behind the file has all labels that are given, with |
+    between them; with `has_marks` the last column is the mark. Spreadsheets compute
+    nothing of texts, which are `safe_text.plain_cell`s.
     """
 
     has_breaks = True
 
-    def __init__(self, pairs, has_marks):
-        self._count, self._has_marks = 1 + len(pairs), has_marks
-        columns = ("file", *pairs, *["mark"] * has_marks)
+    def __init__(self, pairs, has_marks, has_labels=False):
+        self._has_labels, self._has_marks = has_labels, has_marks
+        self._count = 1 + has_labels + len(pairs)
+        columns = ("file", *[LABELS] * has_labels, *pairs, *["mark"] * has_marks)
         self.header = ",".join(columns) + "\n"
 
     def line(self, answer: Answer) -> str:
         cells = [plain_cell(answer.file)]
+        if self._has_labels:
+            cells.append(plain_cell(SEPARATOR.join(answer.labels)))
         for name, value in answer.top:
             cells += [plain_cell(name), str(value)]
         cells += [""] * (self._count - len(cells))
@@ -287,6 +298,10 @@ class CsvLines:
     def answer(self, record: str) -> Answer:
         [cells] = csv.reader([record])
         file, *labels = cells[: self._count]
+        given = None
+        if self._has_labels:
+            text = of_plain_cell(labels.pop(0))
+            given = tuple(text.split(SEPARATOR)) if text else ()
         pairs = zip(labels[::2], labels[1::2], strict=True)
         [mark] = cells[self._count :] if self._has_marks else [None]
         return Answer(
@@ -295,23 +310,28 @@ class CsvLines:
                 (of_plain_cell(name), float(value)) for name, value in pairs if value
             ),
             mark=mark,
+            labels=given,
         )
 
 
 class _JsonLines:
     """An object per photo: file, label, value, and top, a list of these two.
 
-    With `has_marks` it also has the mark.
+    With `has_labels` it also has a list of all labels that are given, with `has_marks`
+    the mark.
     """
 
     header, has_breaks = "", False
 
-    def __init__(self, pairs, has_marks):
+    def __init__(self, pairs, has_marks, has_labels=False):
         self._value, self._has_marks = pairs[1], has_marks
+        self._has_labels = has_labels
 
     def line(self, answer: Answer) -> str:
         top = [{"label": name, self._value: value} for name, value in answer.top]
         fields = {"file": answer.file, **top[0], "top": top}
+        if self._has_labels:
+            fields[LABELS] = answer.labels
         if self._has_marks:
             fields["mark"] = answer.mark or ""
         return json.dumps(fields, ensure_ascii=False, allow_nan=False) + "\n"
@@ -320,7 +340,8 @@ class _JsonLines:
         fields = json.loads(record)
         top = tuple((one["label"], float(one[self._value])) for one in fields["top"])
         mark = fields["mark"] if self._has_marks else None
-        return Answer(fields["file"], top, mark=mark)
+        given = tuple(fields[LABELS]) if self._has_labels else None
+        return Answer(fields["file"], top, mark=mark, labels=given)
 
 
 FORMATS = {".csv": CsvLines, ".jsonl": _JsonLines}
@@ -329,7 +350,8 @@ FORMATS = {".csv": CsvLines, ".jsonl": _JsonLines}
 def _format(path, settings):
     """Returns the format of a file, which has answers of such settings."""
     pairs = columns_of(settings.get("problem_type", ""), settings.get("classes", 0))
-    return FORMATS[path.suffix](pairs, settings.get("unsure") is not None)
+    has_marks, has_labels = settings.get("unsure") is not None, THRESHOLDS in settings
+    return FORMATS[path.suffix](pairs, has_marks, has_labels)
 
 
 def _cell(text):

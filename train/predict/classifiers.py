@@ -97,7 +97,8 @@ def _of_export(path, image_size, batch_size, with_features, trust):
     names, problem_type = model.class_names, model.problem_type
     if names is None:
         names = numbered_names(0 if is_features else model.size, problem_type)
-    answers = Answers(names, problem_type, model.activation, model.output == "logits")
+    are_logits, thresholds = model.output == "logits", model.thresholds
+    answers = Answers(names, problem_type, model.activation, are_logits, thresholds)
     notes = _notes_on(path, answers)
     if names and model.class_names is None and problem_type != NUMBERS:
         how = how_to_name(len(names))

@@ -21,7 +21,14 @@ from train.common.files import (
     whole_folder,
     write_json,
 )
-from train.predict.answers import Answer, CsvLines, check_settings, named_reason
+from train.predict.answers import (
+    LABELS,
+    SEPARATOR,
+    Answer,
+    CsvLines,
+    check_settings,
+    named_reason,
+)
 from train.predict.photo_predictor import Passing
 from zoo.common.limits import TABLE_BYTES
 from zoo.common.regular_files import expand_home, read_text
@@ -274,14 +281,18 @@ def _numbers(folder):
 @contextlib.contextmanager
 def _csv_file(path, columns):
     has_marks = columns[-1] == "mark"
-    pairs = columns[: len(columns) - has_marks]
-    lines = CsvLines(pairs, has_marks)
+    has_labels = columns[0] == LABELS
+    pairs = columns[has_labels : len(columns) - has_marks]
+    lines = CsvLines(pairs, has_marks, has_labels)
 
     def line(row: dict[str, Any]) -> str:
         top = zip(pairs[::2], pairs[1::2], strict=True)
         known = ((row[label], row[value]) for label, value in top)
         answers = tuple(pair for pair in known if pair[0] is not None)
-        return lines.line(Answer(row["file"], answers, mark=row.get("mark")))
+        given = row.get(LABELS)
+        labels = tuple(given.split(SEPARATOR)) if given else ()
+        answer = Answer(row["file"], answers, mark=row.get("mark"), labels=labels)
+        return lines.line(answer)
 
     with (
         whole_file(path, "--out") as temporary,

@@ -12,7 +12,14 @@ import numpy as np
 from train.common.errors import RunError
 from train.models.finding import bits_of, find
 from train.predict import classifiers, remote
-from train.predict.answers import TOP, columns_of, spelled
+from train.predict.answers import (
+    LABELS,
+    SEPARATOR,
+    THRESHOLDS,
+    TOP,
+    columns_of,
+    spelled,
+)
 from train.predict.doubts import Doubts, check_answers
 from zoo.common import regular_files
 from zoo.network.head import NUMBERS
@@ -29,14 +36,16 @@ class Answered(NamedTuple):
 
     `tops` has the names and probabilities of each, the best first, or all numbers of a
     model for these in their order; `marks` a mark of `train.predict.doubts` for each,
-    None where nothing is judged. Without classes `values` are None and both empty;
-    `features` are None unless they were asked for.
+    None where nothing is judged. `labels` are the names of the classes that reach their
+    thresholds, None of a model without. Without classes `values` are None and both
+    empty; `features` are None unless they were asked for.
     """
 
     values: np.ndarray | None
     features: np.ndarray | None
     tops: list[tuple[tuple[str, float], ...]]
     marks: Sequence[str | None]
+    labels: list[tuple[str, ...]] | None = None
 
 
 @dataclasses.dataclass
@@ -74,9 +83,10 @@ class PhotoPredictor:
     Returns:
         List of dicts, one for each photo in their order: `file`; `label`,
         `probability`, `label_2`, `probability_2` and so on, the best first (of a model
-        for numbers `label`, `value` and so on); `mark` with `unsure`; `features`,
-        float32 (size,), if asked for; and `error`, a str where the photo cannot be
-        read, whose answers are None, else None.
+        for numbers `label`, `value` and so on); `labels`, all that reach their
+        thresholds with | between them, of a model that has these; `mark` with `unsure`;
+        `features`, float32 (size,), if asked for; and `error`, a str where the photo
+        cannot be read, whose answers are None, else None.
 
     Raises:
         RunError: the model cannot be used.
@@ -194,8 +204,13 @@ class PhotoPredictor:
             "image_size": [height, width],
             "preparation": classifier.preparation,
             "features": self.features,
+            **self._thresholds(),
             **({} if self.unsure is None else {"unsure": self.unsure}),
         }
+
+    def _thresholds(self):
+        thresholds = self.classifier.answers.thresholds
+        return {THRESHOLDS: list(thresholds)} if thresholds else {}
 
     def read(self, photo: str | bytes) -> np.ndarray | str:
         """Returns a photo as the model takes it, or why it cannot be read."""
@@ -222,18 +237,23 @@ class PhotoPredictor:
         outputs, features = self.classifier.compute(images)
         tops, values = [], None
         marks: Sequence[str | None] = []
+        labels = None
         if outputs is not None:
             values = self.classifier.answers.values(outputs)
             self._check(values, files, len(self.names))
             self._check_head(values)
             tops = self._tops(values)
+            if self.classifier.answers.thresholds:
+                given = self.classifier.answers.given(values)
+                labels = [tuple(spelled(self.names[at]) for at in own) for own in given]
             marks = [None] * len(files)
             if self.doubts is not None:
                 marks = self.doubts.marks(values, features)
         if self.features:
             self._check(features, files, self.classifier.num_features)
         self._has_answered = True
-        return Answered(values, features if self.features else None, tops, marks)
+        kept = features if self.features else None
+        return Answered(values, kept, tops, marks, labels)
 
     def __call__(
         self,
@@ -273,6 +293,8 @@ class PhotoPredictor:
         """Those that have the answer: pairs of a name and a number, and the mark."""
         problem_type = self.classifier.answers.problem_type
         pairs = columns_of(problem_type, len(self.names)) if self.names else ()
+        if self.classifier.answers.thresholds:
+            pairs = (LABELS, *pairs)
         return (*pairs, *["mark"] * (self.unsure is not None))
 
     def row_of(self, answered: Answered, place: int) -> dict[str, Any]:
@@ -280,6 +302,8 @@ class PhotoPredictor:
         row = {}
         if answered.tops:
             cells = [cell for pair in answered.tops[place] for cell in pair]
+            if answered.labels is not None:
+                cells.insert(0, SEPARATOR.join(answered.labels[place]))
             has_marks = self.unsure is not None
             cells += [None] * (len(self.answer_columns) - has_marks - len(cells))
             if has_marks:

@@ -297,7 +297,9 @@ class _Job:
             self.features.append(files, answered.features)
         for photo, answer in zip(photos, answers, strict=False):
             self._show(photo, answer)
-            if not answer.has_numbers:
+            if answer.labels is not None:
+                self.predictions.counts.update(answer.labels)
+            elif not answer.has_numbers:
                 self.predictions.counts[answer.top[0][0]] += 1
             if answer.mark:
                 self.predictions.marks[answer.mark] += 1
@@ -311,9 +313,13 @@ class _Job:
     def _answers(self, photos, answered):
         has_numbers = self.predictor.has_numbers
         answers = [
-            Answer(self.spell(photo), top, has_numbers, mark)
-            for photo, top, mark in zip(
-                photos, answered.tops, answered.marks, strict=False
+            Answer(self.spell(photo), top, has_numbers, mark, labels)
+            for photo, top, mark, labels in zip(
+                photos,
+                answered.tops,
+                answered.marks,
+                answered.labels or [None] * len(photos),
+                strict=False,
             )
         ]
         if self.asking is not None:

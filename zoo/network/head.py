@@ -30,12 +30,15 @@ class Answers:
         problem_type: one of `PROBLEM_TYPES`.
         activation: str, what the head ends in: "linear", "softmax" or "sigmoid".
         are_logits: bool, whether outputs are what goes into the activation.
+        thresholds: tuple of float, the probability from which on a photo has a class,
+            of each; empty where nothing says it.
     """
 
     names: tuple[str, ...] = ()
     problem_type: str = ONE_CLASS
     activation: str = "linear"
     are_logits: bool = True
+    thresholds: tuple[float, ...] = ()
 
     def check(self, model: str) -> None:
         """Raises a ValueError, with the model's name, if every image has one class."""
@@ -55,6 +58,22 @@ class Answers:
         if self.activation == "sigmoid" or self.problem_type == SEVERAL_CLASSES:
             return sigmoid(outputs)
         return outputs if self.problem_type == NUMBERS else softmax(outputs)
+
+    def given(self, values: np.ndarray) -> list[list[int]]:
+        """Returns the classes whose probabilities, `values`, reach their thresholds.
+
+        They are lists of places for the rows, the most probable first.
+
+        >>> answers = Answers(tuple("abc"), SEVERAL_CLASSES, thresholds=(0.5, 0.2, 0.1))
+        >>> answers.given(np.array([[0.4, 0.3, 0.6]]))
+        [[2, 1]]
+        """
+        order = np.argsort(-values, axis=1, kind="stable").tolist()
+        reach = values >= np.array(self.thresholds)
+        return [
+            [place for place in own if row[place]]
+            for row, own in zip(reach, order, strict=True)
+        ]
 
     def best(self, values: np.ndarray, top: int) -> list[list[tuple[int, float]]]:
         """Returns the `likeliest` of `values`, or all numbers in their order."""
@@ -93,6 +112,20 @@ def check_problem_type(problem_type: str) -> str:
             f"{brief(problem_type)}."
         )
     return problem_type
+
+
+def check_thresholds(thresholds: Sequence[float]) -> tuple[float, ...]:
+    """Returns probabilities as a tuple; raises a ValueError for anything else."""
+    try:
+        checked = tuple(float(one) for one in thresholds)
+    except (TypeError, ValueError):
+        checked = (-1.0,)
+    if not all(0 <= one <= 1 for one in checked):
+        raise ValueError(
+            f"thresholds must be probabilities, one per class or none, got "
+            f"{brief(thresholds)}."
+        )
+    return checked
 
 
 def checked_names(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from zoo.common.limits import check_image_size
-from zoo.network.head import ONE_CLASS
+from zoo.network.head import ONE_CLASS, check_thresholds
 from zoo.network.preparation import check_bits
 
 # A TFLite file, a zip archive as well, has these files. A SavedModel has the facts in
@@ -27,6 +27,7 @@ class Facts:
         bits: int or None, of photos in files of 16 bits, see `zoo.photos.decode`.
         image_size: (height, width) that photos are brought to, if the file takes images
             of any size; else None, as of a model without positions.
+        thresholds: tuple of float, see `zoo.network.head.Answers`.
         size_step: (height, width) that the sides of images are multiples of, None of a
             file for images of one size.
     """
@@ -37,6 +38,7 @@ class Facts:
     bits: int | None = None
     image_size: tuple[int, int] | None = None
     size_step: tuple[int, int] | None = None
+    thresholds: tuple[float, ...] = ()
 
     def texts(self) -> dict[str, str]:
         """Returns a dict of str: `activation`, `preparation`, and what is unusual."""
@@ -61,6 +63,8 @@ class Facts:
         for name in {"image_size", "size_step"} & said.keys():
             height, width = map(int, said[name].split(","))
             said[name] = check_image_size((height, width))
+        if "thresholds" in said:
+            said["thresholds"] = check_thresholds(said["thresholds"].split(","))
         return cls(**said)
 
 

@@ -175,6 +175,8 @@ def _check(model, path):
         check_image_size(shape[:2])
     if isinstance(model.size, int) and model.size > limits.CLASSES:
         raise ValueError(f"it has {model.size:,} classes")
+    if len(model.thresholds) not in (0, model.size):
+        raise ValueError(f"it has {len(model.thresholds):,} thresholds")
     is_ours = (
         model.output in _OUTPUTS
         and len(shape) == 3

@@ -73,6 +73,7 @@ def facts_of(model: keras.Model) -> dict[str, str]:
         preparation=preparation_of(model),
         problem_type=problem_type_of(model),
         bits=bits_of(model),
+        thresholds=getattr(head, "thresholds", ()),
     )
     if takes_any_size(model):
         facts = dataclasses.replace(facts, size_step=size_step(model))
