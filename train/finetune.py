@@ -43,14 +43,13 @@ def main(argv: Sequence[str], started: float | None = None) -> None:
     `started` is what `time.monotonic` said when the command began, by default now.
     """
     packages = recipe_flags.CLASSIFIER_PACKAGES
-    task = "train.run.classification:FineTuning"
     started = time.monotonic() if started is None else started
     recipe_flags.perform(
         argv,
         "finetune",
         RECIPES,
         packages,
-        task,
+        None,
         next_steps,
         instead=functools.partial(
             several if flags.FLAGS.seeds else search, started=started

@@ -20,7 +20,6 @@ _KNOWN = {
     "label": "label labels class classes class_name label_name category target",
     "split": "split subset partition",
 }
-_REQUIRED = ("image", "label")
 # The separators of values in a row, and their names in messages. Spreadsheets write
 # semicolons where a comma is the decimal sign.
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
@@ -37,11 +36,17 @@ class Columns:
     label: str | None = None
     split: str | None = None
 
-    def find(self, header: Sequence[str], place: str, layout: str) -> dict[str, int]:
+    def find(
+        self,
+        header: Sequence[str],
+        place: str,
+        layout: str,
+        required: Sequence[str] = ("image", "label"),
+    ) -> dict[str, int]:
         """Returns the numbers of the columns image, label and, if it is there, split.
 
         `header` are the names in the line `place`, `layout` says in messages what they
-        should be.
+        should be. Columns that are not `required` may be missing.
 
         >>> Columns(label="breed").find(["file", "breed", "class"], "line 1", "")
         {'image': 0, 'label': 1}
@@ -67,7 +72,7 @@ class Columns:
                 )
             if numbers:
                 places[role] = numbers[0]
-        if missing := [role for role in _REQUIRED if role not in places]:
+        if missing := [role for role in required if role not in places]:
             flags = " and ".join(f"--{role}_column" for role in missing)
             raise DataError(
                 f"{place} has the columns {','.join(header) or 'none'}, of which none "
@@ -83,6 +88,11 @@ LAYOUT = (
     "expected the columns path,label, such as images/1.jpg,daisy, and perhaps split "
     "with train, test or validation; or train.csv and test.csv in one folder"
 )
+
+
+def required_of(may_have_indicators: bool) -> tuple[str, ...]:
+    """Returns the columns that a table must have, which may have one for each label."""
+    return ("image",) if may_have_indicators else ("image", "label")
 
 
 def separator(header: str) -> str:

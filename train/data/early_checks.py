@@ -4,9 +4,10 @@ import csv
 
 from train.data import checking, correction_files
 from train.data.checking import DataError
-from train.data.columns import LAYOUT, USUAL, Columns, header_of, rows
+from train.data.columns import LAYOUT, USUAL, Columns, header_of, required_of, rows
 from train.data.options import DataOptions
 from train.data.registry import kind_of
+from train.tasks import kind_of_task
 from zoo.common.limits import TABLE_BYTES
 from zoo.common.regular_files import expand_home, open_regular
 
@@ -20,8 +21,9 @@ def check(dataset: str | None, options: DataOptions) -> None:
     if dataset is not None:
         checking.check(dataset, options.data_dir)
         check_columns(dataset, options.columns)
+        check_task(dataset, options)
         if kind_of(dataset).has_columns:
-            _check_header(dataset, options.columns)
+            _check_header(dataset, options)
     for file in correction_files.each(options.without):
         correction_files.left_out(file)
     for file in correction_files.each(options.relabel):
@@ -37,7 +39,22 @@ def check_columns(dataset: str, columns: Columns) -> None:
         )
 
 
-def _check_header(dataset, columns):
+def check_task(dataset: str, options: DataOptions) -> None:
+    """Refuses data without the labels that a task is for."""
+    task = kind_of_task(options.task)
+    if task.needs_table and not kind_of(dataset).has_columns:
+        raise DataError(
+            f"--task={options.task} reads labels from a table, and {dataset} is none: "
+            "pass a CSV file of paths and labels"
+        )
+    if options.relabel and task is not kind_of_task(None):
+        raise DataError(
+            f"--relabel gives photos a class each, and --task={options.task} has none: "
+            "correct the data themselves"
+        )
+
+
+def _check_header(dataset, options):
     """Refuses columns that a table does not have."""
     path = expand_home(dataset)
     try:
@@ -46,4 +63,5 @@ def _check_header(dataset, columns):
     except (OSError, ValueError, csv.Error):
         # The loader, which reads all of it, says what is wrong and where.
         return
-    columns.find(header, f"{path} line 1", LAYOUT)
+    required = required_of(kind_of_task(options.task).may_have_indicators)
+    options.columns.find(header, f"{path} line 1", LAYOUT, required)

@@ -21,6 +21,7 @@ class DataOptions:
         columns: those of a CSV file.
         ignore: names and values of classes of masks that do not count, with commas
             between; see `train.masks.classes.of_table`.
+        task: what labels are for, one of `train.tasks.TASKS`; None for classes.
     """
 
     data_dir: str | os.PathLike | None = None
@@ -30,6 +31,7 @@ class DataOptions:
     bits: int | None = None
     columns: Columns = USUAL
     ignore: str | None = None
+    task: str | None = None
 
 
 DEFAULTS = DataOptions()

@@ -112,9 +112,10 @@ def training_batches(
 
     Returns:
         `(images, labels)`: float32 `(batch_size, height, width, 3)` in [-1, 1] and
-        int32 `(batch_size,)`, or where they are mixed float32 `(batch_size, classes)`;
-        with several devices the parts of one after the other. Labels of masks are int32
-        `(batch_size, height, width)`, cut and mirrored with their images.
+        int32 `(batch_size,)`, or where they are mixed or have several values float32
+        `(batch_size, values)`; with several devices the parts of one after the other.
+        Labels of masks are int32 `(batch_size, height, width)`, cut and mirrored with
+        their images.
 
     Source: vision_transformer, vit_jax/input_pipeline.py (crop, flip, buffer).
     """
@@ -178,7 +179,7 @@ def training_batches(
             label = preprocessing.mask_crop(
                 crop_image, decode_mask, image_size, crop_seed
             )
-        label = tf.cast(label, tf.int32)
+        label = _as_label(label)
         if finish is None:
             return image, label
         return finish(image, label, tf.random.fold_in(image_seed, _FINISH_SEED))
@@ -186,7 +187,8 @@ def training_batches(
     @_as_written
     def mix_batch(step: tf.Tensor, batch: tuple[tf.Tensor, tf.Tensor]) -> Any:
         images, labels = batch
-        labels = tf.one_hot(labels, classes)
+        if labels.shape.rank == 1:
+            labels = tf.one_hot(labels, classes)
         step_seed = tf.random.fold_in(tf.stack([seed, step]), _BATCH_SEED)
         if augmentation.mixup:
             return mixup(images, labels, augmentation.mixup, step_seed)
@@ -207,6 +209,16 @@ def training_batches(
     else:
         batches = examples.batch(device_size, drop_remainder=True)
     return batches.prefetch(BATCHES_READY).with_options(tf_options())
+
+
+def _as_label(label):
+    """Returns numbers of classes as int32, several values of a photo as float32."""
+    return tf.cast(label, tf.float32 if label.shape.rank == 1 else tf.int32)
+
+
+def _no_label(label):
+    """Returns what labels are filled up with: any value may be a number's."""
+    return float("nan") if label.dtype.is_floating else NO_LABEL
 
 
 def _read_one_by_one(split, share):
@@ -329,9 +341,9 @@ def evaluation_batches(
         if split.read_mask is not None:
             mask = split.read_mask(label)[..., None]
             label = preprocessing.nearest(mask, image_size)[..., 0]
-        image, label = preprocessing.to_model_range(image), tf.cast(label, tf.int32)
+        image, label = preprocessing.to_model_range(image), _as_label(label)
         if share.filled:
-            label = tf.where(number < split.num_examples, label, NO_LABEL)
+            label = tf.where(number < split.num_examples, label, _no_label(label))
         if finish is None:
             return image, label
         return finish(image, label, tf.stack([_FINISH_SEED, number]))

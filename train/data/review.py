@@ -25,7 +25,7 @@ class Review:
         class_names: tuple of str.
         parts: the part of each photo, a list of str.
         names: the names of the photos, such as files, a list of str.
-        labels: integers (photos,).
+        labels: integers (photos,), or of other tasks as `Split.labels` has them.
         fingerprints: a list of `train.data.fingerprints.Fingerprint`; empty where there
             are too many photos for a short look, which then finds `identical` alone.
         identical: groups of places whose photos are the same to the byte.
@@ -44,8 +44,10 @@ class Review:
 
     @property
     def contradictions(self) -> list[np.ndarray]:
-        """The groups of copies with several labels."""
-        return self._copies_of_several(self.labels.tolist())
+        """The groups of copies with several labels; masks in files are not compared."""
+        if self.labels.dtype == object:
+            return []
+        return self._copies_of_several([one.tobytes() for one in self.labels])
 
     @property
     def leaks(self) -> list[np.ndarray]:
@@ -59,8 +61,15 @@ class Review:
         return {name: one.unread for name, one in pairs if one.unread}
 
     def class_counts(self, part: str | None = None) -> np.ndarray:
-        """Counts the photos of each class, of one part or all: integers (classes,)."""
+        """Counts the photos of each class, of one part or all: integers (classes,).
+
+        Numbers and masks in files have none.
+        """
         is_in = [part in (None, own) for own in self.parts]
+        if self.labels.dtype.kind in "fO":
+            return np.zeros(0, int)
+        if self.labels.ndim > 1:
+            return self.labels[is_in].sum(axis=0, dtype=int)
         return np.bincount(self.labels[is_in], minlength=len(self.class_names))
 
     def counted(self, what: Callable[[Header], object]) -> collections.Counter:

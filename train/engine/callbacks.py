@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from train.common.errors import Preempted, Stopped
+from train.engine.metric_log import LEADING
 from zoo.store.progress import progress_bar
 
 
@@ -80,11 +81,15 @@ class RunLog:
     def validation(self, step: int, **values: float) -> None:
         """Writes and prints a validation: `val_loss`, `val_accuracy` and the like."""
         self.write(step, **values)
-        accuracy = f"accuracy {values['val_accuracy']:.1%}"
-        if "val_balanced_accuracy" in values:
-            balanced = values["val_balanced_accuracy"]
-            accuracy = f"balanced accuracy {balanced:.1%}, {accuracy}"
-        self.print(f"step {step}: validation {accuracy}, loss {values['val_loss']:.3f}")
+        shares = [
+            f"{name.replace('_', ' ')} {values[f'val_{name}']:.1%}"
+            for name in LEADING
+            if f"val_{name}" in values
+        ]
+        if (error := values.get("val_mean_absolute_error")) is not None:
+            shares.append(f"mean absolute error {error:.4g}")
+        measured = ", ".join([*shares, f"loss {values['val_loss']:.3f}"])
+        self.print(f"step {step}: validation {measured}")
 
     def expect(self, steps: int) -> None:
         """Shows that there will be about so many steps in all."""

@@ -260,16 +260,19 @@ def evaluate(
     batches: Iterable,
     keep: Callable[[np.ndarray, np.ndarray], Any],
     on_batch: Callable[[int], None] | None = None,
+    values: Callable[[np.ndarray], np.ndarray] = softmax,
 ) -> tuple:
     """Runs the model over all batches (images, labels), the last and smaller one too.
 
     `keep` gets labels (batch,) int32 and probabilities (batch, classes) float32 of each
-    batch, as NumPy arrays. Returns a list of what it returns, and the trainer's mean
-    loss over the examples, a float. `on_batch` gets the number of examples done so far.
+    batch, as NumPy arrays: what `values` returns of logits. Several labels and numbers
+    are float32 (batch, outputs). Returns a list of what it returns, and the trainer's
+    mean loss over the examples, a float. `on_batch` gets the number of examples done so
+    far.
     """
     kept, done, loss = [], 0, 0.0
     for labels, logits, losses in answered(trainer, batches):
-        kept.append(keep(labels, softmax(logits)))
+        kept.append(keep(labels, values(logits)))
         loss += losses.sum(dtype="float64")
         done += len(labels)
         if on_batch is not None:
@@ -284,7 +287,11 @@ def answered(trainer: Trainer, batches: Iterable) -> Iterator[tuple[np.ndarray, 
     """
     for answers in one_behind(itertools.starmap(trainer.answers, batches)):
         labels, logits, losses = map(ops.convert_to_numpy, answers)
-        counted = labels != NO_LABEL
+        # Labels of several values are floats, NaN where there is none.
+        is_filling = (
+            np.isnan(labels) if labels.dtype.kind == "f" else labels == NO_LABEL
+        )
+        counted = ~is_filling.reshape(len(labels), -1).any(axis=1)
         yield labels[counted], logits[counted], losses[counted]
 
 

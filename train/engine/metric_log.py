@@ -14,8 +14,10 @@ from train.common.files import whole_file
 from zoo.common.limits import TABLE_BYTES
 from zoo.common.regular_files import open_regular, read_bytes
 
-# A validation measures these, the balanced accuracy only where that leads.
-VALIDATED = ("accuracy", "balanced_accuracy", "loss")
+# A validation measures the loss and some of these. The first that is there decides
+# which is the best: the balanced accuracy is there only where that leads.
+LEADING = ("mean_average_precision", "balanced_accuracy", "accuracy", "r2")
+VALIDATED = (*LEADING, "mean_absolute_error", "loss")
 _BROKEN = (ValueError, TypeError, KeyError, OverflowError, RecursionError)
 
 
@@ -68,13 +70,13 @@ class MetricLog:
     def best_validation(self) -> tuple:
         """Returns the step of the best validation, if any, and how many came after.
 
-        The balanced accuracy decides where it is in the log.
+        The first of `LEADING` that is in the log decides.
         """
-        steps, accuracies = self.series("val_balanced_accuracy")
-        if not len(steps):
-            steps, accuracies = self.series("val_accuracy")
-        if not len(steps):
+        logged = (self.series(f"val_{name}") for name in LEADING)
+        found = [one for one in logged if len(one[0])]
+        if not found:
             return None, 0
+        steps, accuracies = found[0]
         place = int(np.argmax(accuracies))
         return int(steps[place]), len(steps) - 1 - place
 

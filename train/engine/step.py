@@ -144,7 +144,10 @@ class Trainer:
         return ops.minimum(self.average_decay, (1.0 + steps) / (10.0 + steps))
 
     def _losses(self, logits, labels):
-        return self.loss(logits, ops.where(labels == NO_LABEL, 0, labels))
+        # Any value may be a number's, so labels of several values have NaN instead.
+        is_integer = keras.backend.is_int_dtype(labels.dtype)
+        is_filling = labels == NO_LABEL if is_integer else ops.isnan(labels)
+        return self.loss(logits, ops.where(is_filling, 0, labels))
 
 
 class LossScale:

@@ -75,7 +75,6 @@ def main(argv: Sequence[str]) -> None:
         model = find(argv[1])
         data_flags.check()
         from train.evaluate import evaluation
-        from train.reports import terminal
 
         results = evaluation.evaluate(
             model,
@@ -84,19 +83,26 @@ def main(argv: Sequence[str]) -> None:
             command=command_line.as_typed("evaluate"),
             **settings,
         )
-    split = settings["split"] or "test"
-    for note in results["notes"][1:]:
-        print(note)
-    for line in terminal.accuracies(results, split, "accuracy", results["images"]):
+    for line in _lines(results, settings["split"] or "test"):
         print(line)
-    for line in terminal.verdict(results):
-        print(line)
-    print(f"report {results['page']}")
     command_line.say_next(
         ("predict", argv[1], "photo.jpg"),
         ("export", argv[1], "--format=tflite", "--out=exported"),
         ("explain", argv[1], "photo.jpg", "--out=explanation"),
     )
+
+
+def _lines(results, split):
+    """Yields what is printed of the results."""
+    from train.reports import terminal
+
+    if "leading_accuracy" not in results:
+        yield terminal.of_sentences(results)
+        return
+    yield from results["notes"][1:]
+    yield from terminal.accuracies(results, split, "accuracy", results["images"])
+    yield from terminal.verdict(results)
+    yield f"report {results['page']}"
 
 
 if __name__ == "__main__":

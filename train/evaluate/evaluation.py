@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from scipy.special import log_softmax
 
-from keras_vit.structure import preparation_of
+from keras_vit.structure import preparation_of, problem_type_of
 from train.common import predictors
 from train.common.errors import RunError, explaining_full_memory
 from train.common.files import read_json
@@ -25,7 +25,9 @@ from train.reports.report import write_report
 from train.scoring import evaluation_data, predicting
 from train.scoring.class_matching import match_classes
 from train.scoring.metrics import classification_summary
+from train.scoring.outputs import Outputs
 from train.scoring.ranked import joined, ranked
+from train.tasks import TASKS, of_problem_type
 from zoo.network.head import softmax
 from zoo.network.preparation import asked_for
 
@@ -69,15 +71,18 @@ def evaluate(
     loaded = loaded_model.load(model, image_size=image_size)
     bits, about_bits = loaded.bits(data_options.bits)
     image_size = loaded_model.image_shape_of(loaded)[:2]
-    evaluation_data.check_one_class(loaded)
     outputs = evaluation_data.num_logits(loaded)
+    kind = TASKS[of_problem_type(problem_type_of(loaded.model))]
     source, part = evaluation_data.load_split(
         loaded, dataset, split, replace(data_options, bits=bits)
     )
     images = evaluation_data.described(source, part, split)
-    class_names, places, are_numbers = match_classes(
-        outputs, loaded.class_names, source.class_names, kind_of(source.name).is_own
-    )
+    are_numbers, places = False, np.arange(outputs, dtype=np.int32)
+    class_names = source.class_names
+    if kind.has_classes:
+        class_names, places, are_numbers = match_classes(
+            outputs, loaded.class_names, source.class_names, kind_of(source.name).is_own
+        )
     in_training, warnings = training_images.in_training(
         loaded, source, part, split, data_options
     )
@@ -103,14 +108,33 @@ def evaluate(
     batch_size = min(batch_size, part.num_examples)
     batches = pipeline.evaluation_batches(
         part, image_size=image_size, batch_size=batch_size, preparation=preparation
-    ).map(lambda images, labels: (images, tf.gather(places, labels)))
+    )
     predictor = predictors.predictor(loaded.model, batch_size, engine, precision)
     predictor.expect(part.num_examples)
-    answered, loss, per_second = _answered(predictor, batches, part, places)
-    # "auto" may change while the model alone is timed.
+    settings = {
+        "model": loaded.name,
+        "dataset": source.name,
+        "split": part.name,
+        "image_size": image_size,
+        "preparation": preparation,
+        "batch_size": batch_size,
+    }
+    chosen = {"precision": precision, **({} if bits is None else {"bits": bits})}
+    of_model = {"parameters": loaded.model.count_params()}
+    if kind.evaluation:
+        labels, values, speeds = _outputs(predictor, batches, part)
+        return kind.of("evaluation")(
+            directory,
+            part,
+            Outputs(class_names, places, labels, values, loaded),
+            split=split,
+            settings={**settings, "engine": predictor.engine, **chosen},
+            results=of_model | speeds | about | {"command": command},
+            notes=[f"Evaluated on {images}.", *warnings, *about_bits],
+        )
+    batches = batches.map(lambda images, labels: (images, tf.gather(places, labels)))
+    answered, loss, speeds = _answered(predictor, batches, part, places)
     answered_by = predictor.engine
-    alone = predicting.images_per_second({"model": predictor})["model"]
-
     results = {f"{split}_loss": loss, "loss_function": "softmax cross-entropy"}
     if correct is not None:
         reassessed = real_labels.accuracy(correct, answered.predicted)
@@ -119,9 +143,8 @@ def evaluate(
     seen_note, seen_results = training_images.accuracies(in_training, hits, split)
     results |= seen_results
     results |= {
-        "parameters": loaded.model.count_params(),
-        "images_per_second": per_second,
-        "images_per_second_model_alone": alone,
+        **of_model,
+        **speeds,
         **about,
         "command": command,
     }
@@ -136,17 +159,7 @@ def evaluate(
         )
     results = write_report(
         directory,
-        config={
-            "model": loaded.name,
-            "dataset": source.name,
-            "split": part.name,
-            "image_size": image_size,
-            "preparation": preparation,
-            "batch_size": batch_size,
-            "engine": answered_by,
-            "precision": precision,
-            **({} if bits is None else {"bits": bits}),
-        },
+        config={**settings, "engine": answered_by, **chosen},
         summary=summary,
         results=results,
         split=split,
@@ -161,19 +174,41 @@ def evaluate(
 
 
 def _answered(predictor, batches, part, places):
-    """Returns the `Ranked` of a split, its mean loss, and the images per second."""
+    """Returns the `Ranked` of a split, its mean loss, and images per second."""
+
+    def keep(labels: np.ndarray, logits: np.ndarray) -> tuple:
+        chances = np.take_along_axis(log_softmax(logits, axis=1), labels[:, None], 1)
+        return ranked(labels, softmax(logits), places), -chances[:, 0]
+
+    kept, speeds = _timed(predictor, batches, part, keep)
+    parts, losses = zip(*kept, strict=True)
+    return joined(parts), float(np.concatenate(losses).mean()), speeds
+
+
+def _outputs(predictor, batches, part):
+    """Returns labels and outputs of a split, and images per second."""
+    kept, speeds = _timed(predictor, batches, part, lambda *pair: pair)
+    labels, values = map(np.concatenate, zip(*kept, strict=True))
+    return labels, values, speeds
+
+
+def _timed(predictor, batches, part, keep):
+    """Returns what a function keeps of labels and outputs, and images per second.
+
+    They are those of the whole evaluation, and of the model alone.
+    """
     with explaining_full_memory(predicting.LESS_MEMORY):
         # Compile first: it does not count towards the images per second.
         predictor(predicting.random_images(predictor))
     started = time.perf_counter()
-    parts, losses = [], []
-    for labels, logits in predicting.predictions(predictor, batches, part):
-        parts.append(ranked(labels, softmax(logits), places))
-        chances = np.take_along_axis(log_softmax(logits, axis=1), labels[:, None], 1)
-        losses.append(-chances[:, 0])
+    kept = [keep(*pair) for pair in predicting.predictions(predictor, batches, part)]
     seconds = time.perf_counter() - started
-    losses = np.concatenate(losses)
-    return joined(parts), float(losses.mean()), len(losses) / seconds
+    # "auto" may change while the model alone is timed.
+    alone = predicting.images_per_second({"model": predictor})["model"]
+    return kept, {
+        "images_per_second": part.num_examples / seconds,
+        "images_per_second_model_alone": alone,
+    }
 
 
 def _print_replaced(file, about):

@@ -84,7 +84,8 @@ def _divided_by_run(loaded, source, data_dir, is_same):
         return source
     dataset = source.name if is_same else loaded.config["dataset"]
     # Copies among photos, which stay on one side, are found by their bits.
-    options = DataOptions(data_dir, bits=loaded.config.get("bits"))
+    own = {name: loaded.config.get(name) for name in ("bits", "task")}
+    options = DataOptions(data_dir, **own)
     return sources.load(
         dataset,
         as_its_run(options, loaded, dataset),

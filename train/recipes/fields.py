@@ -16,6 +16,7 @@ from train.common.setting import (
 )
 from train.data.registry import CROPS
 from train.engine.choices import LOSSES, OPTIMIZERS, PRECISIONS, SCHEDULES
+from train.tasks import TASKS
 from zoo import ViTConfig
 from zoo.common.limits import BATCH_SIZE
 
@@ -135,6 +136,13 @@ class TrainingSettings:
         "Stop after this many validations without a better accuracy (balanced accuracy "
         "where classes are uneven), and take the best weights; 0 for never.",
         AT_LEAST_0,
+    )
+    task: str | None = _data(
+        None,
+        "What the model learns to answer. If not given, several labels where a table "
+        "shows them, else one class.",
+        choices=TASKS,
+        of_classifiers=True,
     )
     image_column: str | None = setting(
         None, "The column of a CSV file that has the files."

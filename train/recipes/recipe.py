@@ -11,6 +11,7 @@ from train.common.setting import AUTO, check_limits
 from train.data.registry import Augmentation, kind_of
 from train.engine.choices import LOSSES, OPTIMIZERS
 from train.recipes.fields import OUTPUT, TrainingSettings
+from train.tasks import CLASSES, TASKS
 from zoo import VARIANTS, ViTConfig
 from zoo.catalog.handles import named
 from zoo.catalog.locate import check
@@ -124,12 +125,7 @@ class Recipe(Augmentation, TrainingSettings):
                 is for labels of another kind.
             StoreError: there is no such file, or registries cannot be read.
         """
-        if "classes" not in LOSSES[self.loss].tasks:
-            fitting = [name for name, row in LOSSES.items() if "classes" in row.tasks]
-            raise ValueError(
-                f"loss={self.loss} is for {' and '.join(LOSSES[self.loss].tasks)}, not "
-                f"for one class per image: pass {' or '.join(fitting)}."
-            )
+        self._check_task()
         model: Any = self.model
         is_name = isinstance(model, str) and not brings_weights(model)
         if is_name and model not in NETWORKS:
@@ -151,6 +147,21 @@ class Recipe(Augmentation, TrainingSettings):
             config.grid_size(self.image_size, name)
         if self.weights is not None and not is_other:
             check(self.weights, model if model in VARIANTS else None)
+
+    def _check_task(self):
+        """Refuses settings that the task has no use for."""
+        task = self.task or CLASSES
+        if task not in LOSSES[self.loss].tasks:
+            fitting = [name for name, row in LOSSES.items() if task in row.tasks]
+            raise ValueError(
+                f"loss={self.loss} is for {' and '.join(LOSSES[self.loss].tasks)}, not "
+                f"for task={task}: pass loss={' or '.join(fitting)}."
+            )
+        if self.class_weights is not None and not TASKS[task].has_classes:
+            raise ValueError(
+                f"class_weights={self.class_weights} are of classes, which task={task} "
+                "has none of: leave them out."
+            )
 
     def changed(self, mark: str) -> list[str]:
         """Returns the settings whose fields have a `mark` and that are no default."""

@@ -2,7 +2,7 @@
 
 import pathlib
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from train.common.markdown import TABLE_ROWS, flat, result_text
@@ -75,19 +75,18 @@ def contents(
     """
     named = [config.get(key) for key in ("model", "dataset")]
     title = " on ".join(name for name in named if isinstance(name, str))
-    settings = Table(("Setting", "Value"), _texts(flat(config)), words=2)
     leading, more = judged.leading, tuple(more)
     sections = [
         Section("Verdict", judged.sentences, suggestions=judged.suggestions),
         *about_images,
         *more,
-        *_learning_curve(folder, results),
+        *learning_curve(folder, results),
         _classes(summary),
         _confusions(summary),
         _calibration(summary["calibration"]),
-        _results(results),
-        Section("Settings", table=settings),
-        *_pictures(folder, {name for section in more for name in section.figures}),
+        results_section(results),
+        settings_section(config),
+        *pictures(folder, {name for section in more for name in section.figures}),
     ]
     return {
         "kicker": "Report of a classifier",
@@ -164,7 +163,8 @@ def label_errors_section(
     return Section(title, (about,), (shown,))
 
 
-def _learning_curve(folder, results):
+def learning_curve(folder: pathlib.Path, results: dict) -> Iterator[Section]:
+    """Yields the section of the learning curve in a folder, if there is one."""
     # The curve may be of a training that other results are of.
     if (folder / LEARNING_CURVE).exists():
         text = (about_curve(results),) if "training_only" in results else ()
@@ -264,7 +264,8 @@ def _calibration(measured):
     return Section("Calibration", (text,), figures=(RELIABILITY,))
 
 
-def _results(results):
+def results_section(results: dict) -> Section:
+    """Returns the section of the table of all results but the command."""
     rows = [
         (key, result_text(key, value))
         for key, value in results.items()
@@ -273,7 +274,14 @@ def _results(results):
     return Section("Results", table=Table(("Result", "Value"), rows, words=2))
 
 
-def _pictures(folder, elsewhere):
+def settings_section(config: dict) -> Section:
+    """Returns the section of the table of settings."""
+    rows = [tuple(map(str, row)) for row in flat(config)]
+    return Section("Settings", table=Table(("Setting", "Value"), rows, words=2))
+
+
+def pictures(folder: pathlib.Path, elsewhere: set[str]) -> Iterator[Section]:
+    """Yields the section of the pictures of a folder that are not `elsewhere`."""
     others = {path.name for path in folder.glob("[!.]*.png")} - _FIGURES - elsewhere
     names = sorted(others)
     shown, notes = names[:_MOST_PICTURES], ()
@@ -281,7 +289,3 @@ def _pictures(folder, elsewhere):
         notes = (f"And {len(names) - len(shown):,} more, too many for this page.",)
     if shown:
         yield Section("Pictures", notes=notes, figures=tuple(shown))
-
-
-def _texts(rows):
-    return [tuple(map(str, row)) for row in rows]

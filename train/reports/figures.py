@@ -205,7 +205,7 @@ def draw_batch(
     Labels are classes, integers of shape (n,), or mixed, floats of shape (n, classes).
     """
     titles = [_label_text(label, class_names) for label in labels]
-    _draw_grid(path, "the first training batch", images, titles)
+    draw_grid(path, "the first training batch", images, titles)
 
 
 def _label_text(label, class_names):
@@ -237,7 +237,7 @@ def write_predictions_picture(
         )
         titles.append(f"{sign} {answer} ({chances[guess]:.0%})\ntrue: {true}")
         colors.append(color)
-    _draw_grid(path, title, images, titles, colors)
+    draw_grid(path, title, images, titles, colors)
 
 
 def write_image_table(path: Path, columns: dict[str, np.ndarray]) -> None:
@@ -253,7 +253,13 @@ def write_image_table(path: Path, columns: dict[str, np.ndarray]) -> None:
     save(figure, path)
 
 
-def _draw_grid(path, heading, images, titles, colors=()):
+def draw_grid(
+    path: Path,
+    heading: str,
+    images: Sequence[np.ndarray] | np.ndarray,
+    titles: Sequence[str],
+    colors: Sequence[str] = (),
+) -> None:
     """Draws the first twelve images, each with its title and perhaps a frame."""
     count = min(len(images), PICTURES)
     columns = min(4, count)

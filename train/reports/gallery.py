@@ -24,13 +24,21 @@ _PIXELATED = 64
 class Answer:
     """A class beside the true one, with its probability.
 
-    `by` is the name of the model that it is the answer of, where there are several.
+    A number has no probability, None. `by` is the name of the model that it is the
+    answer of, where there are several.
     """
 
     name: str
-    probability: float
+    probability: float | None
     is_correct: bool
     by: str = ""
+
+    @property
+    def text(self) -> str:
+        """The class with its probability, or the number."""
+        if self.probability is None:
+            return self.name
+        return f"{self.name} ({self.probability:.2%})"
 
 
 @dataclass(frozen=True)
@@ -105,7 +113,7 @@ class Group:
             (
                 photo.file,
                 photo.truth,
-                *(f"{one.name} ({one.probability:.2%})" for one in photo.answers),
+                *(one.text for one in photo.answers),
             )
             for photo in self.photos
         ]

@@ -146,6 +146,8 @@ def _classes(review):
     """Yields lines about classes that are too small, or much smaller than others."""
     part = "train" if "train" in review.parts else None
     counts = review.class_counts(part)
+    if not len(counts):
+        return
     few = [
         f"{class_text(review.class_names[place])} ({counts[place]:,})"
         for place in np.argsort(counts, kind="stable")
@@ -157,7 +159,7 @@ def _classes(review):
             f"few: {len(few):,} class{'' if len(few) == 1 else 'es'} of fewer than "
             f"{_FEW} photos{to_train}, which are hard to learn: {_first(few)}; add some"
         )
-    if is_uneven(counts):
+    if is_uneven(counts) and review.labels.ndim == 1:
         training = "training photos" if part else "photos"
         ratio = counts.max() / counts[counts > 0].min()
         yield (

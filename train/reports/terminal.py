@@ -28,3 +28,13 @@ def verdict(results: dict) -> Iterator[str]:
     for suggestion in results["try_next"]:
         yield printable(f"try    {suggestion['command']}", most=1000)
         yield printable(f"       expected: {suggestion['expected']}", most=1000)
+
+
+def of_sentences(results: dict) -> str:
+    """Returns the lines of a result of `train.reports.pages.write`, with its paths."""
+    names = {"report": "page", "model": "model"}
+    paths = {name: results[key] for name, key in names.items() if key in results}
+    width = max(map(len, paths))
+    lines = [*results["verdict"], *results["notes"]]
+    lines += [f"{name:{width}} {path}" for name, path in paths.items()]
+    return printable("\n".join(lines), lines=True)

@@ -1,10 +1,12 @@
 """Builds the model, optimizer and loss of a recipe."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import keras
+import numpy as np
 from keras.optimizers.schedules import LearningRateSchedule
 
 import keras_vit
@@ -148,20 +150,38 @@ def _network(recipe):
 
 def loss(recipe: Recipe, source: Source) -> Callable:
     """Returns the recipe's loss, a function of logits and labels."""
-    weights = recipe.class_weights
+    weights = class_weights(
+        recipe, source, functools.partial(_balanced, source.train.num_examples)
+    )
+    given = {} if weights is None else {"class_weights": weights}
+    return LOSSES[recipe.loss].of(recipe, **given)
+
+
+def class_weights(
+    recipe: Recipe,
+    source: Source,
+    balanced: Callable[[np.ndarray], tuple[float, ...]],
+) -> tuple[float, ...] | None:
+    """Returns the weights of the classes of a recipe, None without any.
+
+    `balanced` makes them of the numbers of examples of each. Raises a `RunError` for
+    other classes than those of the data.
+    """
+    weights: Any = recipe.class_weights
     if weights == "balanced":
-        counts = source.train.class_counts(len(source.class_names))
-        present = (counts > 0).sum()
-        # A class without images has no weight to share.
-        weights = tuple(
-            float(source.train.num_examples / (present * count)) if count else 0.0
-            for count in counts
-        )
-    elif weights is not None and len(weights) != len(source.class_names):
+        return balanced(source.train.class_counts(len(source.class_names)))
+    if weights is not None and len(weights) != len(source.class_names):
         raise RunError(
             f"--class_weights has {len(weights)} numbers, but {source.name} has "
             f"{len(source.class_names)} classes: give one for each, in the order of "
             f"{named(source.class_names)}; or balanced."
         )
-    given = {} if weights is None else {"class_weights": weights}
-    return LOSSES[recipe.loss].of(recipe, **given)
+    return weights
+
+
+def _balanced(examples, counts):
+    present = (counts > 0).sum()
+    # A class without images has no weight to share.
+    return tuple(
+        float(examples / (present * count)) if count else 0.0 for count in counts
+    )

@@ -1,32 +1,25 @@
 """Fine-tuning and pre-training: the tasks that end in a classifier."""
 
-import pathlib
 from collections.abc import Callable, Iterable, Sequence
 
-import keras
 import numpy as np
-from numpy.typing import ArrayLike
 
 import keras_vit
-from keras_vit.structure import architectures, set_bits
+from keras_vit.structure import architectures
 from train.common.errors import RunError
-from train.common.files import whole_file, write_text
-from train.data import pipeline
 from train.data.sources.splits import Source, Split
 from train.engine import loop
 from train.engine.losses import count_correct
 from train.engine.metric_log import MetricLog
-from train.engine.step import Devices, Trainer
-from train.models.keras_files import load_model
+from train.engine.step import Trainer
 from train.models.run_directory import RunDirectory
 from train.reports import terminal
 from train.reports.answers import answers_of
 from train.reports.contents import Section
-from train.reports.figures import PICTURES, draw_batch, write_predictions_picture
+from train.reports.figures import write_predictions_picture
 from train.reports.report import write_report
-from train.run import building
-from train.run.task import Task, speed
-from train.run.trained_parts import choose_trainable, count_parameters, layer_rates
+from train.run.supervised import Supervised
+from train.run.task import speed
 from train.scoring import kept_test
 from train.scoring.learning_curve import Point
 from train.scoring.metrics import classification_summary
@@ -38,7 +31,7 @@ from train.scoring.uneven import accuracies
 _COUNTED_EXAMPLES = 200_000
 
 
-class FineTuning(Task):
+class FineTuning(Supervised):
     """Trains a classifier, from released weights or from scratch.
 
     Example:
@@ -60,20 +53,8 @@ class FineTuning(Task):
             return None
         return train.class_counts(len(names))
 
-    def check_devices(self, devices: Devices) -> None:
-        """Refuses mixed examples on several hosts, and batch norms on devices."""
-        recipe = self.recipe
-        if recipe.mixes and devices.has_hosts:
-            raise RunError(
-                "Mixup and CutMix take the examples of a whole batch, of which each "
-                "worker has a part: leave --mixup and --cutmix out, or use one machine."
-            )
-        if devices.count > 1 and building.architecture_of(recipe).batch_norm:
-            raise RunError(
-                f"{recipe.model} normalises batches, and each device would keep "
-                "averages of its own: pass --strategy=one, or --model=BiT-R50x1, which "
-                "needs none."
-            )
+    def begin(self) -> None:
+        """Begins with a head of zeros, as the paper does; a search begins otherwise."""
 
     def check_data(self, source: Source) -> None:
         if len(source.class_names) < 2:
@@ -81,17 +62,6 @@ class FineTuning(Task):
                 f"{source.name} has only one class, {source.class_names[0]}: add the "
                 "images of at least one other class."
             )
-
-    def build(self, source: Source) -> None:
-        recipe = self.recipe
-        self.source = source
-        self.model = self.network = building.model(recipe, len(source.class_names))
-        self.model.layers[-1].class_names = source.class_names
-        set_bits(self.model, recipe.bits)
-        choose_trainable(self.model, frozen=recipe.frozen, lora_rank=recipe.lora_rank)
-        self.loss = building.loss(recipe, source)
-        if recipe.layer_decay < 1:
-            self.rate_scales = layer_rates(self.model, recipe.layer_decay)
 
     def evaluate(
         self, trainer: Trainer, batches: Iterable, on_batch: Callable | None = None
@@ -102,38 +72,21 @@ class FineTuning(Task):
         shares = accuracies(answered.labels, answered.predicted, self.train_counts)
         return {"loss": loss, **shares, "ranked": answered}
 
-    def draw_batch(
-        self, path: pathlib.Path, images: ArrayLike, labels: ArrayLike
+    def draw_predictions(
+        self,
+        directory: RunDirectory,
+        images: np.ndarray,
+        labels: np.ndarray,
+        values: np.ndarray,
     ) -> None:
-        images, labels = np.asarray(images), np.asarray(labels)
-        draw_batch(path, images, labels, self.source.class_names)
-
-    def save(self, directory: RunDirectory) -> None:
-        """Writes the model, its class names, and a picture of its predictions."""
-        source = self.source
-        with whole_file(directory.model) as temporary:
-            self.model.save(temporary)
-        write_text(directory.class_names, "\n".join(source.class_names) + "\n")
-        _, images, labels = pipeline.samples(
-            source.test, PICTURES, image_size=self.model.input_shape[1:3]
-        )
-        # Call both the same way: compiled, bfloat16 rounds elsewhere, by more than 1%.
-        trained, loaded = (
-            keras.ops.convert_to_numpy(keras.ops.softmax(net(images, training=False)))
-            for net in (self.model, load_model(directory.model))
-        )
-        if not np.allclose(loaded, trained, atol=1e-3):
-            raise RunError(
-                f"The saved model {directory.model} does not compute what the trained "
-                "one does: please report this."
-            )
+        name, model = self.source.name, directory.model.name
         write_predictions_picture(
             directory.predictions,
             images,
             labels,
-            loaded,
-            source.class_names,
-            title=f"{source.name}: predictions of {directory.model.name}, loaded again",
+            values,
+            self.source.class_names,
+            title=f"{name}: predictions of {model}, loaded again",
         )
 
     def report(
@@ -188,14 +141,6 @@ class FineTuning(Task):
             "model": str(directory.model),
             "weights": str(directory.weights) if directory.weights.exists() else None,
         }
-
-    def training_results(self, directory: RunDirectory) -> dict:
-        trained = count_parameters(self.model.trainable_weights, lora=True)
-        return super().training_results(directory) | {"trained_parameters": trained}
-
-    def log_of_training(self, directory: RunDirectory) -> MetricLog | None:
-        """Returns the log of the training that made the model; None without one."""
-        return MetricLog(directory.metrics)
 
     def validation_results(self, log: MetricLog | None) -> dict[str, float]:
         """Returns how the weights kept answer held-out photos.

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from absl import app, flags
 
+from train import tasks
 from train.common import command_line, flag_help, setting
 from train.common.errors import RunError
 from train.data import data_flags, early_checks, registry
@@ -169,7 +170,7 @@ def perform(
     command: str,
     recipes: str,
     packages: Sequence[str],
-    task: str,
+    task: str | None,
     next_steps: Callable[[Recipe, dict], list],
     instead: Callable[[Recipe, dict], tuple[dict, str] | None] = (
         lambda recipe, keywords: None
@@ -182,7 +183,8 @@ def perform(
     `argv` are the arguments that are not flags, `recipes` is the package of the recipes
     with its `for_dataset`, `packages` are what the command imports.
     `task` is module and name of a subclass of `train.run.task.Task`, imported once the
-    packages are known to be installed. `next_steps` takes recipe and results, and
+    packages are known to be installed; None for that of the recipe's `task`.
+    `next_steps` takes recipe and results, and
     returns what `train.common.command_line.say_next` prints. `instead` may do something
     else with the recipe and the keywords of `training.run`: it returns the results and
     what is printed of them, or None where it is to be trained. `check_recipe` and
@@ -192,8 +194,13 @@ def perform(
     with command_line.exit_on_errors(INTERRUPTED):
         find_recipe = pkgutil.resolve_name(f"{recipes}:for_dataset")
         recipe, keywords = read(command, find_recipe, kind, check=check_recipe)
+        if task is not None and recipe.task not in (None, tasks.CLASSES):
+            raise RunError(
+                f"--task={recipe.task} is of {command_line.typed('finetune')}: pass "
+                "--task=classes here."
+            )
         done = instead(recipe, keywords)
-        task = pkgutil.resolve_name(task)
+        task = pkgutil.resolve_name(task or tasks.kind_of_task(recipe.task).run)
         from train.run import learning_rate, training
 
         if flags.FLAGS.find_learning_rate:
@@ -285,7 +292,8 @@ def read(
     options = DataOptions(**{name: values[name] for name in _OF_DATA})
     columns = of_settings(vars(recipe))
     dataset = recipe.dataset if is_dataset else None
-    early_checks.check(dataset, dataclasses.replace(options, columns=columns))
+    read = dataclasses.replace(options, columns=columns, task=recipe.task)
+    early_checks.check(dataset, read)
     from train.engine import devices
 
     return recipe, {

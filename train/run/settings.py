@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 from absl import flags as absl_flags
 
 from keras_vit_start import styled
+from train import tasks
 from train.common import setting
 from train.common.errors import RunError
+from train.data.columns import of_settings as columns_of
 from train.recipes import Recipe
 from train.run import config_file
 from zoo import ViTConfig
@@ -58,6 +60,7 @@ def settle(find_recipe: Callable[..., Recipe], flags: dict) -> Settings:
     )
     of_file = config_file.values(content, type(base), config)
     of_flags = overrides(flags, type(base))
+    base = _of_task(base, of_file | of_flags)
     _check_epochs(of_flags)
     origins = {
         field.name: DEFAULT if getattr(base, field.name) == field.default else OF_RECIPE
@@ -80,6 +83,15 @@ def settle(find_recipe: Callable[..., Recipe], flags: dict) -> Settings:
     if changed.epochs is not None:
         origins["steps"] = "replaced: epochs times the training images / batch_size"
     return Settings(changed, origins, name, run_name)
+
+
+def _of_task(recipe, given):
+    """Returns the recipe for the task that is given, or that the data show."""
+    columns = columns_of({**vars(recipe), **given})
+    task = given.get("task") or recipe.task or tasks.seen(recipe.dataset, columns)
+    if task == tasks.CLASSES:
+        return recipe
+    return recipe.override(task=task, **tasks.TASKS[task].settings)
 
 
 def _check_epochs(of_flags):

@@ -91,6 +91,12 @@ class Task:
         """Builds the model for this data, in the scope of the devices."""
         raise NotImplementedError
 
+    def begin(self) -> None:
+        """Gives the model, which is built, what it begins with besides its weights.
+
+        A run that goes on begins with its checkpoint, and one of several hosts without.
+        """
+
     def evaluate(
         self, trainer: Trainer, batches: Iterable, on_batch: Callable | None = None
     ) -> dict:
@@ -99,6 +105,13 @@ class Task:
         `on_batch` is called with the number of examples done so far.
         """
         raise NotImplementedError
+
+    def conclude(self, measured: dict[str, dict]) -> None:
+        """Gives the model what an evaluation of the splits showed, before it is saved.
+
+        `measured` has what `evaluate` returned for each name in `evaluated` that the
+        data has.
+        """
 
     def draw_batch(
         self, path: pathlib.Path, images: ArrayLike, labels: ArrayLike
@@ -124,6 +137,11 @@ class Task:
         """Returns what the command prints at its end."""
         raise NotImplementedError
 
+    @property
+    def about_labels(self) -> str:
+        """What the labels of the images are, for `announcement`."""
+        return f"{len(self.source.class_names)} classes"
+
     def announcement(self, directory: RunDirectory) -> str:
         """Returns what a run prints as it begins."""
         source, recipe, network = self.source, self.recipe, self.network
@@ -132,7 +150,7 @@ class Task:
         return printable(
             f"{source.name}: {source.train.num_examples:,} training, {validation:,} "
             f"validation and {source.test.num_examples:,} test images of "
-            f"{len(source.class_names)} classes\n"
+            f"{self.about_labels}\n"
             f"{network.name}: {count_parameters(network.weights):,} parameters, "
             f"weights {recipe.weights or 'random'}, images "
             f"{network.input_shape[1]}x{network.input_shape[2]}\n"

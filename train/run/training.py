@@ -78,6 +78,9 @@ def run(
         this = built(task, source, directory, devices)
         if devices.is_chief:
             directory.extend(task.deciding)
+        is_alone = not (devices.has_hosts or devices.shares_model)
+        if is_alone and not checkpoint_steps(directory.checkpoints):
+            task.begin()
         TrainingLoop(this).train()
         with this.trainer.averaged():
             measured = this.evaluate_at_the_end()
@@ -87,6 +90,7 @@ def run(
                     # Save and report a model that this host has as a whole.
                     with devices.on_processor():
                         _build_of(task, source, weights)
+                task.conclude(measured)
                 task.save(directory)
         results = None
         if devices.is_chief:
@@ -266,12 +270,16 @@ def load_source(
 
     Raises a `ValueError` for options with bits or columns, which a recipe has.
     """
-    of_recipe = {"bits": recipe.bits, "columns": columns.of_settings(vars(recipe))}
+    of_recipe = {
+        "bits": recipe.bits,
+        "columns": columns.of_settings(vars(recipe)),
+        "task": recipe.task,
+    }
     if any(
         getattr(data_options, name) != getattr(DEFAULTS, name) for name in of_recipe
     ):
         raise ValueError(
-            "The bits and columns of a run are settings of its recipe: pass "
+            "Bits, columns and task of a run are settings of its recipe: pass "
             "recipe.override(bits=12) instead of DataOptions(bits=12)."
         )
     source = sources.load(

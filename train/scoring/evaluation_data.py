@@ -13,12 +13,13 @@ from keras_vit.structure import (
 from train import recipes
 from train.common.errors import RunError
 from train.common.files import make_folder, read_json
-from train.data import registry, sources
+from train.data import early_checks, registry, sources
 from train.data.columns import USUAL, Columns, of_settings
 from train.data.options import DEFAULTS, DataOptions
 from train.data.sources.splits import Source, Split
 from train.models.loaded_model import LoadedModel
 from train.models.run_directory import RunDirectory
+from train.tasks import of_problem_type
 from zoo.common.regular_files import expand_home
 from zoo.network.head import NUMBERS, ONE_CLASS
 
@@ -44,6 +45,8 @@ def load_split(
     fraction = 0.0
     dataset = dataset or own
     options = as_its_run(options, loaded, dataset)
+    options = replace(options, task=of_problem_type(problem_type_of(loaded.model)))
+    early_checks.check_task(dataset, options)
     if split == "all":
         fraction = None
     elif is_of_run(loaded, dataset, options.columns):

@@ -9,6 +9,7 @@ from train.common import flag_help
 from train.common.errors import RunError
 from train.recipes import Recipe
 from train.search.options import KEPT, OF_SEARCH, Options, begins_with
+from train.tasks import CLASSES
 
 # Flags belong to the command that defines them, in its --help too.
 flags.disclaim_key_flags()
@@ -24,7 +25,7 @@ _NOT_WITH_MINUTES = (
 _OF_BOTH = {
     *("dataset", "model", "weights", "image_size", "train_examples", "bits", "seed"),
     *("validation_fraction", "batch_size", "crop", "flip", "precision"),
-    *("image_column", "label_column", "split_column"),
+    *("image_column", "label_column", "split_column", "task"),
 }
 
 
@@ -68,6 +69,14 @@ def options_of(recipe: Recipe) -> Options | None:
     """
     given = {name for name in flags.FLAGS if flags.FLAGS[name].present}
     minutes, models = flags.FLAGS.minutes, tuple(flags.FLAGS.models)
+    if recipe.task not in (None, CLASSES):
+        of_classes = ("minutes", "models", "single", "seeds")
+        if names := [name for name in of_classes if name in given]:
+            raise RunError(
+                f"--{names[0]} is of one class per photo, and these are for "
+                f"--task={recipe.task}: leave it out, and pass --epochs instead."
+            )
+        return None
     if minutes is not None:
         if names := [name for name in _NOT_WITH_MINUTES if name in given]:
             raise RunError(

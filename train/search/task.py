@@ -27,7 +27,7 @@ from train.search.table import Tried
 # Settings of a recipe that hold without a training, too.
 _OF_ANY_SEARCH = (
     *("dataset", "model", "weights", "image_size", "bits", "flip", "seed", "precision"),
-    *("image_column", "label_column", "split_column"),
+    *("image_column", "label_column", "split_column", "task"),
     *("train_examples", "test_examples", "validation_fraction"),
 )
 

@@ -5,6 +5,7 @@ import os
 import pathlib
 import types
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -111,7 +112,8 @@ def test_folders_have_one_validation(photos, tmp_path, monkeypatch):
     (tmp_path / "moved").mkdir()
     (tmp_path / "moved" / "photos").symlink_to(photos)
     config = {"dataset": "photos", "validation_fraction": 0.34}
-    loaded = loaded_model.LoadedModel("run", None, None, config)
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    loaded = loaded_model.LoadedModel("run", model, None, config)
 
     def files(dataset, split):
         _, part = evaluation_data.load_split(loaded, dataset, split)

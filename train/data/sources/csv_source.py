@@ -4,17 +4,27 @@ import csv
 import io
 import itertools
 import os
-import re
 from typing import NamedTuple
 
+import numpy as np
+
 from train.data.checking import PART_OF, DataError
-from train.data.columns import LAYOUT, NO_COLUMN, SEPARATORS, filled, header_of
+from train.data.columns import (
+    LAYOUT,
+    NO_COLUMN,
+    SEPARATORS,
+    filled,
+    header_of,
+    required_of,
+)
 from train.data.columns import rows as rows_of
+from train.data.labels import INDICATED, SEPARATOR, indicators_in
 from train.data.options import DataOptions
 from train.data.registry import PARTS
 from train.data.sources.folder_source import file_split
 from train.data.sources.splits import Source, check_name
 from train.data.sources.subset import divide, with_test_part
+from train.tasks import kind_of_task
 from zoo.common.limits import TABLE_BYTES
 from zoo.common.regular_files import TooLargeError, expand_home, open_regular
 from zoo.common.safe_text import counted, named
@@ -23,7 +33,8 @@ from zoo.common.safe_text import counted, named
 class _Row(NamedTuple):
     place: str
     path: str
-    label: str
+    # None where the row has none.
+    label: str | None
     split: str | None
 
 
@@ -32,6 +43,8 @@ class _Table(NamedTuple):
     # The places and files of rows that have no label.
     unlabelled: list
     has_split: bool
+    # The names of the columns that have 0 and 1.
+    indicators: tuple[str, ...]
 
 
 def load_csv(dataset: str, fraction: float | None, options: DataOptions) -> Source:
@@ -41,7 +54,8 @@ def load_csv(dataset: str, fraction: float | None, options: DataOptions) -> Sour
     may be missing with `skip_corrupt` only.
     """
     path = expand_home(dataset)
-    tables = _tables(path, options.columns)
+    kind = kind_of_task(options.task)
+    tables = _tables(path, options.columns, kind.may_have_indicators)
     parts = _parts(tables, is_whole=fraction is None)
     rows = list(itertools.chain.from_iterable(parts.values()))
     unlabelled = [row for table in tables.values() for row in table.unlabelled]
@@ -51,7 +65,8 @@ def load_csv(dataset: str, fraction: float | None, options: DataOptions) -> Sour
             f"{path} has {what}: {LAYOUT}; --label_column names another column"
         )
     _check_duplicates(rows)
-    names = _class_names(parts, rows)
+    names, labels, unused = kind.of("labels")(parts)
+    _check_indicators(path, tables, names)
     missing = [row.path for row in rows if not os.path.isfile(row.path)]
     if options.skip_corrupt:
         # A FIFO exists but is not a file: reading it would wait forever.
@@ -62,29 +77,33 @@ def load_csv(dataset: str, fraction: float | None, options: DataOptions) -> Sour
             f"{named(missing)}; relative paths start at {path.parent.resolve()}; or "
             "leave them out with --skip_corrupt"
         )
-    numbers = {name: number for number, name in enumerate(names)}
     is_divided = fraction is None or "all" not in parts
-    if not is_divided:
-        # In the order of folders, so that the parts are those of a folder.
-        parts["all"].sort(key=lambda row: (numbers[row.label], row.path))
     splits = {}
     for part, own in parts.items():
-        paths, labels = [row.path for row in own], [numbers[row.label] for row in own]
+        paths = np.array([row.path for row in own], object)
+        if not is_divided:
+            # In the order of folders, so that the parts are those of a folder.
+            classes = labels[part] if labels[part].ndim == 1 else np.zeros(len(own))
+            order = np.lexsort((paths.astype(str), classes))
+            paths, labels[part] = paths[order], labels[part][order]
         title = str(path) if part == "all" else f"{path} {part}"
-        splits[part] = file_split(title, paths, labels, options.bits)
+        splits[part] = file_split(title, [*paths], labels[part], options.bits)
     if not is_divided:
         splits = with_test_part(splits["all"], names)
-    return divide(str(path), names, splits, fraction, LAYOUT, tuple(unlabelled))
+    ignored = (*unlabelled, *unused)
+    return divide(str(path), names, splits, fraction, LAYOUT, ignored)
 
 
-def _tables(path, columns):
+def _tables(path, columns, may_have_indicators):
     """Returns the table "all", or those of the parts where they are files."""
-    table = _read(path, columns)
+    table = _read(path, columns, may_have_indicators)
     beside = {part: path.with_name(f"{part}.csv") for part in PARTS[1:]}
     if table.has_split or path.name != "train.csv" or not beside["test"].exists():
         return {"all": table}
     others = {part: file for part, file in beside.items() if file.exists()}
-    others = {part: _read(file, columns) for part, file in others.items()}
+    others = {
+        part: _read(file, columns, may_have_indicators) for part, file in others.items()
+    }
     return {"train": table} | others
 
 
@@ -108,9 +127,10 @@ def _parts(tables, is_whole):
     return parts
 
 
-def _read(path, columns):
+def _read(path, columns, may_have_indicators):
     """Returns the `_Table` in a file."""
     rows, unlabelled = [], []
+    required = required_of(may_have_indicators)
     try:
         # Excel writes a byte order mark.
         with io.TextIOWrapper(
@@ -118,12 +138,15 @@ def _read(path, columns):
         ) as file:
             reader = rows_of(file.readline(), file)
             header = header_of(reader)
-            places = columns.find(header, f"{path} line 1", LAYOUT)
+            places = columns.find(header, f"{path} line 1", LAYOUT, required)
+            indicators = indicators_in(header, places)
             for values in filled(reader):
                 place = f"{path} line {reader.line_num}"
                 _check_length(place, values, header, reader.dialect.delimiter)
                 row = _row(place, header, places, values, path.parent)
-                if row.label:
+                if indicators:
+                    row = row._replace(label=_indicated(place, indicators, values))
+                if row.label is not None:
                     rows.append(row)
                 else:
                     unlabelled.append(f"{row.path} (line {reader.line_num})")
@@ -139,7 +162,7 @@ def _read(path, columns):
         ) from error
     except csv.Error as error:
         raise DataError(f"{path} line {reader.line_num}: {error}") from error
-    return _Table(rows, unlabelled, "split" in places)
+    return _Table(rows, unlabelled, "split" in places, tuple(indicators))
 
 
 def _check_length(place, values, header, separator):
@@ -152,10 +175,10 @@ def _check_length(place, values, header, separator):
 
 def _row(place, header, places, values, folder):
     row = {role: values[number].strip() for role, number in places.items()}
-    image, label = row["image"], row["label"]
+    image, label = row["image"], row.get("label") or None
     if not image:
         raise DataError(f"{place} has no {header[places['image']]}: fill it in")
-    for role in ("image", "label"):
+    for role in {"image", "label"} & places.keys():
         column = header[places[role]]
         check_name(row[role], f"{place}: the {column} {row[role]!r}")
     path = os.path.normpath(os.path.join(folder, image))
@@ -176,15 +199,26 @@ def _check_duplicates(rows):
         )
 
 
-def _class_names(parts, rows):
-    labels = {row.label for row in parts.get("train") or rows}
-    for part in PARTS[1:]:
-        for row in parts.get(part, []):
-            if row.label not in labels:
-                raise DataError(
-                    f'{row.place}: no image for training has the label "{row.label}"; '
-                    "add some, or remove this row"
-                )
-    # Otherwise 10 comes before 2.
-    is_number = all(re.fullmatch(r"0|[1-9][0-9]*", label) for label in labels)
-    return tuple(sorted(labels, key=lambda one: (is_number and len(one), one)))
+def _indicated(place, indicators, values):
+    """Returns the labels whose columns have 1, with `SEPARATOR` between them."""
+    given = []
+    for name, number in indicators.items():
+        value = values[number].strip()
+        if value not in INDICATED:
+            raise DataError(
+                f"{place} has {value!r} in the column {name!r}: a label is there (1) "
+                "or not (0); or name the one column of labels by --label_column"
+            )
+        if INDICATED[value]:
+            given.append(name)
+    return SEPARATOR.join(given)
+
+
+def _check_indicators(path, tables, names):
+    """Refuses columns that no photo for training has 1 in."""
+    indicators = {name for table in tables.values() for name in table.indicators}
+    if never := sorted(indicators - set(names)):
+        raise DataError(
+            f"no photo for training in {path} has 1 in {named(never)}: remove these "
+            "columns, or add photos"
+        )

@@ -152,6 +152,8 @@ def file_split(
     bits: int | None = None,
 ) -> Split:
     """Makes a `Split` of image files, whose records are their paths."""
-    paths, labels = np.array(paths, object), np.asarray(labels, np.int32)
+    paths, labels = np.array(paths, object), np.asarray(labels)
+    if labels.ndim == 1:
+        labels = labels.astype(np.int32)
     split = in_memory(name, paths, labels, tf.io.read_file, lambda index: paths[index])
     return replace(split, bits=bits)

@@ -26,7 +26,8 @@ class Split:
         name: The split as a person writes it, "cifar100 train[:49000]".
         num_examples: How many examples `records` yields.
         records: Returns a `tf.data.Dataset` of `(record, label)` in the same order
-            every time; `label` is an integer scalar, or the path of a mask.
+            every time; `label` is an integer scalar, the number of a class; of several
+            labels int8 `(classes,)`, of a number float32 `(1,)`; or the path of a mask.
         read: Turns one record tensor into an encoded image, a scalar string, or into
             uint8 pixels, `(height, width, 1)` or `(height, width, 3)`; works inside
             `tf.data` maps.
@@ -71,6 +72,8 @@ class Split:
 
     def class_counts(self, classes: int) -> np.ndarray:
         """Counts the examples of each class: integers `(classes,)`."""
+        if self.labels().ndim > 1:
+            return self.labels().sum(axis=0, dtype=int)
         return np.bincount(self.labels(), minlength=classes)
 
     def decode(

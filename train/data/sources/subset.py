@@ -9,6 +9,7 @@ import numpy as np
 
 from train.data import copies
 from train.data.checking import DataError
+from train.data.labels import strata
 from train.data.sources.splits import Source, Split, pick
 
 # Seeds `np.random.RandomState`, whose stream NumPy keeps in every version.
@@ -41,7 +42,7 @@ def divide(
     if "test" in parts and "validation" in parts:
         validation = parts["validation"]
     elif count := validation_size(train.name, train.num_examples, fraction):
-        kept, held = hold_out(train.labels(), count, copies.groups(train))
+        kept, held = hold_out(strata(train.labels()), count, copies.groups(train))
         if not held.size:
             raise DataError(
                 f"all {train.num_examples} images of {train.name} are copies of one, "
@@ -106,6 +107,8 @@ def with_test_part(whole: Split, class_names: Sequence[str]) -> dict[str, Split]
     photo.
     """
     labels, groups = whole.labels(), copies.groups(whole)
+    if labels.ndim > 1 or labels.dtype.kind not in "iu":
+        return _with_test_of(whole, *hold_out(strata(labels), _fifth(labels), groups))
     is_first = groups == np.arange(len(labels))
     is_held = np.zeros(len(labels), bool)
     for number, name in enumerate(class_names):
@@ -113,14 +116,20 @@ def with_test_part(whole: Split, class_names: Sequence[str]) -> dict[str, Split]
         places = own[is_first[own]]
         if len(own) and len(places) < 2:
             raise DataError(_one_photo(whole, name, own))
-        _, held = hold_out(np.zeros(len(places)), max(1, len(places) // 5))
+        _, held = hold_out(np.zeros(len(places)), _fifth(places))
         is_held[places[held]] = True
     is_held = is_held[groups]
-    test = pick(whole, np.flatnonzero(is_held))
-    return {
-        "train": pick(whole, np.flatnonzero(~is_held)),
-        "test": replace(test, name=f"the test part of {whole.name}"),
-    }
+    return _with_test_of(whole, np.flatnonzero(~is_held), np.flatnonzero(is_held))
+
+
+def _fifth(photos):
+    return max(1, len(photos) // 5)
+
+
+def _with_test_of(whole, kept, held):
+    """Returns the parts "train" and "test", by the places of their photos."""
+    test = replace(pick(whole, held), name=f"the test part of {whole.name}")
+    return {"train": pick(whole, kept), "test": test}
 
 
 def _one_photo(whole, name, own):
@@ -151,7 +160,7 @@ def limited(split: Split, count: int | None) -> Split:
     """
     if count is None or count >= split.num_examples:
         return split
-    labels = split.labels()
+    labels = strata(split.labels())
     random = np.random.RandomState(_SEED)
     by_class = _shuffled_by_class(labels, random)
     _, sizes = np.unique(labels, return_counts=True)
