@@ -42,6 +42,12 @@ def check_columns(dataset: str, columns: Columns) -> None:
 def check_task(dataset: str, options: DataOptions) -> None:
     """Refuses data without the labels that a task is for."""
     task = kind_of_task(options.task)
+    if kind_of(dataset).name == "masks":
+        raise DataError(
+            f"{dataset} has masks, a class for every pixel, which no --task learns: "
+            "keras_vit.segmenter does (docs/data.md, Masks), or pass a folder with one "
+            "folder per class"
+        )
     if task.needs_table and not kind_of(dataset).has_columns:
         raise DataError(
             f"--task={options.task} reads labels from a table, and {dataset} is none: "

@@ -7,8 +7,9 @@ import pytest
 from made_masks import lay_out_masks, noise
 from PIL import Image
 
-from train.data import registry
+from train.data import early_checks, registry
 from train.data.checking import DataError
+from train.data.options import DataOptions
 from train.data.pipeline import evaluation_batches, training_batches
 from train.data.sources import load
 from train.masks.source import photos_and_masks
@@ -70,6 +71,21 @@ def test_photos_and_masks_are_read_in_their_own_size(tmp_path):
     for number, (name, photo, mask) in enumerate(read):
         np.testing.assert_array_equal(photo, photos.decode(name))
         np.testing.assert_array_equal(mask, masks[f"train{number}"])
+
+
+def test_a_folder_without_parts_has_a_fifth_held_out(tmp_path):
+    layout = ("images/{name}.jpg", "masks/{name}.png")
+    lay_out_masks(tmp_path, {"": 20}, layout)
+    source, _ = loaded(tmp_path, 0.25)
+    sizes = {part: split.num_examples for part, split in source.splits().items()}
+    assert sizes == {"train": 12, "validation": 4, "test": 4}
+    names = [name for split in source.splits().values() for name in split.names()]
+    assert len({*names}) == 20
+    # Neighbours, as of one video, would all be on one side.
+    assert source.test.names() != sorted(names)[::5]
+    whole, _ = loaded(tmp_path, None)
+    assert whole.all.names() == sorted(names)
+    assert whole.class_names == source.class_names == ("0", "1", "2")
 
 
 def test_batches_to_train_on_have_masks(tmp_path):
@@ -200,6 +216,12 @@ def test_a_mask_that_changed_since_is_refused_as_batches_are_made(tmp_path):
     batches = evaluation_batches(split, image_size=(4, 4), batch_size=2)
     with pytest.raises(DataError, match="test1.png has other values than when"):
         list(explained(batches, split))
+
+
+def test_commands_that_learn_no_masks_refuse_them_early(tmp_path):
+    lay_out_masks(tmp_path, {"train": 3, "test": 2}, PARTED)
+    with pytest.raises(DataError, match="has masks, .* keras_vit.segmenter does"):
+        early_checks.check(str(tmp_path), DataOptions())
 
 
 def test_classes_called_images_and_masks_stay_classes(tmp_path):
