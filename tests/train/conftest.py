@@ -47,3 +47,21 @@ def short_run(short_recipe, tmp_path_factory):
         patch.setattr(figures, "save", lambda figure, path: path.touch())
         training.run(short_recipe, run_dir=folder, command="keras-vit finetune ...")
     return folder
+
+
+@pytest.fixture(scope="session", params=["labels", "number"])
+def task_run(request, tmp_path_factory):
+    """The finished runs of the tasks beside classes, on photos of a table each."""
+    import labelled_photos
+
+    from train.reports import figures
+    from train.run import training
+
+    name = request.param
+    folder = tmp_path_factory.mktemp(f"task-{name}")
+    dataset = labelled_photos.table(folder / "photos", name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(figures, "save", lambda figure, path: path.touch())
+        task = labelled_photos.task_of(dataset, name, dropout_rate=0.1)
+        training.run(task, run_dir=folder / "run", command="keras-vit finetune ...")
+    return name, dataset, folder / "run"

@@ -45,11 +45,21 @@ class Number(Supervised):
     deviation: float
 
     def check_data(self, source: Source) -> None:
-        """Refuses mixed and smoothed labels, which are those of classes."""
+        """Refuses photos with parts of others, and a choice of photos with one number.
+
+        The loader has refused a table in which all numbers are the same.
+        """
         if self.recipe.cutmix:
             raise RunError(
                 "--cutmix makes a number of two photos that says nothing of either: "
                 "leave it out, or pass --mixup."
+            )
+        numbers = source.train.labels()
+        if np.ptp(numbers) == 0:
+            raise RunError(
+                f"The {len(numbers):,} photos of {source.name} to train on all have "
+                f"the number {numbers[0, 0]:g}: pass more --train_examples, or add "
+                "photos with others."
             )
 
     @property

@@ -140,6 +140,7 @@ def _read(path, columns, may_have_indicators):
             header = header_of(reader)
             places = columns.find(header, f"{path} line 1", LAYOUT, required)
             indicators = indicators_in(header, places)
+            _check_names(path, header, indicators)
             for values in filled(reader):
                 place = f"{path} line {reader.line_num}"
                 _check_length(place, values, header, reader.dialect.delimiter)
@@ -212,6 +213,21 @@ def _indicated(place, indicators, values):
         if INDICATED[value]:
             given.append(name)
     return SEPARATOR.join(given)
+
+
+def _check_names(path, header, indicators):
+    """Refuses columns of labels that have one name, or that of several labels."""
+    for name in indicators:
+        if header.count(name) > 1:
+            raise DataError(
+                f"{path} line 1 has {header.count(name)} columns {name!r}: keep one of "
+                "them, or rename the others"
+            )
+        if SEPARATOR in name:
+            raise DataError(
+                f"{path} line 1 has the column {name!r}: a label must not have the "
+                f"{SEPARATOR} that stands between labels; rename it"
+            )
 
 
 def _check_indicators(path, tables, names):
