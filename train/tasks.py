@@ -29,6 +29,9 @@ class TaskKind:
         needs_table: whether labels are read from a table alone.
         may_have_indicators: whether a table may have a column of 0 and 1 for each.
         settings: what the recipe of own data has otherwise.
+        of_heads: what it has otherwise with a `mask_head`.
+        prediction: the function that writes answers that are no rows of a table, see
+            `train.masks.prediction.predict`; empty for `keras-vit predict` itself.
     """
 
     title: str
@@ -40,18 +43,20 @@ class TaskKind:
     needs_table: bool = True
     may_have_indicators: bool = False
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    of_heads: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    prediction: str = ""
 
     @property
     def has_classes(self) -> bool:
         """Whether the outputs of its models are classes."""
-        return self.problem_type != NUMBERS
+        return self.problem_type in (ONE_CLASS, SEVERAL_CLASSES)
 
     def of(self, name: str) -> Any:
         """Returns what an attribute names."""
         return pkgutil.resolve_name(getattr(self, name))
 
 
-CLASSES = "classes"
+CLASSES, MASKS = "classes", "masks"
 # A training that begins with a probe as its head, on data of a user's own.
 _FEW_EPOCHS = {
     "optimizer": "adam",
@@ -88,6 +93,26 @@ TASKS = {
         evaluation="train.numbers.evaluation:evaluate",
         problem_type=NUMBERS,
         settings={"loss": "huber", **_FEW_EPOCHS},
+    ),
+    MASKS: TaskKind(
+        title="a class for every pixel, of a folder of photos and one of masks",
+        run="train.masks.task:Masks",
+        labels="",
+        evaluation="train.masks.evaluation:evaluate",
+        problem_type="masks",
+        is_seen="train.masks.pairs:is_seen",
+        needs_table=False,
+        settings={
+            **_FEW_EPOCHS,
+            "loss": "pixels",
+            "learning_rate": 3e-3,
+            "layer_decay": 1.0,
+            "epochs": 20.0,
+            "batch_size": 8,
+            "frozen": True,
+        },
+        of_heads={"eomt": {"frozen": False, "learning_rate": 3e-4, "layer_decay": 0.8}},
+        prediction="train.masks.prediction:predict",
     ),
 }
 

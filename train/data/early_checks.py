@@ -7,7 +7,7 @@ from train.data.checking import DataError
 from train.data.columns import LAYOUT, USUAL, Columns, header_of, required_of, rows
 from train.data.options import DataOptions
 from train.data.registry import kind_of
-from train.tasks import kind_of_task
+from train.tasks import MASKS, kind_of_task
 from zoo.common.limits import TABLE_BYTES
 from zoo.common.regular_files import expand_home, open_regular
 
@@ -42,16 +42,23 @@ def check_columns(dataset: str, columns: Columns) -> None:
 def check_task(dataset: str, options: DataOptions) -> None:
     """Refuses data without the labels that a task is for."""
     task = kind_of_task(options.task)
-    if kind_of(dataset).name == "masks":
+    has_masks = kind_of(dataset).name == MASKS
+    if has_masks and options.task != MASKS:
         raise DataError(
-            f"{dataset} has masks, a class for every pixel, which no --task learns: "
-            "keras_vit.segmenter does (docs/data.md, Masks), or pass a folder with one "
-            "folder per class"
+            f"{dataset} has masks, a class for every pixel, which finetune "
+            "--task=masks learns and evaluate judges: pass it to these, or a folder "
+            "with one folder per class"
         )
     if task.needs_table and not kind_of(dataset).has_columns:
         raise DataError(
             f"--task={options.task} reads labels from a table, and {dataset} is none: "
             "pass a CSV file of paths and labels"
+        )
+    if options.task == MASKS and not has_masks:
+        raise DataError(
+            f"--task={MASKS} is for folders of photos and masks, and {dataset} is "
+            "none: expected images/train/1.jpg with masks/train/1.png, and test (or "
+            "val) like train"
         )
     if options.relabel and task is not kind_of_task(None):
         raise DataError(

@@ -409,7 +409,8 @@ def _check_changes_of_masks(augmentation, augmentation_layer):
 
     Mixup and CutMix take one label per image, the others move or hide what it shows.
     """
-    fields = dataclasses.fields(augmentation)
+    # A recipe is one with other settings besides.
+    fields = dataclasses.fields(Augmentation)
     names = [one.name for one in fields if getattr(augmentation, one.name)]
     if augmentation_layer is not None:
         names.append("augmentation_layer")

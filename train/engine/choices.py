@@ -68,6 +68,12 @@ LOSSES = {
         {},
         ("number",),
     ),
+    "pixels": Choice(
+        "train.engine.losses:pixel_cross_entropy",
+        "cross-entropy of pixels, of EoMT that of masks and their classes",
+        {},
+        ("masks",),
+    ),
 }
 
 _OF_RUN = {name: name for name in ("learning_rate", "steps", "warmup_steps")}

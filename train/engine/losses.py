@@ -8,6 +8,8 @@ import numpy as np
 from keras import ops
 from numpy.typing import ArrayLike
 
+from train.data.registry import IGNORED
+
 # A label that one photo of 10,000 has would otherwise outweigh all others.
 POS_WEIGHT_LIMIT = 100.0
 
@@ -211,6 +213,36 @@ def squared_error(numbers: keras.KerasTensor, labels: keras.KerasTensor) -> Any:
         [0.25, 9.0]
     """
     return ops.sum(ops.square(_errors(numbers, labels)), axis=-1)
+
+
+def counted_pixels(labels: keras.KerasTensor) -> tuple[Any, Any]:
+    """Returns which pixels of masks count, and how many of each photo, one at least.
+
+    Labels are integers (batch, height, width), 255 where a pixel does not count; the
+    results are float32, of that shape and (batch,).
+    """
+    counted = ops.cast(ops.not_equal(labels, IGNORED), "float32")
+    return counted, ops.maximum(ops.sum(counted, axis=(1, 2)), 1.0)
+
+
+def pixel_cross_entropy(logits: keras.KerasTensor, labels: keras.KerasTensor) -> Any:
+    """Returns the mean softmax cross-entropy of the pixels of each photo that count.
+
+    Logits are (batch, height, width, classes), labels as in `counted_pixels`. Returns
+    float32 (batch,).
+
+    Example:
+        >>> import numpy as np
+        >>> logits, labels = np.zeros((1, 1, 2, 4)), np.array([[[3, 255]]])
+        >>> bool(abs(pixel_cross_entropy(logits, labels)[0] - np.log(4)) < 1e-6)
+        True
+    """
+    counted, count = counted_pixels(labels)
+    classes = ops.where(ops.equal(labels, IGNORED), 0, labels)
+    losses = ops.sparse_categorical_crossentropy(
+        classes, ops.cast(logits, "float32"), from_logits=True
+    )
+    return ops.sum(losses * counted, axis=(1, 2)) / count
 
 
 def count_correct(logits: keras.KerasTensor, labels: keras.KerasTensor) -> Any:

@@ -16,7 +16,13 @@ from zoo.common.regular_files import open_regular, read_bytes
 
 # A validation measures the loss and some of these. The first that is there decides
 # which is the best: the balanced accuracy is there only where that leads.
-LEADING = ("mean_average_precision", "balanced_accuracy", "accuracy", "r2")
+LEADING = (
+    "mean_iou",
+    "mean_average_precision",
+    "balanced_accuracy",
+    "accuracy",
+    "r2",
+)
 VALIDATED = (*LEADING, "mean_absolute_error", "loss")
 _BROKEN = (ValueError, TypeError, KeyError, OverflowError, RecursionError)
 

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from scipy.special import log_softmax
 
-from keras_vit.structure import preparation_of, problem_type_of
+from keras_vit.structure import head_of, preparation_of
 from train.common import predictors
 from train.common.errors import RunError, explaining_full_memory
 from train.common.files import read_json
@@ -27,7 +27,8 @@ from train.scoring.class_matching import match_classes
 from train.scoring.metrics import classification_summary
 from train.scoring.outputs import Outputs
 from train.scoring.ranked import joined, ranked
-from train.tasks import TASKS, of_problem_type
+from train.tasks import MASKS, TASKS
+from zoo.common.safe_text import named
 from zoo.network.head import softmax
 from zoo.network.preparation import asked_for
 
@@ -68,11 +69,21 @@ def evaluate(
         0.9833333333333333
     """
     split = split or "test"
-    loaded = loaded_model.load(model, image_size=image_size)
+    loaded = loaded_model.load(model, image_size=image_size, masks=True)
     bits, about_bits = loaded.bits(data_options.bits)
+    task = evaluation_data.task_of(loaded)
+    if task == MASKS:
+        return _of_masks(
+            loaded,
+            dataset,
+            split,
+            replace(data_options, bits=bits),
+            out_dir,
+            command,
+        )
     image_size = loaded_model.image_shape_of(loaded)[:2]
     outputs = evaluation_data.num_logits(loaded)
-    kind = TASKS[of_problem_type(problem_type_of(loaded.model))]
+    kind = TASKS[task]
     source, part = evaluation_data.load_split(
         loaded, dataset, split, replace(data_options, bits=bits)
     )
@@ -91,19 +102,9 @@ def evaluate(
         correct = real_labels.of_split(
             real_labels_file, part, source.name, data_options.data_dir, classes=outputs
         )
-    name = f"{loaded.name}-{short_name(source.name)}-{split}"
-    name += predictors.suffix(engine, precision)
-    directory, model_source = evaluation_data.report_folder(
-        loaded.source, out_dir, name, "report.json", data=real_path(source.name)
+    directory, about = _folder(
+        loaded, source, images, split, out_dir, predictors.suffix(engine, precision)
     )
-    if RunDirectory(directory).model.exists():
-        raise RunError(
-            f"{directory} holds a run, whose report would be lost: pass another "
-            "--out_dir."
-        )
-
-    about = {"images": images, "data": real_path(source.name), "source": model_source}
-    _print_replaced(directory / "report.json", about)
     preparation = asked_for(central_crop, preparation_of(loaded.model))
     batch_size = min(batch_size, part.num_examples)
     batches = pipeline.evaluation_batches(
@@ -171,6 +172,56 @@ def evaluate(
     report, page = directory / "report.md", directory / "report.html"
     added = {"notes": summary["notes"], "report": str(report), "page": str(page)}
     return {**results, **added}
+
+
+def _folder(loaded, source, images, split, out_dir, suffix=""):
+    """Returns the folder of the report, and what it is of."""
+    name = f"{loaded.name}-{short_name(source.name)}-{split}{suffix}"
+    directory, model_source = evaluation_data.report_folder(
+        loaded.source, out_dir, name, "report.json", data=real_path(source.name)
+    )
+    if RunDirectory(directory).model.exists():
+        raise RunError(
+            f"{directory} holds a run, whose report would be lost: pass another "
+            "--out_dir."
+        )
+    about = {"images": images, "data": real_path(source.name), "source": model_source}
+    _print_replaced(directory / "report.json", about)
+    return directory, about
+
+
+def _of_masks(loaded, dataset, split, options, out_dir, command):
+    """Evaluates a model of masks on photos in their own size."""
+    source, part = evaluation_data.load_split(loaded, dataset, split, options)
+    names = getattr(head_of(loaded.model), "class_names", None) or loaded.class_names
+    if names is not None and tuple(names[: len(source.class_names)]) != (
+        source.class_names
+    ):
+        raise RunError(
+            f"The classes of {source.name} are not those of {loaded.name}, in their "
+            f"order: {named(names)}. Give its masks these, by classes.csv."
+        )
+    images = evaluation_data.described(source, part, split)
+    directory, about = _folder(loaded, source, images, split, out_dir)
+    return TASKS[MASKS].of("evaluation")(
+        directory,
+        source,
+        part,
+        loaded.model,
+        split=split,
+        settings={
+            "model": loaded.name,
+            "dataset": source.name,
+            "split": part.name,
+            "image_size": loaded.model.input_shape[1:3],
+        },
+        results={
+            "parameters": loaded.model.count_params(),
+            **about,
+            "command": command,
+        },
+        notes=[f"Evaluated on {images}."],
+    )
 
 
 def _answered(predictor, batches, part, places):

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from train.data.checking import DataError, entries, is_image
-from train.data.registry import MASK_TABLES, PARTS, mask_folders
+from train.data.columns import Columns
+from train.data.registry import MASK_TABLES, PARTS, kind_of, mask_folders
 from train.masks.reading import Pair
 from zoo import photos
 from zoo.common.safe_text import named, printable
@@ -86,3 +87,8 @@ def _by_stem(folder, endings):
 
 def _names(paths: Sequence[Path]) -> list[str]:
     return [printable(path.name) for path in paths]
+
+
+def is_seen(dataset: str, columns: Columns) -> bool:
+    """Returns whether a data set is a folder of photos with masks."""
+    return kind_of(dataset).name == "masks"

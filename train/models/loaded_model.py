@@ -62,6 +62,7 @@ def load(
     *,
     image_size: int | tuple[int, int] | None = None,
     features: bool = False,
+    masks: bool = False,
 ) -> LoadedModel:
     """Loads a model.
 
@@ -75,6 +76,7 @@ def load(
         features: bool, whether to leave out the head: the outputs are then its inputs,
             those of `pre_logits` where the model has it. Weights without a head give
             features in any case.
+        masks: bool, whether it may have queries for masks.
 
     Returns:
         `LoadedModel`.
@@ -92,7 +94,8 @@ def load(
             loaded = _of_weights(place.source, image_size, features)
         else:
             loaded = _of_keras_file(place, image_size, features)
-        check_no_queries(loaded.model)
+        if not masks:
+            check_no_queries(loaded.model)
         return loaded
     except (ValueError, OSError, KeyError) as error:
         raise RunError(f"The model {place.source} cannot be used: {error}") from error

@@ -142,6 +142,8 @@ def main(argv: Sequence[str]) -> None:
     from train.predict import in_parts, prediction
 
     out = values["out"]
+    if _wrote_masks(argv, values):
+        return
     with command_line.exit_on_errors("nothing was done"):
         is_folder = in_parts.is_meant(
             out, **command_line.values("runner workers parts")
@@ -172,6 +174,30 @@ def main(argv: Sequence[str]) -> None:
     for asked in predictions.asked if out is None else ():
         show(asked)
     sys.exit(_report(predictions, values))
+
+
+def _wrote_masks(argv, values):
+    """Writes what a run answers that is no row of a table; returns whether it does."""
+    from train.models.finding import find
+    from train.predict.photo_list import Photos
+    from train.tasks import kind_of_task
+
+    with command_line.exit_on_errors("nothing was done"):
+        found = find(argv[1], exports=True)
+        task = found.run and found.run.read_config().get("task")
+        if not (task and kind_of_task(task).prediction):
+            return False
+        if values["out"] is None:
+            raise RunError(f"{argv[1]} answers with {task}: pass a folder for --out.")
+        command_line.need_tensorflow("The model")
+    with command_line.exit_on_errors("the masks above are written"):
+        count, refused = kind_of_task(task).of("prediction")(
+            found, Photos(argv[2:]), values["out"], bits=values["bits"]
+        )
+    print(f"{counted(count, 'photo')} answered", f"written: {values['out']}", sep="\n")
+    for line in refused:
+        print(f"could not be read: {printable(line)}", file=sys.stderr)
+    sys.exit(UNREADABLE if refused else 0)
 
 
 def _in_parts(argv, values):

@@ -144,6 +144,21 @@ class TrainingSettings:
         choices=TASKS,
         of_classifiers=True,
     )
+    mask_head: str | None = _model(
+        None,
+        "With --task=masks, what says the class of every pixel: linear, on the map of "
+        "patches; or eomt, queries in the last blocks, which learns with all weights. "
+        "linear if not given.",
+        choices=("linear", "eomt"),
+        of_classifiers=True,
+    )
+    ignore: str | None = _data(
+        None,
+        "With --task=masks, names or values of classes whose pixels do not count, with "
+        "commas between, or none; 255, void, ignore, unlabeled and the like if not "
+        "given.",
+        of_classifiers=True,
+    )
     image_column: str | None = setting(
         None, "The column of a CSV file that has the files."
     )

@@ -11,7 +11,7 @@ from train.common.setting import AUTO, check_limits
 from train.data.registry import Augmentation, kind_of
 from train.engine.choices import LOSSES, OPTIMIZERS
 from train.recipes.fields import OUTPUT, TrainingSettings
-from train.tasks import CLASSES, TASKS
+from train.tasks import CLASSES, MASKS, TASKS
 from zoo import VARIANTS, ViTConfig
 from zoo.catalog.handles import named
 from zoo.catalog.locate import check
@@ -157,6 +157,12 @@ class Recipe(Augmentation, TrainingSettings):
                 f"loss={self.loss} is for {' and '.join(LOSSES[self.loss].tasks)}, not "
                 f"for task={task}: pass loss={' or '.join(fitting)}."
             )
+        for name in ("mask_head", "ignore"):
+            if getattr(self, name) is not None and task != MASKS:
+                raise ValueError(
+                    f"{name}={getattr(self, name)} is of task={MASKS}, not of "
+                    f"task={task}: leave it out."
+                )
         if self.class_weights is not None and not TASKS[task].has_classes:
             raise ValueError(
                 f"class_weights={self.class_weights} are of classes, which task={task} "

@@ -91,7 +91,9 @@ def _of_task(recipe, given):
     task = given.get("task") or recipe.task or tasks.seen(recipe.dataset, columns)
     if task == tasks.CLASSES:
         return recipe
-    return recipe.override(task=task, **tasks.TASKS[task].settings)
+    kind = tasks.TASKS[task]
+    own = kind.settings | kind.of_heads.get(given.get("mask_head"), {})
+    return recipe.override(task=task, **own)
 
 
 def _check_epochs(of_flags):

@@ -274,12 +274,13 @@ def load_source(
         "bits": recipe.bits,
         "columns": columns.of_settings(vars(recipe)),
         "task": recipe.task,
+        "ignore": recipe.ignore,
     }
     if any(
         getattr(data_options, name) != getattr(DEFAULTS, name) for name in of_recipe
     ):
         raise ValueError(
-            "Bits, columns and task of a run are settings of its recipe: pass "
+            "Bits, columns, task and ignore are settings of a run's recipe: pass "
             "recipe.override(bits=12) instead of DataOptions(bits=12)."
         )
     source = sources.load(

@@ -19,7 +19,7 @@ from train.data.options import DEFAULTS, DataOptions
 from train.data.sources.splits import Source, Split
 from train.models.loaded_model import LoadedModel
 from train.models.run_directory import RunDirectory
-from train.tasks import of_problem_type
+from train.tasks import MASKS, of_problem_type
 from zoo.common.regular_files import expand_home
 from zoo.network.head import NUMBERS, ONE_CLASS
 
@@ -45,7 +45,7 @@ def load_split(
     fraction = 0.0
     dataset = dataset or own
     options = as_its_run(options, loaded, dataset)
-    options = replace(options, task=of_problem_type(problem_type_of(loaded.model)))
+    options = replace(options, task=task_of(loaded))
     early_checks.check_task(dataset, options)
     if split == "all":
         fraction = None
@@ -63,6 +63,14 @@ def load_split(
     return source, part
 
 
+def task_of(loaded: LoadedModel) -> str:
+    """Returns the name of the task in `train.tasks.TASKS` that a model is for."""
+    output = loaded.model.output
+    if isinstance(output, dict) or len(output.shape) == 4:
+        return MASKS
+    return of_problem_type(problem_type_of(loaded.model))
+
+
 def as_its_run(options: DataOptions, loaded: LoadedModel, dataset: str) -> DataOptions:
     """Returns options with the columns and corrections of the model's run.
 
@@ -72,6 +80,7 @@ def as_its_run(options: DataOptions, loaded: LoadedModel, dataset: str) -> DataO
         return options
     if options.columns == USUAL:
         options = replace(options, columns=of_settings(loaded.config))
+    options = replace(options, ignore=loaded.config.get("ignore"))
     file = RunDirectory(loaded.source).corrections
     if file.exists() and not (options.without or options.relabel):
         options = replace(options, without=file, relabel=file)

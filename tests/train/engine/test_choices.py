@@ -148,7 +148,7 @@ def test_rows_take_the_settings_of_a_recipe():
     rate = {"learning_rate": recipe.learning_rate, "steps": 9, "warmup_steps": 1}
     adam = {"kernel_decay": 0.2, "momentum_dtype": "bfloat16"}
     for rows, expected in (
-        (LOSSES, [{"label_smoothing": 0.3}] * 4 + [{}] * 2),
+        (LOSSES, [{"label_smoothing": 0.3}] * 4 + [{}] * 3),
         (SCHEDULES, [rate] * 2),
         (OPTIMIZERS, [momentum, adam]),
     ):

@@ -8,6 +8,7 @@ import tensorflow as tf
 from train import recipes
 from train.engine import losses
 from train.engine.choices import LOSSES
+from train.tasks import TASKS
 
 RANDOM = np.random.default_rng(0)
 LOGITS = RANDOM.normal(scale=4, size=(7, 5)).astype("float32")
@@ -206,12 +207,14 @@ def test_labels_and_weights_that_do_not_fit_are_named(
 
 
 def test_each_loss_says_which_tasks_it_suits():
-    tasks = {"classes", "labels", "number"}
-    assert all({*row.tasks} and {*row.tasks} <= tasks for row in LOSSES.values())
+    assert all({*row.tasks} and {*row.tasks} <= {*TASKS} for row in LOSSES.values())
+    assert {task for row in LOSSES.values() for task in row.tasks} == {*TASKS}
     recipe = recipes.for_dataset("digits")
     recipe.check()
     for name in ("focal", "huber"):
-        with pytest.raises(ValueError, match=f"loss={name} is for .*: pass softmax or"):
+        with pytest.raises(
+            ValueError, match=f"loss={name} is for .*: pass loss=softmax or"
+        ):
             recipe.override(loss=name).check()
     recipe.override(loss="focal", label_smoothing=0.1)
     with pytest.raises(

@@ -220,7 +220,7 @@ def test_a_mask_that_changed_since_is_refused_as_batches_are_made(tmp_path):
 
 def test_commands_that_learn_no_masks_refuse_them_early(tmp_path):
     lay_out_masks(tmp_path, {"train": 3, "test": 2}, PARTED)
-    with pytest.raises(DataError, match="has masks, .* keras_vit.segmenter does"):
+    with pytest.raises(DataError, match="has masks, .* --task=masks learns"):
         early_checks.check(str(tmp_path), DataOptions())
 
 

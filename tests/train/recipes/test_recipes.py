@@ -146,6 +146,7 @@ OTHERS = {
     **{"flip": False, "rand_augment": (2, 15.0), "random_erasing": 0.5, "mixup": 0.2},
     **{"cutmix": 1.0, "precision": "mixed_bfloat16", "image_column": "photo"},
     **{"label_column": "kind", "split_column": "fold", "task": "labels"},
+    **{"mask_head": "eomt", "ignore": "void"},
 }
 HARMLESS = {
     **{"micro_batches": 32, "remat": True, "seed": 1, "learning_rates": (0.1,)},
