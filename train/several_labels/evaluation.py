@@ -9,6 +9,7 @@ from keras_vit.structure import head_of
 from train.data.sources.splits import Split
 from train.scoring.outputs import Outputs
 from train.several_labels import report
+from zoo.common.safe_text import counted
 from zoo.network.head import sigmoid
 
 
@@ -41,7 +42,7 @@ def evaluate(
     )
     others = outputs.values.shape[1] - len(places)
     if others:
-        notes = [*notes, f"{others:,} labels of the model are not in the data set."]
+        notes = [*notes, f"The data set lacks {counted(others, 'label')} of the model."]
     return report.write(
         folder, judged, settings=settings, results=results, split=split, notes=notes
     )
