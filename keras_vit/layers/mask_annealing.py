@@ -1,4 +1,4 @@
-"""Masked attention of queries, of which training lets go block by block."""
+"""Masked attention of queries, annealed block by block during training."""
 
 from typing import Any
 
@@ -12,12 +12,12 @@ from zoo.network import positive_int
 
 @keras.saving.register_keras_serializable(package="keras_vit")
 class MaskAnnealing(Layer):
-    """Hides from queries the patches outside of their masks, ever less in training.
+    """Limits the attention of queries to their own masks, less and less in training.
 
-    It gives its input, and counts the steps of training. Training begins with all
-    queries of all blocks masked. After one part of `num_blocks + 2` equal ones of the
-    steps the first of the blocks falls to none within a part, then the next one; in the
-    last part none is masked, as in use.
+    It returns its input, and counts the steps of training, which are cut into
+    `num_blocks + 2` equal parts. In the first part all queries of all blocks are
+    masked. In each part after it one block, the first of them first, falls from all
+    queries to none; in the last part none is masked, as in inference.
 
     Args:
         num_blocks: int, the blocks with queries.

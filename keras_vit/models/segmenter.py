@@ -1,4 +1,4 @@
-"""Models that name the class of every pixel, on the patches of a Vision Transformer."""
+"""Segmenters: Vision Transformers with a head for the class of every pixel."""
 
 import dataclasses
 import math
@@ -59,9 +59,9 @@ def segmenter(
 ) -> keras.Model:
     """Returns a model that segments images, made of a Vision Transformer for `fit`.
 
-    With the linear head it gives every pixel logits of classes: a batch norm, a
-    convolution of one place and bilinear upsampling on maps of patches. It shares the
-    weights of the backbone. Keras has its losses and metrics,
+    With the linear head it gives every pixel logits of classes: a batch norm, a 1x1
+    convolution and bilinear upsampling on maps of patches. It shares the weights of
+    the backbone. Keras has its losses and metrics,
     `SparseCategoricalCrossentropy(from_logits=True, ignore_class=255)` and
     `MeanIoU(classes, ignore_class=255, sparse_y_pred=False)`, which take masks (batch,
     height, width) of class numbers, where 255 is unlabelled.
