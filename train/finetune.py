@@ -42,14 +42,15 @@ def main(argv: Sequence[str], started: float | None = None) -> None:
 
     `started` is what `time.monotonic` said when the command began, by default now.
     """
-    packages = recipe_flags.CLASSIFIER_PACKAGES
+    # The recipe says which task it is.
+    packages, task = recipe_flags.CLASSIFIER_PACKAGES, None
     started = time.monotonic() if started is None else started
     recipe_flags.perform(
         argv,
         "finetune",
         RECIPES,
         packages,
-        None,
+        task,
         next_steps,
         instead=functools.partial(
             several if flags.FLAGS.seeds else search, started=started

@@ -17,10 +17,10 @@ from keras_vit.models.semantic_map import semantic_map
 class MaskModel(Model):
     """A `Model` of class and mask logits, compiled with `MaskLoss` for `fit`.
 
-    Metrics, such as `keras.metrics.MeanIoU(classes, ignore_class=255,
-    sparse_y_pred=False)`, are given the semantic map at the size of their labels. With
-    a `MaskAnnealing` layer training masks the attention of queries, and predicts masks
-    before every block with queries, for losses of their own.
+    Metrics, such as a `keras.metrics.MeanIoU` with `sparse_y_pred=False`, are given the
+    semantic map at the size of their labels. With a `MaskAnnealing` layer training
+    masks the attention of queries, and predicts masks before every block with queries,
+    for losses of their own.
 
     Args:
         *args: inputs and outputs of `keras.Model`.
