@@ -40,7 +40,7 @@ class ReleasedPlaces:
             variables[key] = variable, shape
             named |= _ids_in(variable, holder)
         others = [one for one in model.weights if id(one) not in named]
-        # What counts the steps of training is no weight of the network.
+        # A counter of training steps is no weight of the network.
         others = [one.path for one in others if "int" not in one.dtype]
         if others:
             raise ValueError(

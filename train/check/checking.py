@@ -68,7 +68,7 @@ def check(
         )
     source, notes = _loaded(dataset, data_options)
     found = review(source)
-    # Those of dark photos are said once, before features decode the photos again.
+    # Say which photos are dark once, before features decode them again.
     findings = texts.findings(found, dataset)
     errors, lines = None, []
     if extractor is not None:

@@ -27,11 +27,11 @@ _OF_STORAGE = ("fsspec", "gcsfs")
 # Show at most this many different warnings from one place in the code.
 _WARNINGS = 10
 _shown = collections.defaultdict(set)
-# Of a warning about photos the first text is shown, the others are counted.
+# The first text of a warning about photos is shown, the others are counted.
 _first: dict[type[Warning], str] = {}
 _more: collections.Counter = collections.Counter()
 _reported: set[type[Warning]] = set()
-# That of this process, if there is one.
+# The one of this process, if there is one.
 _watchers: list[Watcher] = []
 
 

@@ -189,19 +189,24 @@ def _pass_on(source, hidden, told, sink):
             if word == _SHOW:
                 lines_of.show_errors()
         for one in partial.keys() & {*ready}:
-            block = os.read(one, 1 << 16)
-            waiting -= {one} if not block else set()
-            *lines, partial[one] = (partial[one] + block).split(b"\n")
-            if partial[one] and not block:
-                lines, partial[one] = [partial[one]], b""
-            for line in lines:
-                lines_of.take(line + b"\n", is_error=one == hidden)
+            waiting -= _ended(one, partial, lines_of, is_error=one == hidden)
     words = os.read(told, 16) if told in waiting else b""
     if not (is_well or _WELL in words):
         lines_of.show_all()
     elif _SHOW in words:
         lines_of.show_errors()
     lines_of.show_counts()
+
+
+def _ended(one, partial, lines_of, is_error):
+    """Takes the lines that can be read; returns a set of the source if it has ended."""
+    block = os.read(one, 1 << 16)
+    *lines, partial[one] = (partial[one] + block).split(b"\n")
+    if partial[one] and not block:
+        lines, partial[one] = [partial[one]], b""
+    for line in lines:
+        lines_of.take(line + b"\n", is_error=is_error)
+    return set() if block else {one}
 
 
 class _Lines:

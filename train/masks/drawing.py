@@ -1,16 +1,15 @@
 """Answers for every pixel: class maps of photos, as files, pictures and areas."""
 
-import csv
 import functools
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from train.common import tables
 from train.common.files import whole_file
 from train.data.registry import IGNORED
-from zoo.common.safe_text import plain_cell
 from zoo.photos import resizing
 
 # Values of red, green and blue that the palette chooses from.
@@ -105,8 +104,8 @@ def write_classes(path: str | os.PathLike, names: Sequence[str]) -> None:
     As classes.csv, it makes a folder of maps one that `--dataset` takes.
     """
     colours = palette().tolist()
-    rows = ((n, plain_cell(name), *colours[n]) for n, name in enumerate(names))
-    _write_table(path, ("value", "name", "r", "g", "b"), rows)
+    rows = ((n, name, *colours[n]) for n, name in enumerate(names))
+    tables.write(path, ("value", "name", "r", "g", "b"), rows, "--out")
 
 
 def overlay(photo: np.ndarray, numbers: np.ndarray, opacity: float = 0.5) -> np.ndarray:
@@ -164,24 +163,5 @@ def areas(file: str, numbers: np.ndarray, names: Sequence[str]) -> list[Area]:
 
 def write_areas(path: str | os.PathLike, rows: Iterable[Area]) -> None:
     """Writes areas as a CSV file with the columns file, class, pixels and share."""
-    _write_table(path, ("file", "class", "pixels", "share"), _cells(rows))
-
-
-def _cells(rows: Iterable[Area]) -> Iterator[tuple]:
-    for row in rows:
-        yield (
-            plain_cell(row.file),
-            plain_cell(row.label),
-            row.pixels,
-            f"{row.share:.6f}",
-        )
-
-
-def _write_table(path, header, rows):
-    with (
-        whole_file(path, "--out") as temporary,
-        open(temporary, "w", encoding="utf-8", newline="") as file,
-    ):
-        writer = csv.writer(file)
-        writer.writerow(header)
-        writer.writerows(rows)
+    cells = ((*row[:3], f"{row.share:.6f}") for row in rows)
+    tables.write(path, ("file", "class", "pixels", "share"), cells, "--out")

@@ -1,12 +1,11 @@
 """The report of a number: its errors, the worst photos, answers over the truth."""
 
-import csv
 import pathlib
 from collections.abc import Sequence
 
 import numpy as np
 
-from train.common.files import whole_file
+from train.common import tables
 from train.data.sources.splits import Split
 from train.engine.metric_log import MetricLog
 from train.numbers.figures import draw_answers
@@ -14,7 +13,6 @@ from train.numbers.metrics import NumberMetrics, number_metrics
 from train.reports import figures, gallery, pages
 from train.reports.contents import Section
 from train.reports.gallery import Answer, Group, Photo
-from zoo.common.safe_text import plain_cell
 
 _SHOWN = 24
 _ANSWERS = "answers_over_truth.png"
@@ -112,18 +110,16 @@ def _worst(part, names, answers, truth, worst):
 
 
 def _write_answers(path, names, answers, truth, order):
-    with (
-        whole_file(path) as temporary,
-        temporary.open(
-            "w", encoding="utf-8", errors="backslashreplace", newline=""
-        ) as file,
-    ):
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("file", "truth", "answer", "error"))
-        for place in order.tolist():
-            numbers = (truth[place], answers[place], answers[place] - truth[place])
-            row = (plain_cell(names[place]), *(f"{one:.6g}" for one in numbers))
-            writer.writerow(row)
+    def row(place: int) -> tuple:
+        numbers = (truth[place], answers[place], answers[place] - truth[place])
+        return names[place], *map(_number, numbers)
+
+    header = ("file", "truth", "answer", "error")
+    tables.write(path, header, map(row, order.tolist()))
+
+
+def _number(value):
+    return float(f"{value:.6g}")
 
 
 def draw_predictions(

@@ -16,7 +16,6 @@ from train.numbers import report
 from train.reports import terminal
 from train.run import building
 from train.run.supervised import Supervised
-from train.run.task import speed
 from train.scoring.probe_fits import Standard
 
 # Strengths of the L2 penalty of the probe, one of which leave-one-out chooses.
@@ -142,20 +141,10 @@ class Number(Supervised):
         self, directory: RunDirectory, measured: dict[str, dict], command: str
     ) -> dict:
         source, tested = self.source, measured["test"]
-        log = self.log_of_training(directory)
-        validated = {
-            f"validation_{name}": value
-            for name, value in measured.get("validation", {}).items()
-            if isinstance(value, float)
-        }
-        results = {
-            "test_loss": tested["loss"],
-            **self.training_results(directory),
-            **validated,
-            **speed(log),
+        results = self.run_results(directory, measured, command)
+        results |= {
             "mean_of_training": self.mean,
             "deviation_of_training": self.deviation,
-            "command": command,
         }
         written = report.write(
             directory.path,
@@ -165,7 +154,7 @@ class Number(Supervised):
             trained_on=source.train.labels(),
             settings=self.written_settings(directory),
             results=results,
-            history=log,
+            history=self.log_of_training(directory),
         )
         return written | {"model": str(directory.model)}
 

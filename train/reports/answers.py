@@ -1,18 +1,16 @@
 """The answers of a classifier to each image, and the tables of them."""
 
-import csv
 import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from train.common.files import whole_file
+from train.common import tables
 from train.scoring.label_errors import LabelErrors
 from train.scoring.ranked import Ranked
-from zoo.common.safe_text import plain_cell
 
 if TYPE_CHECKING:
     from train.data.sources.splits import Split
@@ -106,15 +104,9 @@ def _text(number):
 def _write_csv(path, answers, names, header, rows):
     """Writes the rows, each the place of an image, a class and other cells."""
     class_names = answers.class_names
-    with (
-        whole_file(path) as temporary,
-        # Bytes of a file name that are not UTF-8 are written as \\udcff.
-        temporary.open(
-            "w", encoding="utf-8", errors="backslashreplace", newline=""
-        ) as file,
-    ):
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("file", "truth", *header))
-        for place, guess, *cells in rows:
-            texts = names[place], class_names[answers.labels[place]], class_names[guess]
-            writer.writerow((*map(plain_cell, texts), *cells))
+
+    def texts(place: int, guess: int, *cells: Any) -> tuple:
+        truth = class_names[answers.labels[place]]
+        return names[place], truth, class_names[guess], *cells
+
+    tables.write(path, ("file", "truth", *header), (texts(*row) for row in rows))

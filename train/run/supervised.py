@@ -19,7 +19,7 @@ from train.models.keras_files import load_model
 from train.models.run_directory import RunDirectory
 from train.reports.figures import PICTURES, draw_batch
 from train.run import building
-from train.run.task import Task
+from train.run.task import Task, speed
 from train.run.trained_parts import choose_trainable, count_parameters, layer_rates
 from train.scoring import kept_test
 from train.tasks import kind_of_task
@@ -148,3 +148,20 @@ class Supervised(Task):
     def log_of_training(self, directory: RunDirectory) -> MetricLog | None:
         """Returns the log of the training that made the model; None without one."""
         return MetricLog(directory.metrics)
+
+    def run_results(
+        self, directory: RunDirectory, measured: dict[str, dict], command: str
+    ) -> dict:
+        """Returns what a report has of the run besides its metrics of the test."""
+        log = self.log_of_training(directory)
+        return {
+            "test_loss": measured["test"]["loss"],
+            **self.training_results(directory),
+            **{
+                f"validation_{name}": value
+                for name, value in measured.get("validation", {}).items()
+                if isinstance(value, float)
+            },
+            **({} if log is None else speed(log)),
+            "command": command,
+        }

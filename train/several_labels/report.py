@@ -1,13 +1,12 @@
 """The report of several labels: mistakes, each label, and which occur together."""
 
-import csv
 import dataclasses
 import pathlib
 from collections.abc import Sequence
 
 import numpy as np
 
-from train.common.files import whole_file
+from train.common import tables
 from train.data.labels import SEPARATOR
 from train.data.sources.splits import Split
 from train.engine.metric_log import MetricLog
@@ -15,7 +14,7 @@ from train.reports import figures, gallery, pages
 from train.reports.contents import Section, Table
 from train.reports.gallery import Answer, Group, Photo
 from train.several_labels.metrics import LabelMetrics, label_metrics, mistakes
-from zoo.common.safe_text import class_text, plain_cell
+from zoo.common.safe_text import class_text
 
 # Photos of each kind of mistake, rows of the table of labels, pairs of labels.
 _SHOWN, _ROWS, _PAIRS = 24, 60, 20
@@ -253,18 +252,13 @@ def _mistakes(judged, names):
 
 def _write_answers(path, judged, names):
     """Writes the labels of every photo and those that it is given, as CSV."""
-    with (
-        whole_file(path) as temporary,
-        temporary.open(
-            "w", encoding="utf-8", errors="backslashreplace", newline=""
-        ) as file,
-    ):
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("file", "labels", "given", "missed", "wrong"))
-        for name, truth, given in zip(names, judged.truth, judged.given, strict=True):
-            parts = (truth, given, truth & ~given, given & ~truth)
-            texts = [SEPARATOR.join(judged.names_of(part)) for part in parts]
-            writer.writerow((*map(plain_cell, (name, *texts)),))
+
+    def row(name: str, truth: np.ndarray, given: np.ndarray) -> list[str]:
+        parts = (truth, given, truth & ~given, given & ~truth)
+        return [name, *(SEPARATOR.join(judged.names_of(part)) for part in parts)]
+
+    header = ("file", "labels", "given", "missed", "wrong")
+    tables.write(path, header, map(row, names, judged.truth, judged.given))
 
 
 def draw_predictions(

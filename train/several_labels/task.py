@@ -17,7 +17,6 @@ from train.models.run_directory import RunDirectory
 from train.reports import terminal
 from train.run import building
 from train.run.supervised import Supervised
-from train.run.task import speed
 from train.several_labels import report
 from train.several_labels.metrics import average_precisions, best_thresholds
 from train.several_labels.probe import logistic
@@ -131,19 +130,7 @@ class SeveralLabels(Supervised):
         self, directory: RunDirectory, measured: dict[str, dict], command: str
     ) -> dict:
         source, tested = self.source, measured["test"]
-        log = self.log_of_training(directory)
-        validated = {
-            f"validation_{name}": value
-            for name, value in measured.get("validation", {}).items()
-            if isinstance(value, float)
-        }
-        results = {
-            "test_loss": tested["loss"],
-            **self.training_results(directory),
-            **validated,
-            **speed(log),
-            "command": command,
-        }
+        results = self.run_results(directory, measured, command)
         return report.write(
             directory.path,
             report.Judged(
@@ -157,7 +144,7 @@ class SeveralLabels(Supervised):
             settings=self.written_settings(directory),
             results=results,
             notes=[_about_thresholds(self.pooled, len(source.class_names))],
-            history=log,
+            history=self.log_of_training(directory),
         ) | {"model": str(directory.model)}
 
     @staticmethod
