@@ -65,7 +65,7 @@ def main(argv: Sequence[str]) -> None:
     with command_line.exit_on_errors("no page was written"):
         name = flags.FLAGS.model
         model = None if name == "none" else find(name)
-        data_flags.check()
+        data_flags.check(any_task=True)
         folder_of(flags.FLAGS.dataset, flags.FLAGS.out)
         from train.check import checking
 

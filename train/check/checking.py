@@ -22,6 +22,7 @@ from train.reports import review as texts
 from train.scoring import label_errors
 from train.scoring.features import Extractor
 from train.scoring.label_errors import LabelErrors
+from train.tasks import CLASSES, seen
 from zoo.store import cache_dir
 
 
@@ -56,8 +57,12 @@ def check(
         [['test/daisy/3.jpg', 'train/daisy/7.jpg']]
     """
     folder = folder_of(dataset, out)
-    extractor = None
-    if model is not None:
+    task = seen(dataset, data_options.columns)
+    data_options = dataclasses.replace(data_options, task=task)
+    extractor, lines = None, []
+    if model is not None and task != CLASSES:
+        lines = [f"label errors: not sought in data of --task={task}"]
+    elif model is not None:
         network = _network(model, image_size)
         extractor = Extractor(
             network,
@@ -70,7 +75,7 @@ def check(
     found = review(source)
     # Say which photos are dark once, before features decode them again.
     findings = texts.findings(found, dataset)
-    errors, lines = None, []
+    errors = None
     if extractor is not None:
         errors = _label_errors(source, found, extractor)
         lines = texts.label_error_lines(errors, found, dataset)

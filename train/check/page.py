@@ -91,7 +91,7 @@ class _Photos:
         place, review = int(place), self._review
         photo = gallery.Photo(
             file=self._names[place],
-            truth=review.class_names[review.labels[place]],
+            truth=review.truth(place),
             answers=(),
             pixels=self._pixels.get(place),
             why_not=self._missing.get(place),

@@ -10,6 +10,7 @@ from train.data import early_checks
 from train.data.columns import NO_COLUMN, of_settings
 from train.data.options import DataOptions
 from train.data.registry import SOURCES
+from train.tasks import seen
 from zoo.common import limits
 
 _COLUMNS = {
@@ -72,9 +73,15 @@ def options() -> DataOptions:
     return DataOptions(columns=of_settings(values), **given)
 
 
-def check() -> None:
-    """Refuses what the flags say of the data, before TensorFlow is loaded."""
-    early_checks.check(flags.FLAGS.dataset, options())
+def check(any_task: bool = False) -> None:
+    """Refuses what the flags say of the data, before TensorFlow is loaded.
+
+    With `any_task` the command takes data of the task that they show, else of classes.
+    """
+    dataset, read = flags.FLAGS.dataset, options()
+    if any_task and dataset is not None:
+        read = dataclasses.replace(read, task=seen(dataset, read.columns))
+    early_checks.check(dataset, read)
 
 
 def of_command(command: str, corrected: bool = True) -> list[str]:

@@ -7,7 +7,7 @@ from train.data.checking import DataError
 from train.data.columns import LAYOUT, USUAL, Columns, header_of, required_of, rows
 from train.data.options import DataOptions
 from train.data.registry import kind_of
-from train.tasks import MASKS, kind_of_task
+from train.tasks import CLASSES, MASKS, kind_of_task, seen
 from zoo.common.limits import TABLE_BYTES
 from zoo.common.regular_files import expand_home, open_regular
 
@@ -22,6 +22,7 @@ def check(dataset: str | None, options: DataOptions) -> None:
         checking.check(dataset, options.data_dir)
         check_columns(dataset, options.columns)
         check_task(dataset, options)
+        check_one_class(dataset, options)
         if kind_of(dataset).has_columns:
             _check_header(dataset, options)
     for file in correction_files.each(options.without):
@@ -64,6 +65,17 @@ def check_task(dataset: str, options: DataOptions) -> None:
         raise DataError(
             f"--relabel gives photos a class each, and --task={options.task} has none: "
             "correct the data themselves"
+        )
+
+
+def check_one_class(dataset: str, options: DataOptions) -> None:
+    """Refuses data that show another task, where options say none."""
+    task = options.task is None and seen(dataset, options.columns)
+    if task and task != CLASSES:
+        raise DataError(
+            f"{dataset} has labels of --task={task}, and this takes one class per "
+            "photo: use keras-vit finetune, or name a column of classes with "
+            "--label_column"
         )
 
 

@@ -49,6 +49,14 @@ class Review:
             return []
         return self._copies_of_several([one.tobytes() for one in self.labels])
 
+    def truth(self, place: int) -> str:
+        """Returns the label of a photo as text, with commas between several."""
+        label = self.labels[place]
+        if not np.ndim(label):
+            return self.class_names[label]
+        names = [self.class_names[one] for one in np.flatnonzero(label)]
+        return ", ".join(names) or "(none)"
+
     @property
     def leaks(self) -> list[np.ndarray]:
         """The groups of copies in several parts of the data set."""

@@ -73,7 +73,7 @@ def main(argv: Sequence[str]) -> None:
     command_line.need_tensorflow("The input")
     with command_line.exit_on_errors("no report was written"):
         model = find(argv[1])
-        data_flags.check()
+        data_flags.check(any_task=True)
         from train.evaluate import evaluation
 
         results = evaluation.evaluate(

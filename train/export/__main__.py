@@ -123,7 +123,7 @@ def main(argv: list[str]) -> None:
     command_line.need_tensorflow("An export")
     with command_line.exit_on_errors("nothing was written"):
         model = find(models[0])
-        data_flags.check()
+        data_flags.check(any_task=True)
     from train.export import report, run
 
     failure = None

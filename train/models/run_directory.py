@@ -21,6 +21,7 @@ from train.common.files import (
 )
 from train.data.checking import RUN_DATA, RUN_SETTINGS
 from train.data.registry import is_same
+from train.tasks import CLASSES
 from zoo.catalog.labels import texts_of
 from zoo.common.limits import NOTE_BYTES, TEXT_BYTES
 from zoo.common.regular_files import (
@@ -239,6 +240,12 @@ class RunDirectory:
         self.require(self.results, self.model)
 
         def checked(report: dict) -> dict:
+            task = report["config"].get("task") or CLASSES
+            if task != CLASSES:
+                raise RunError(
+                    f"{self.path} is a run of --task={task}, and this takes runs of "
+                    "one class per photo: use keras-vit evaluate, predict or export."
+                )
             if missing := [name for name in more if name not in report]:
                 raise RunError(
                     f"{self.results} has no {', '.join(missing)}, so it was changed or "

@@ -50,7 +50,8 @@ def overview(review: Review, dataset: str) -> list[str]:
     line += f" ({divided})" if len(parts) > 1 else ""
     counts = review.class_counts()
     fewest, most = counts.argmin(), counts.argmax()
-    line += f" of {len(counts):,} classes, {counts[fewest]:,}"
+    kind = "classes" if review.labels.ndim == 1 else "labels"
+    line += f" of {len(counts):,} {kind}, {counts[fewest]:,}"
     if counts[fewest] != counts[most]:
         line += f" ({class_text(review.class_names[fewest])}) to {counts[most]:,}"
         line += f" ({class_text(review.class_names[most])})"
@@ -155,8 +156,10 @@ def _classes(review):
     ]
     if few:
         to_train = " to train on" if part else ""
+        kind = "class" if review.labels.ndim == 1 else "label"
+        plural = "" if len(few) == 1 else "es" if kind == "class" else "s"
         yield (
-            f"few: {len(few):,} class{'' if len(few) == 1 else 'es'} of fewer than "
+            f"few: {len(few):,} {kind}{plural} of fewer than "
             f"{_FEW} photos{to_train}, which are hard to learn: {_first(few)}; add some"
         )
     if is_uneven(counts) and review.labels.ndim == 1:

@@ -91,6 +91,9 @@ def _of_task(recipe, given):
     task = given.get("task") or recipe.task or tasks.seen(recipe.dataset, columns)
     if task == tasks.CLASSES:
         return recipe
+    if task not in tasks.TASKS:
+        # Settings of a file are checked once they are the recipe's.
+        return recipe
     kind = tasks.TASKS[task]
     own = kind.settings | kind.of_heads.get(given.get("mask_head"), {})
     return recipe.override(task=task, **own)

@@ -11,7 +11,7 @@ import keras_vit
 from keras_vit.structure import preparation_of
 from train.common import markdown, predictors
 from train.common.files import write_json, write_text
-from train.data import sources
+from train.data import early_checks, sources
 from train.data.options import DEFAULTS, DataOptions
 from train.data.registry import short_name
 from train.data.sources.splits import Split, pick
@@ -66,6 +66,7 @@ def run(
     Example:
         >>> run("vit-b16/imagenet21k", dataset="cifar100")  # doctest: +SKIP
     """
+    early_checks.check_one_class(dataset, data_options)
     loaded = loaded_model.load(model, image_size=image_size, features=True)
     bits, notes = loaded.bits(data_options.bits)
     for note in notes:

@@ -129,8 +129,9 @@ def test_a_model_of_several_numbers_is_refused(task_run, tmp_path):
 
 
 def test_the_command_says_what_was_found(task_run, tmp_path, capsys):
-    name, _, run = task_run
-    run_command("evaluate", run, f"--out_dir={tmp_path / 'out'}")
+    name, dataset, run = task_run
+    run_command("evaluate", run, dataset, f"--out_dir={tmp_path / 'out'}")
+    assert report_of(tmp_path / "out")["all_examples"] == 24
     told = capsys.readouterr().out
     metric = {"labels": "Mean average precision", "number": "Mean absolute error"}[name]
     assert metric in told and str(tmp_path / "out") in told

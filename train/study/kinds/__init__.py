@@ -19,6 +19,7 @@ from train.common.flag_names import is_count
 from train.data.checking import vtab_rows
 from train.recipes import pretraining
 from train.study.options import Options
+from train.tasks import CLASSES
 from zoo.network import NETWORKS
 
 # Runs of these kinds start from random weights.
@@ -44,10 +45,15 @@ def check(study: str, recipe: recipes.Recipe, options: Options) -> None:
     """Refuses a recipe that a study cannot use, and flags or models that mean nothing.
 
     Raises:
-        RunError: the study trains all weights from scratch, the recipe does not; or a
-            value of its flags means nothing.
+        RunError: the study trains all weights from scratch, the recipe does not; a
+            value of its flags means nothing; or the photos have no class each.
         ValueError: what `Recipe.check` refuses in one of the models.
     """
+    if recipe.task not in (None, CLASSES):
+        raise RunError(
+            f"A study compares accuracies of one class per photo, and these are for "
+            f"--task={recipe.task}: use keras-vit finetune, or pass --task=classes."
+        )
     for model in options.models:
         changed = recipe.override(model=model)
         (changed.smoke() if options.smoke else changed).check()
