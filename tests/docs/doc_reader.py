@@ -38,7 +38,11 @@ def make_folder(folder):
             save_image(path, (96, 128), seed=0)
     make_scenes(folder / "scenes")
     (folder / "photos.csv").write_text("\n".join(rows) + "\n")
-    pairs = (row.rpartition(",")[0] for row in rows[1:])
+    pairs = [row.rpartition(",")[0] for row in rows[1:]]
+    labels = [f"{pair}|{('dry', 'wet')[n % 2]}" for n, pair in enumerate(pairs)]
+    (folder / "labels.csv").write_text("\n".join(["path,labels", *labels, ""]))
+    ages = [f"{pair.partition(',')[0]},{n}.5" for n, pair in enumerate(pairs)]
+    (folder / "ages.csv").write_text("\n".join(["path,label", *ages, ""]))
     (folder / "plants.csv").write_text("\n".join(["file,species", *pairs, ""]))
     shutil.make_archive(str(folder / "photos"), "zip", folder, "photos")
     save_image(folder / "photo.jpg", (240, 320), seed=1)

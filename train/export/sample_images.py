@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.structure import preparation_of
+from keras_vit.structure import preparation_of, problem_type_of
 from train.common.errors import RunError
 from train.data import pipeline
 from train.data.registry import kind_of
@@ -20,6 +20,7 @@ from train.models.exports.writing import has_head
 from train.models.loaded_model import LoadedModel
 from train.scoring import evaluation_data
 from train.scoring.class_matching import match_classes
+from zoo.network.head import ONE_CLASS
 from zoo.network.preparation import asked_for
 from zoo.store.progress import progress_bar
 
@@ -85,7 +86,12 @@ def read(
         "preparation": preparation,
     }
     class_names, places = loaded.class_names, None
-    if has_head(loaded.model):
+    has_classes = has_head(loaded.model)
+    if has_classes and problem_type_of(loaded.model) != ONE_CLASS:
+        # Several labels, and numbers, are compared by their outputs alone.
+        class_names, has_classes = names_of(loaded), False
+        about["no_accuracy"] = "The model does not answer with one class per image."
+    if has_classes:
         try:
             class_names, places, _ = match_classes(
                 loaded.model.output_shape[1],
