@@ -27,7 +27,7 @@ from train.scoring.class_matching import match_classes
 from train.scoring.metrics import classification_summary
 from train.scoring.outputs import Outputs
 from train.scoring.ranked import joined, ranked
-from train.tasks import MASKS, TASKS
+from train.tasks import CLASSES, MASKS, TASKS
 from zoo.common.safe_text import named
 from zoo.network.head import softmax
 from zoo.network.preparation import asked_for
@@ -72,7 +72,17 @@ def evaluate(
     loaded = loaded_model.load(model, image_size=image_size, masks=True)
     bits, about_bits = loaded.bits(data_options.bits)
     task = evaluation_data.task_of(loaded)
+    if real_labels_file is not None and task != CLASSES:
+        raise RunError(
+            f"--real_labels are classes of ImageNet, and {loaded.name} answers with "
+            f"{task}: leave it out."
+        )
     if task == MASKS:
+        if (central_crop, engine, precision) != (None, "auto", "float32"):
+            raise RunError(
+                "--central_crop, --engine and --precision are of one answer per photo, "
+                f"and {loaded.name} makes masks: leave them out."
+            )
         return _of_masks(
             loaded,
             dataset,

@@ -132,6 +132,11 @@ class MaskCounts:
         counts = np.bincount(both, minlength=self.classes**2)
         return counts.reshape(self.classes, self.classes)
 
+    @property
+    def last_photo_iou(self) -> float:
+        """The mean IoU of the last photo, NaN where none of its pixels counts."""
+        return self._photo_iou[-1]
+
     def metrics(self) -> MaskMetrics:
         """Returns the metrics of the photos so far, at least one."""
         photos = len(self._pixels)

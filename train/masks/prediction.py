@@ -1,16 +1,17 @@
 """Writes the masks of photos: PNG files, pictures of them, and the area of classes."""
 
-import collections
+import itertools
 import pathlib
 from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from keras_vit import structure
 from train.common.errors import RunError
 from train.common.files import make_folder, whole_file
 from train.masks import drawing
 from train.masks.segmenting import Segmenter
-from train.models.finding import FoundModel
+from train.models.finding import FoundModel, bits_of
 from train.models.keras_files import load_model
 from zoo import photos as zoo_photos
 from zoo.common.regular_files import expand_home
@@ -46,14 +47,16 @@ def predict(
     masks, overlays = (
         make_folder(folder / name, "--out") for name in ("masks", "overlays")
     )
-    segmenter = Segmenter(load_model(model.keras_file))
+    loaded = load_model(model.keras_file)
+    bits, _ = bits_of(model.source, structure.bits_of(loaded), bits)
+    segmenter = Segmenter(loaded)
     names = model.run.read_class_names()
     drawing.write_classes(folder / "classes.csv", names)
     refused: list[str] = []
     rows: list[drawing.Area] = []
     count = 0
     with progress_bar(unit="photo", desc="predicting masks") as bar:
-        for path, stem in _named(photos):
+        for path, stem in names_for(photos):
             try:
                 photo = zoo_photos.decode(path, bits)
                 numbers = segmenter(np.asarray(photo), slides)
@@ -71,13 +74,17 @@ def predict(
     return count, refused
 
 
-def _named(photos: Iterable[str]) -> Iterator[tuple[str, str]]:
+def names_for(photos: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yields paths with names of their own for files."""
-    seen: collections.Counter = collections.Counter()
+    taken: set[str] = set()
     for path in photos:
         stem = pathlib.Path(path).stem
-        seen[stem] += 1
-        yield path, stem if seen[stem] == 1 else f"{stem}-{seen[stem]}"
+        numbered = (f"{stem}-{number}" for number in itertools.count(2))
+        names = itertools.chain([stem], numbered)
+        # Some disks take one name in two cases for one file.
+        name = next(one for one in names if one.casefold() not in taken)
+        taken.add(name.casefold())
+        yield path, name
 
 
 def _write_picture(path, pixels):

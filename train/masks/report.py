@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from train.data.registry import IGNORED
 from train.engine.metric_log import MetricLog
 from train.masks.drawing import overlay
 from train.masks.metrics import MaskCounts, MaskMetrics
@@ -57,10 +56,9 @@ def judged(
             answered = answer(photo)
             counts.add(truth, answered)
             names.append(name)
-            is_counted = truth != IGNORED
-            right = (answered == truth)[is_counted]
-            scores.append(float(right.mean()) if right.size else 0.0)
-            drawn[place] = _pictures(photo, truth, answered)
+            scores.append(counts.last_photo_iou)
+            if np.isfinite(scores[-1]):
+                drawn[place] = _pictures(photo, truth, answered)
             _forget(drawn, scores)
             bar.update()
     return Judged(class_names, counts.metrics(), names, drawn)

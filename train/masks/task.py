@@ -10,6 +10,7 @@ from keras import ops
 from numpy.typing import ArrayLike
 
 import keras_vit
+from keras_vit.structure import set_bits
 from train.common.errors import RunError
 from train.common.files import whole_file, write_text
 from train.data import pipeline
@@ -22,13 +23,14 @@ from train.masks import report
 from train.masks.metrics import MaskCounts
 from train.masks.segmenting import Segmenter
 from train.masks.source import photos_and_masks
+from train.models.keras_files import load_model
 from train.models.run_directory import RunDirectory
 from train.reports import terminal
 from train.reports.figures import PICTURES
 from train.run import building
 from train.run.supervised import Supervised
 from train.run.task import speed
-from train.run.trained_parts import choose_trainable
+from train.run.trained_parts import layer_rates
 
 EOMT = "eomt"
 
@@ -60,10 +62,27 @@ class Masks(Supervised):
                 "--task=masks is trained on one device, and this run has "
                 f"{devices.count}: pass --strategy=one."
             )
-        if self.recipe.mask_head == EOMT and self.recipe.frozen:
+        recipe = self.recipe
+        is_eomt = recipe.mask_head == EOMT
+        if is_eomt and recipe.frozen:
             raise RunError(
                 "--frozen trains a linear head alone, and the blocks of an EoMT have "
                 "to learn its queries: leave it out, or pass --mask_head=linear."
+            )
+        if is_eomt and not isinstance(recipe.micro_batches, int):
+            raise RunError(
+                "The attention of an EoMT is masked by the number of micro-batches so "
+                "far, which --micro_batches=auto leaves open: pass a number."
+            )
+        if recipe.lora_rank:
+            raise RunError(
+                "--lora_rank is of classifiers, and --task=masks trains a head or all "
+                "weights: leave it out."
+            )
+        if recipe.layer_decay < 1 and not is_eomt:
+            raise RunError(
+                f"--layer_decay={recipe.layer_decay:g} is of --mask_head=eomt: leave "
+                "it out."
             )
 
     def check_data(self, source: Source) -> None:
@@ -90,15 +109,23 @@ class Masks(Supervised):
         recipe = self.recipe
         self.source = source
         backbone = building.model(recipe, len(source.class_names))
-        choose_trainable(backbone, frozen=False, lora_rank=recipe.lora_rank)
         options: dict[str, Any] = {"frozen": recipe.frozen}
         if recipe.mask_head == EOMT:
-            options = {"head": EOMT, "masked_steps": recipe.steps}
+            steps = recipe.steps * int(recipe.micro_batches)
+            options = {"head": EOMT, "masked_steps": steps}
         self.model = self.network = keras_vit.segmenter(
             backbone, class_names=source.class_names, name="segmenter", **options
         )
+        set_bits(self.model, recipe.bits)
         self.loss = self.make_loss(source)
         self.segmenter = Segmenter(self.model)
+        if recipe.layer_decay < 1:
+            known = {layer.name for layer in backbone.layers}
+            # New layers, such as those of queries, have the whole rate.
+            self.rate_scales = {
+                path: scale if path.partition("/")[0] in known else 1.0
+                for path, scale in layer_rates(self.model, recipe.layer_decay).items()
+            }
 
     def make_loss(self, source: Source) -> Callable:
         if self.recipe.mask_head != EOMT:
@@ -126,11 +153,17 @@ class Masks(Supervised):
         counts = MaskCounts(len(self.source.class_names))
         losses = []
         for images, labels in batches:
-            outputs = self.segmenter.outputs(images)
-            losses.append(ops.convert_to_numpy(self.loss(outputs, labels)))
-            labels = ops.convert_to_numpy(labels)
+            outputs, labels = (
+                self.segmenter.outputs(images),
+                ops.convert_to_numpy(labels),
+            )
+            # JAX has batches of one size, which are filled up.
+            is_photo = (labels != pipeline.NO_LABEL).any(axis=(1, 2))
+            labels = np.where(labels == pipeline.NO_LABEL, 0, labels)
+            own = ops.convert_to_numpy(self.loss(outputs, labels))
+            losses.append(own[is_photo])
             maps = self.segmenter.maps(outputs, labels.shape[1:])
-            for truth, answer in zip(labels, maps, strict=True):
+            for truth, answer in zip(labels[is_photo], maps[is_photo], strict=True):
                 counts.add(truth, answer)
             if on_batch is not None:
                 on_batch(sum(map(len, losses)))
@@ -150,6 +183,7 @@ class Masks(Supervised):
         """Leaves out of an EoMT what masks its attention in training."""
         if self.recipe.mask_head == EOMT:
             self.model = self.network = self.model.rebuild()
+            set_bits(self.model, self.recipe.bits)
             self.segmenter = Segmenter(self.model)
 
     def save(self, directory: RunDirectory) -> None:
@@ -161,7 +195,7 @@ class Masks(Supervised):
         _, images, labels = pipeline.samples(
             source.test, PICTURES, image_size=self.model.input_shape[1:3]
         )
-        loaded = Segmenter(keras.saving.load_model(directory.model))
+        loaded = Segmenter(load_model(directory.model))
         size = labels.shape[1:]
         maps, again = (
             one.maps(one.outputs(images), size) for one in (self.segmenter, loaded)
@@ -171,6 +205,8 @@ class Masks(Supervised):
                 f"The saved model {directory.model} does not answer as the trained one "
                 "does: please report this."
             )
+        # Test what is saved: averages of the weights are not the trained ones.
+        self.segmenter = loaded
         drawn = {"mask": labels, "answer": again}
         report.draw_masks(directory.predictions, images, drawn)
 

@@ -1,11 +1,13 @@
 """The task of a number, for `train.run.training.run`."""
 
+import pathlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
+from numpy.typing import ArrayLike
 
 from train.common.errors import RunError
 from train.data.sources.splits import Source
@@ -14,6 +16,7 @@ from train.engine.step import Trainer
 from train.models.run_directory import RunDirectory
 from train.numbers import report
 from train.reports import terminal
+from train.reports.figures import draw_grid
 from train.run import building
 from train.run.supervised import Supervised
 from train.scoring.probe_fits import Standard
@@ -44,10 +47,7 @@ class Number(Supervised):
     deviation: float
 
     def check_data(self, source: Source) -> None:
-        """Refuses photos with parts of others, and a choice of photos with one number.
-
-        The loader has refused a table in which all numbers are the same.
-        """
+        """Refuses photos with parts of others, and numbers that are all the same."""
         if self.recipe.cutmix:
             raise RunError(
                 "--cutmix makes a number of two photos that says nothing of either: "
@@ -124,6 +124,13 @@ class Number(Supervised):
         kernel, bias = map(ops.convert_to_numpy, (head.kernel, head.bias))
         head.kernel.assign(self.deviation * kernel)
         head.bias.assign(self.mean + self.deviation * bias)
+
+    def draw_batch(
+        self, path: pathlib.Path, images: ArrayLike, labels: ArrayLike
+    ) -> None:
+        numbers = np.asarray(labels)[:, 0]
+        titles = [f"{number:.4g}" for number in numbers]
+        draw_grid(path, "the first training batch", np.asarray(images), titles)
 
     def draw_predictions(
         self,

@@ -42,6 +42,11 @@ if TYPE_CHECKING:
 # Packages to check for, by import name, before anything heavy is imported.
 PACKAGES = ("PIL",)
 UNREADABLE = 3
+_NOT_OF_MASKS = (
+    *("top", "runner", "workers", "parts", "features", "sort_into", "gallery"),
+    *("unsure", "ask", "resume", "image_size", "central_crop", "batch_size"),
+    *("engine", "precision"),
+)
 # No path is longer.
 _MOST_OF_CELL = 4096
 flags.DEFINE_bool("top", False, "Print the five most likely classes of each photo.")
@@ -187,6 +192,11 @@ def _wrote_masks(argv, values):
         task = found.run and found.run.read_config().get("task")
         if not (task and kind_of_task(task).prediction):
             return False
+        if given := [name for name in _NOT_OF_MASKS if flags.FLAGS[name].present]:
+            raise RunError(
+                f"--{given[0]} is of answers in a table, and {argv[1]} answers with "
+                f"{task}: leave it out."
+            )
         if values["out"] is None:
             raise RunError(f"{argv[1]} answers with {task}: pass a folder for --out.")
         command_line.need_tensorflow("The model")

@@ -78,6 +78,7 @@ def find(
         source = training.suitable_source(task, devices, data_options)
         rise = ExponentialRise(low, high, steps=STEPS)
         run = training.built(task, source, directory, devices, rise)
+        training.begin(task, devices)
         devices.print(
             f"{source.name}: at most {STEPS} steps of {recipe.batch_size} images, "
             f"with learning rates from {low:g} to {high:g}"

@@ -89,7 +89,8 @@ def _of_task(recipe, given):
     """Returns the recipe for the task that is given, or that the data show."""
     columns = columns_of({**vars(recipe), **given})
     task = given.get("task") or recipe.task or tasks.seen(recipe.dataset, columns)
-    if task == tasks.CLASSES:
+    # Another task is refused where the settings are checked; masked patches have none.
+    if task == tasks.CLASSES or task not in tasks.TASKS or type(recipe) is not Recipe:
         return recipe
     if task not in tasks.TASKS:
         # Settings of a file are checked once they are the recipe's.

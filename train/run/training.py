@@ -29,6 +29,7 @@ from train.reports.review import findings
 from train.run import building, explained_images, micro_batches, plan
 from train.run.classification import FineTuning
 from train.run.task import Task
+from train.tasks import MASKS
 from zoo.store.progress import progress_bar
 
 
@@ -78,9 +79,8 @@ def run(
         this = built(task, source, directory, devices)
         if devices.is_chief:
             directory.extend(task.deciding)
-        is_alone = not (devices.has_hosts or devices.shares_model)
-        if is_alone and not checkpoint_steps(directory.checkpoints):
-            task.begin()
+        if not checkpoint_steps(directory.checkpoints):
+            begin(task, devices)
         TrainingLoop(this).train()
         with this.trainer.averaged():
             measured = this.evaluate_at_the_end()
@@ -97,6 +97,12 @@ def run(
             results = task.report(directory, measured, command)
         devices.wait()
         return results
+
+
+def begin(task: Task, devices: Devices) -> None:
+    """Gives a task what it begins with, where one process has the whole model."""
+    if not (devices.has_hosts or devices.shares_model):
+        task.begin()
 
 
 def _build_of(task, source, weights):
@@ -216,6 +222,11 @@ def suitable_source(
         )
     task.check_devices(devices)
     source = load_source(task.recipe, data_options, devices.print)
+    if source.train.read_mask is not None and task.recipe.task != MASKS:
+        raise RunError(
+            f"{source.name} has masks, a class for every pixel: unpack it, and pass "
+            "its folder with --task=masks."
+        )
     task.check_data(source)
     return source
 

@@ -87,6 +87,8 @@ def is_seen(dataset: str, columns: Columns) -> bool:
             places = columns.find(header, f"{path} line 1", LAYOUT, ("image",))
             first = [*itertools.islice(filled(reader), _LOOKED_AT)]
             indicators = indicators_in(header, places)
+            if "label" not in places and not indicators:
+                return False
             if not indicators:
                 return any(SEPARATOR in row[places["label"]] for row in first)
             values = {row[at].strip() for row in first for at in indicators.values()}

@@ -76,6 +76,7 @@ def write(
         f"{split}_calibration_error": found.calibration["error"],
         f"{split}_examples": found.photos,
     }
+    measured = {name: one for name, one in measured.items() if np.isfinite(one)}
     folder.mkdir(parents=True, exist_ok=True)
     names = judged.split.names()
     _write_answers(folder / "answers.csv", judged, names)
@@ -113,6 +114,11 @@ def write(
 def _verdict(judged: Judged, found: LabelMetrics, which: str) -> list[str]:
     """Returns what the answers are worth, in sentences."""
     present = found.positives > 0
+    if not present.any():
+        return [
+            f"No label is on any of {which} photos, so only wrong labels can be "
+            f"counted: {found.wrong.sum():,}."
+        ]
     by_chance = float(found.positives[present].mean() / found.photos)
     macro, micro = found.map_macro, found.f1_micro
     told = [

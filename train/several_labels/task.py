@@ -54,7 +54,12 @@ class SeveralLabels(Supervised):
         return f"{len(self.source.class_names)} labels"
 
     def check_data(self, source: Source) -> None:
-        """Refuses labels that all photos have, or none in a part."""
+        """Refuses labels that all photos have, and a test without any label."""
+        if not (source.test.labels() > 0).any():
+            raise RunError(
+                f"No photo of {source.test.name} has a label, so nothing can be "
+                "tested: add photos with labels to it."
+            )
         counts = source.train.class_counts(len(source.class_names))
         always = np.flatnonzero(counts == source.train.num_examples)
         if len(always):
@@ -92,13 +97,16 @@ class SeveralLabels(Supervised):
         parts, loss = loop.evaluate(trainer, batches, _pair, on_batch, sigmoid)
         scores, truth = map(np.concatenate, zip(*parts, strict=True))
         precisions = average_precisions(scores, truth)
-        return {
+        measured = {
             "loss": loss,
             "accuracy": float(((scores > 0.5) == truth).all(axis=1).mean()),
-            "mean_average_precision": float(np.nanmean(precisions)),
             "scores": scores,
             "truth": truth,
         }
+        # Photos without any label have no precision.
+        if truth.any():
+            measured["mean_average_precision"] = float(np.nanmean(precisions))
+        return measured
 
     def conclude(self, measured: dict[str, dict]) -> None:
         """Gives the head its thresholds, of the held-out photos where there are any."""
@@ -108,7 +116,8 @@ class SeveralLabels(Supervised):
         if held_out is not None:
             best = best_thresholds(held_out["scores"], held_out["truth"])
             thresholds, self.pooled = best.values, int(best.is_pooled.sum())
-        self.model.layers[-1].thresholds = thresholds.round(6)
+        rounded = tuple(float(f"{one:.6g}") for one in thresholds)
+        self.model.layers[-1].thresholds = rounded
 
     def draw_predictions(
         self,

@@ -14,6 +14,7 @@ from train import recipes, tasks
 from train.common.errors import RunError
 from train.data.columns import USUAL
 from train.engine.losses import counted_pixels, pixel_cross_entropy
+from train.masks import prediction, report
 from train.masks.evaluation import evaluate
 from train.masks.prediction import predict
 from train.masks.segmenting import Segmenter
@@ -200,3 +201,23 @@ def test_the_loss_of_pixels_is_the_mean_of_those_that_count():
     counted, count = counted_pixels(labels)
     assert keras.ops.convert_to_numpy(count).tolist() == [10, 20, 1]
     assert keras.ops.convert_to_numpy(counted).sum() == 30
+
+
+def test_names_of_masks_are_never_taken_twice():
+    photos = ["x/a.jpg", "y/A.jpg", "y/a-2.jpg", "z/a.jpg"]
+    assert [name for _, name in prediction.names_for(photos)] == [
+        *("a", "A-2", "a-2-2", "a-3"),
+    ]
+
+
+def test_worst_photos_are_chosen_by_iou_and_what_counts():
+    truth = np.zeros((4, 10), "int32")
+    truth[0, 0] = 1
+    ignored = np.full((4, 10), 255)
+    photo = np.zeros((4, 10, 3), "uint8")
+    # The small object is missed in the third: nearly all pixels are right.
+    answers = iter([truth, truth, np.zeros_like(truth)])
+    photos = [("a", photo, truth), ("b", photo, ignored), ("c", photo, truth)]
+    found = report.judged(photos, 3, lambda _: next(answers), ["sky", "bird"])
+    assert sorted(found.drawn) == [0, 2]
+    assert found.found.worst.tolist()[0] == 2

@@ -66,7 +66,8 @@ def load_csv(dataset: str, fraction: float | None, options: DataOptions) -> Sour
         )
     _check_duplicates(rows)
     names, labels, unused = kind.of("labels")(parts)
-    _check_indicators(path, tables, names)
+    if fraction is not None:
+        _check_indicators(path, tables, names)
     missing = [row.path for row in rows if not os.path.isfile(row.path)]
     if options.skip_corrupt:
         # A FIFO exists but is not a file: reading it would wait forever.
