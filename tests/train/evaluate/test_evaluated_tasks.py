@@ -62,11 +62,20 @@ def test_labels_of_another_table_are_found_by_their_names(task_run, tmp_path):
         ("path", "red", "blue"),
         [(row[0], row[1], row[3]) for row in rows],
     )
-    evaluate(str(run), dataset=dataset, split="all", out_dir=tmp_path / "whole")
-    evaluate(str(run), dataset=fewer, split="all", out_dir=tmp_path / "fewer")
+    model = keras.saving.load_model(run / "model.keras")
+    model.layers[-1].thresholds = (0.2, 0.4, 0.5)
+    model.save(tmp_path / "other.keras")
+    for name, own in (("whole", dataset), ("fewer", fewer)):
+        evaluate(
+            str(tmp_path / "other.keras"),
+            dataset=own,
+            split="all",
+            out_dir=tmp_path / name,
+        )
     whole, found = report_of(tmp_path / "whole"), report_of(tmp_path / "fewer")
     rows = {row["name"]: row for row in whole["per_label"]}
-    assert set(rows) == {"blue", "rare", "red"}
+    thresholds = {name: row["threshold"] for name, row in rows.items()}
+    assert thresholds == {"blue": 0.2, "rare": 0.4, "red": 0.5}
     assert {row["name"]: row for row in found["per_label"]} == {
         key: rows[key] for key in ("blue", "red")
     }

@@ -7,6 +7,7 @@ import pytest
 import same_runs
 from labelled_photos import TINY, recipe, task_of
 from scipy.special import expit
+from sklearn.metrics import f1_score
 from small_models import made
 
 import keras_vit
@@ -124,3 +125,25 @@ def test_without_held_out_photos_a_label_is_given_from_a_half_on(dataset, tmp_pa
     assert model.layers[-1].thresholds == (0.5, 0.5, 0.5)
     [note] = same_runs.report(run)["notes"]
     assert "pass --validation_fraction=0.1 to have thresholds chosen" in note
+
+
+def test_thresholds_are_those_of_the_held_out_photos_in_their_order(dataset):
+    task = task_of(dataset, "labels")
+    task.build(training.load_source(task.recipe))
+    rng = np.random.default_rng(0)
+    truth = rng.random((60, 3)) < [0.5, 0.04, 0.6]
+    scores = np.clip(rng.random((60, 3)) * [0.4, 0.6, 0.3] + truth * 0.4, 0, 1)
+    task.conclude({"validation": {"scores": scores, "truth": truth}, "test": {}})
+    thresholds = task.model.layers[-1].thresholds
+    for place in (0, 2):
+        # No other threshold has a better F1.
+        tried = [
+            f1_score(truth[:, place], scores[:, place] >= t) for t in scores[:, place]
+        ]
+        own = f1_score(truth[:, place], scores[:, place] >= thresholds[place])
+        assert own == pytest.approx(max(tried))
+    # The rare one has that of all labels together.
+    pooled = [f1_score(truth, scores >= t, average="micro") for t in scores.ravel()]
+    own = f1_score(truth, scores >= thresholds[1], average="micro")
+    assert own == pytest.approx(max(pooled)) and task.pooled == 1
+    assert len({*thresholds}) == 3
