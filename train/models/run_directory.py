@@ -240,7 +240,7 @@ class RunDirectory:
         self.require(self.results, self.model)
 
         def checked(report: dict) -> dict:
-            task = report["config"].get("task") or CLASSES
+            task = report.get("config", {}).get("task") or CLASSES
             if task != CLASSES:
                 raise RunError(
                     f"{self.path} is a run of --task={task}, and this takes runs of "
