@@ -22,7 +22,7 @@ from train.export.tflite import write_tflite
 from train.models.exports import exported_model
 from train.models.exports.saved_model import write_saved_model
 from train.publish import publishing
-from train.run import classification, training
+from train.run import classification, supervised, training
 from train.run.classification import FineTuning
 from train.scoring import linear_probe
 
@@ -291,8 +291,11 @@ def run(tools, family, tmp_path):
 @pytest.mark.parametrize("family", SOME)
 def test_training(family, tmp_path, monkeypatch):
     # Pictures of a run, and the SavedModel of a published model, which another tool is.
-    for name in ("draw_batch", "write_predictions_picture"):
-        monkeypatch.setattr(classification, name, lambda path, *args, **options: None)
+    for module, name in (
+        (supervised, "draw_batch"),
+        (classification, "write_predictions_picture"),
+    ):
+        monkeypatch.setattr(module, name, lambda path, *args, **options: None)
     for name in ("write_saved_model", "_check_saved_model"):
         monkeypatch.setattr(publishing, name, lambda *args, **options: None)
     run(TRAINING, family, tmp_path)

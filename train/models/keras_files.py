@@ -45,7 +45,9 @@ def load_model(path: str | os.PathLike) -> keras.Model:
             raise RunError(f"it holds a {kind}, not a model: save a keras.Model.")
         ends = [len(getattr(model, end, None) or ()) for end in ("inputs", "outputs")]
         # An EoMT's are of queries: what cannot use them refuses these by name.
-        has_masks = isinstance(model.output, dict) and "mask_logits" in model.output
+        # Models with a Sequential in them may have no output of their own.
+        outputs = getattr(model, "output", None)
+        has_masks = isinstance(outputs, dict) and "mask_logits" in outputs
         if ends != [1, 1] and not has_masks:
             raise RunError(
                 f"it has {ends[0]} known inputs and {ends[1]} outputs, where one of "

@@ -184,14 +184,16 @@ def main(argv: Sequence[str]) -> None:
 def _wrote_masks(argv, values):
     """Writes what a run answers that is no row of a table; returns whether it does."""
     from train.models.finding import find
+    from train.models.run_directory import RunDirectory
     from train.predict.photo_list import Photos
     from train.tasks import kind_of_task
 
     with command_line.exit_on_errors("nothing was done"):
-        found = find(argv[1], exports=True)
-        task = found.run and found.run.read_config().get("task")
-        if not (task and kind_of_task(task).prediction):
+        run = RunDirectory(argv[1])
+        task = run.read_config().get("task") if run.config.is_file() else None
+        if not kind_of_task(task).prediction:
             return False
+        found = find(argv[1])
         if given := [name for name in _NOT_OF_MASKS if flags.FLAGS[name].present]:
             raise RunError(
                 f"--{given[0]} is of answers in a table, and {argv[1]} answers with "

@@ -1,7 +1,6 @@
 """Builds the model, optimizer and loss of a recipe."""
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -151,7 +150,7 @@ def _network(recipe):
 def loss(recipe: Recipe, source: Source) -> Callable:
     """Returns the recipe's loss, a function of logits and labels."""
     weights = class_weights(
-        recipe, source, functools.partial(_balanced, source.train.num_examples)
+        recipe, source, lambda counts: _balanced(source.train.num_examples, counts)
     )
     given = {} if weights is None else {"class_weights": weights}
     return LOSSES[recipe.loss].of(recipe, **given)

@@ -291,7 +291,7 @@ def load_source(
         getattr(data_options, name) != getattr(DEFAULTS, name) for name in of_recipe
     ):
         raise ValueError(
-            "Bits, columns, task and ignore are settings of a run's recipe: pass "
+            "Bits, columns, task and ignore of a run are settings of its recipe: pass "
             "recipe.override(bits=12) instead of DataOptions(bits=12)."
         )
     source = sources.load(

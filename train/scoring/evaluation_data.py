@@ -65,8 +65,10 @@ def load_split(
 
 def task_of(loaded: LoadedModel) -> str:
     """Returns the name of the task in `train.tasks.TASKS` that a model is for."""
-    output = loaded.model.output
-    if isinstance(output, dict) or len(output.shape) == 4:
+    # Models with a Sequential in them may have no output of their own.
+    if isinstance(getattr(loaded.model, "output", None), dict):
+        return MASKS
+    if len(loaded.model.output_shape) == 4:
         return MASKS
     return of_problem_type(problem_type_of(loaded.model))
 

@@ -48,7 +48,7 @@ LAYERS = {
     "ClassTokenPooling": ({}, TOKENS, (2, 24), 0, {}),
     "ClassificationHead": (
         {"units": 2, "class_names": ["Käfer", "crane"], "preparation": "central crop",
-         "problem_type": "regression", "bits": 12},
+         "problem_type": "regression", "bits": 12, "thresholds": [0.5, 0.25]},
         (2, 24), (2, 2), 2, {},
     ),
     "PatchPooling": ({"num_prefix_tokens": 2}, TOKENS, (2, 24), 0, {}),

@@ -211,8 +211,8 @@ def test_what_takes_one_answer_for_a_photo_refuses_masks(refuse):
 def test_commands_take_the_encoder_or_say_that_they_do_not(written, tmp_path):
     folder, saved = written(), tmp_path / "masks.keras"
     made().save(saved)
-    for source, message in ((folder, "makes masks"), (saved, "2 outputs, where one")):
-        with pytest.raises(RunError, match=f"cannot be used: .*{message}"):
+    for source in (folder, saved):
+        with pytest.raises(RunError, match="cannot be used: .*makes masks"):
             loaded_model.load(str(source))
     loaded = loaded_model.load(str(folder), features=True)
     assert loaded.model.output_shape == (None, 16)

@@ -225,7 +225,7 @@ def test_epochs_are_settled_by_the_training_images(tmp_path):
     assert (task.recipe.steps, task.deciding["epochs"]) == (1, 0.05)
     results = training.run(FineTuning(SMOKE.override(epochs=0.05)), run_dir=tmp_path)
     assert (results["steps"], results["epochs"]) == (1, 16 / 256)
-    assert "after 1 steps (0.0625 epochs)" in directory.report.read_text()
+    assert "after 1 step (0.0625 epochs)" in directory.report.read_text()
     assert json.loads(directory.config.read_text())["steps"] == 1
     longer = SMOKE.override(epochs=0.1)
     with pytest.raises(RunError, match=r"other settings: epochs 0.05 .*--extend"):
