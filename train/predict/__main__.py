@@ -190,7 +190,9 @@ def _wrote_masks(argv, values):
 
     with command_line.exit_on_errors("nothing was done"):
         run = RunDirectory(argv[1])
-        task = run.read_config().get("task") if run.config.is_file() else None
+        # Folders of other libraries have a config.json of another kind.
+        is_run = all(file.is_file() for file in (run.config, run.data, run.model))
+        task = run.read_config().get("task") if is_run else None
         if not kind_of_task(task).prediction:
             return False
         found = find(argv[1])

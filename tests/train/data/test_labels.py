@@ -11,7 +11,7 @@ from train.data.checking import DataError
 from train.data.columns import USUAL, Columns
 from train.data.options import DataOptions
 from train.data.sources.subset import hold_out, limited
-from train.numbers.task import Number
+from train.tasks import kind_of_task
 
 LABELS, NUMBER = DataOptions(task="labels"), DataOptions(task="number")
 
@@ -122,7 +122,7 @@ def test_numbers_that_are_all_the_same_are_refused(table):
     source = sources.load(path, NUMBER, validation_fraction=0.0)
     recipe = recipes.for_dataset(str(path)).override(task="number", loss="huber")
     with pytest.raises(RunError, match="all have the number 3:"):
-        Number(recipe).check_data(source)
+        kind_of_task("number").of("run")(recipe).check_data(source)
 
 
 @pytest.mark.parametrize(
