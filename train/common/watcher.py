@@ -44,7 +44,7 @@ TITLE = b"libraries had printed, which is hidden otherwise:\n"
 _KEPT = 50
 _PATIENCE_SECONDS = 0.2
 _FAREWELL_SECONDS = 2.0
-# What the command writes once it ends well, and to have errors shown.
+# The command writes these once it ends well, and to have errors shown.
 _WELL, _SHOW = b".", b"!"
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
+import io
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from train.data.checking import DataError
+from zoo.common.regular_files import TooLargeError, open_regular
 from zoo.common.safe_text import named
 
 # The word for a table whose split column is not used.
@@ -134,6 +138,34 @@ def filled(reader: Any) -> Iterator[list[str]]:
     for values in reader:
         if any(map(str.strip, values)):
             yield values
+
+
+@contextlib.contextmanager
+def opened(path: Path, most: int, layout: str, read: Sequence) -> Iterator[Any]:
+    """Yields the `rows` of a CSV file in UTF-8 of at most so many bytes.
+
+    `read` are the rows so far, and `layout` says what the file should have: a
+    `DataError` names both where it cannot be read.
+    """
+    try:
+        # Excel writes a byte order mark.
+        with io.TextIOWrapper(
+            open_regular(path, most=most), encoding="utf-8-sig", newline=""
+        ) as file:
+            reader = rows(file.readline(), file)
+            yield reader
+    except OSError as error:
+        reason = error.strerror or error
+        raise DataError(f"cannot read {path}: {reason}; {layout}") from error
+    except TooLargeError as error:
+        raise DataError(str(error)) from error
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path} is not in UTF-8 after its first {len(read)} rows: save it again "
+            "as CSV UTF-8"
+        ) from error
+    except csv.Error as error:
+        raise DataError(f"{path} line {reader.line_num}: {error}") from error
 
 
 def of_settings(settings: Mapping[str, Any]) -> Columns:

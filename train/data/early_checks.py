@@ -42,15 +42,15 @@ def check_columns(dataset: str, columns: Columns) -> None:
 
 def check_task(dataset: str, options: DataOptions) -> None:
     """Refuses data without the labels that a task is for."""
-    task = kind_of_task(options.task)
-    has_masks = kind_of(dataset).name == MASKS
+    task, kind = kind_of_task(options.task), kind_of(dataset)
+    has_masks = kind.name == MASKS
     if has_masks and options.task != MASKS:
         raise DataError(
             f"{dataset} has masks, a class for every pixel, which finetune "
             "--task=masks learns and evaluate judges: pass it to these, or a folder "
             "with one folder per class"
         )
-    if task.needs_table and not kind_of(dataset).has_columns:
+    if task.needs_table and not kind.has_columns:
         raise DataError(
             f"--task={options.task} reads labels from a table, and {dataset} is none: "
             "pass a CSV file of paths and labels"

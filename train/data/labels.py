@@ -121,3 +121,13 @@ def strata(labels: np.ndarray) -> np.ndarray:
         counts = table.sum(axis=0)
         return np.where(table, counts, len(labels) + 1).argmin(axis=1)
     return np.zeros(len(labels), np.int64)
+
+
+def counts(labels: np.ndarray, classes: int) -> np.ndarray:
+    """Counts the photos of each class or label: integers (classes,).
+
+    Labels are as in `strata`.
+    """
+    if labels.ndim > 1:
+        return labels.sum(axis=0, dtype=int)
+    return np.bincount(labels, minlength=classes)

@@ -122,7 +122,7 @@ def _has_masks(dataset):
 def _are_paired(photo_folder, mask_folder, has_table):
     """Returns whether some of the first masks are named like photos, and are values."""
     endings = photos.endings()
-    # What cannot be read is refused by the loader of folders.
+    # The loader of folders refuses files that cannot be read.
     with contextlib.suppress(OSError):
         files = (one for one in mask_folder.iterdir() if one.suffix.lower() == ".png")
         for mask in itertools.islice(files, _MASKS_TRIED):

@@ -9,6 +9,7 @@ import numpy as np
 from train.data import copies
 from train.data.fingerprint_cache import known
 from train.data.fingerprints import Fingerprint
+from train.data.labels import counts
 from train.data.sources.splits import Source, Split
 from zoo.photos.headers import Header
 
@@ -76,9 +77,7 @@ class Review:
         is_in = [part in (None, own) for own in self.parts]
         if self.labels.dtype.kind in "fO":
             return np.zeros(0, int)
-        if self.labels.ndim > 1:
-            return self.labels[is_in].sum(axis=0, dtype=int)
-        return np.bincount(self.labels[is_in], minlength=len(self.class_names))
+        return counts(self.labels[is_in], len(self.class_names))
 
     def counted(self, what: Callable[[Header], object]) -> collections.Counter:
         """Counts the values that a function has of the headers that are known."""

@@ -16,8 +16,7 @@ class Choice:
     """A function or class, `"module:name"`, that a recipe names.
 
     `settings` maps its arguments to the fields of the recipe that they take. A loss has
-    the `tasks` that it suits: "classes" (one of several), "labels" (any number of them)
-    or "number".
+    the names of the `tasks` that it suits, see `train.tasks.TASKS`.
     """
 
     target: str

@@ -1,9 +1,7 @@
 """The classes of masks: which values, or colours, mean which class, or do not count."""
 
-import csv
 import dataclasses
 import functools
-import io
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -11,10 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from train.data.checking import DataError
-from train.data.columns import filled, header_of, rows
+from train.data.columns import filled, header_of, opened
 from train.data.registry import IGNORED, MASK_TABLES
 from zoo.common.limits import TEXT_BYTES
-from zoo.common.regular_files import TooLargeError, open_regular
 from zoo.common.safe_text import named, of_plain_cell
 
 LAYOUT = (
@@ -128,26 +125,11 @@ def of_table(path: Path, ignore: str | None = None) -> MaskClasses:
 
 def _rows(path):
     found = []
-    try:
-        with io.TextIOWrapper(
-            open_regular(path, most=TEXT_BYTES), encoding="utf-8-sig", newline=""
-        ) as file:
-            reader = rows(file.readline(), file)
-            places = _places(header_of(reader), path)
-            for values in filled(reader):
-                place = f"{path} line {reader.line_num}"
-                found.append(_row(place, places, values, len(found)))
-    except OSError as error:
-        reason = error.strerror or error
-        raise DataError(f"cannot read {path}: {reason}; {LAYOUT}") from error
-    except TooLargeError as error:
-        raise DataError(str(error)) from error
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path} is not in UTF-8: save it again as CSV UTF-8"
-        ) from error
-    except csv.Error as error:
-        raise DataError(f"{path} line {reader.line_num}: {error}") from error
+    with opened(path, TEXT_BYTES, LAYOUT, found) as reader:
+        places = _places(header_of(reader), path)
+        for values in filled(reader):
+            place = f"{path} line {reader.line_num}"
+            found.append(_row(place, places, values, len(found)))
     return found
 
 

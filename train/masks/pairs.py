@@ -8,6 +8,7 @@ from train.data.checking import DataError, entries, is_image
 from train.data.columns import Columns
 from train.data.registry import MASK_TABLES, PARTS, kind_of, mask_folders
 from train.masks.reading import Pair
+from train.tasks import MASKS
 from zoo import photos
 from zoo.common.safe_text import named, printable
 
@@ -91,4 +92,4 @@ def _names(paths: Sequence[Path]) -> list[str]:
 
 def is_seen(dataset: str, columns: Columns) -> bool:
     """Returns whether a data set is a folder of photos with masks."""
-    return kind_of(dataset).name == "masks"
+    return kind_of(dataset).name == MASKS

@@ -10,12 +10,12 @@ from train.engine.metric_log import MetricLog
 from train.masks.drawing import overlay
 from train.masks.metrics import MaskCounts, MaskMetrics
 from train.reports import figures, pages
-from train.reports.contents import Section, Table
+from train.reports.contents import Section, Table, measures_section
 from zoo.photos import resize
 from zoo.store.progress import progress_bar
 
 # Rows of tables, and photos in pictures.
-_CLASSES, _PAIRS, _SHOWN = 60, 20, 6
+_PAIRS, _SHOWN = 20, 6
 _LONGER_SIDE = 320
 _WORST, _BEST = "worst_photos.png", "best_photos.png"
 
@@ -28,8 +28,8 @@ class Judged:
         class_names: those of the classes.
         found: the metrics.
         names: of the photos.
-        drawn: function of places of photos to lists of the photo, its mask and the
-            answer, uint8 pictures (height, width, 3), reduced.
+        drawn: the photo, its mask and the answer by the places of photos, uint8
+            pictures (height, width, 3), reduced.
     """
 
     class_names: Sequence[str]
@@ -107,11 +107,10 @@ def write(
         f"{split}_mean_iou_of_largest_class": baseline,
         f"{split}_examples": found.photos,
     }
-    measured = {name: one for name, one in measured.items() if np.isfinite(one)}
     folder.mkdir(parents=True, exist_ok=True)
     rows = _rows(judged)
     mean = found.mean_iou
-    which = f"all {found.photos:,}" if split == "all" else f"{found.photos:,} {split}"
+    which = pages.which(found.photos, split)
     return pages.write(
         folder,
         kicker="Report of masks",
@@ -120,7 +119,7 @@ def write(
         verdict=_verdict(judged, baseline, which),
         sections=[*_photos(folder, judged), _classes(rows), _confusions(judged)],
         settings=settings,
-        results=measured | results,
+        results=pages.finite(measured) | results,
         details={"per_class": rows},
         notes=notes,
         history=history,
@@ -137,8 +136,8 @@ def _verdict(judged: Judged, baseline: float, which: str) -> list[str]:
     found = judged.found
     mean, accuracy = found.mean_iou, found.pixel_accuracy
     told = [
-        f"Mean IoU {mean.value:.2%} ({mean.low:.2%} to {mean.high:.2%}) on {which} "
-        f"photos; the largest class everywhere has {baseline:.2%}.",
+        f"Mean IoU {mean.percent} on {which} photos; the largest class everywhere has "
+        f"{baseline:.2%}.",
         f"{accuracy.value:.2%} of the pixels are right ({accuracy.low:.2%} to "
         f"{accuracy.high:.2%}).",
     ]
@@ -174,28 +173,18 @@ def _number(value):
 
 def _classes(rows):
     tested = [row for row in rows if row["iou"] is not None]
-    worst = sorted(tested, key=lambda row: -row["pixels"])[:_CLASSES]
-    columns = {
-        "iou": "IoU",
-        "boundary_f1": "Boundary F1",
-        "pixels": "Pixels",
-        "answered_pixels": "Answered",
-    }
-    table = Table(
-        ("Class", *columns.values()),
-        [(row["name"], *(_text(row[key]) for key in columns)) for row in worst],
-        is_sortable=True,
+    return measures_section(
+        "Classes, the largest first",
+        "Class",
+        sorted(tested, key=lambda row: -row["pixels"]),
+        {
+            "iou": "IoU",
+            "boundary_f1": "Boundary F1",
+            "pixels": "Pixels",
+            "answered_pixels": "Answered",
+        },
+        "largest",
     )
-    notes = ()
-    if len(worst) < len(tested):
-        notes = (f"The {len(worst)} largest of {len(tested)}; report.json has all.",)
-    return Section("Classes, the largest first", table=table, notes=notes)
-
-
-def _text(value):
-    if value is None:
-        return "-"
-    return f"{value:.2%}" if isinstance(value, float) else f"{value:,}"
 
 
 def _confusions(judged):

@@ -11,6 +11,14 @@ from train.masks import windows
 from train.masks.drawing import class_map
 
 
+def classes_of_pixels(outputs: Any, size: tuple[int, int]) -> Any:
+    """Returns the classes of pixels, an int tensor (batch, *size), of outputs."""
+    # The largest of logits of this size is that of their softmax.
+    if isinstance(outputs, dict) or tuple(outputs.shape[1:3]) != tuple(size):
+        outputs = keras_vit.semantic_map(outputs, size)
+    return ops.argmax(outputs, axis=-1)
+
+
 class Segmenter:
     """Answers with the class of every pixel of images and of photos.
 
@@ -38,8 +46,7 @@ class Segmenter:
 
     def maps(self, outputs: Any, size: tuple[int, int]) -> np.ndarray:
         """Returns the classes of pixels, int (batch, *size), of outputs."""
-        scores = keras_vit.semantic_map(outputs, size)
-        return ops.convert_to_numpy(ops.argmax(scores, axis=-1))
+        return ops.convert_to_numpy(classes_of_pixels(outputs, size))
 
     def scores(self, images: np.ndarray) -> np.ndarray:
         """Returns the scores of classes, float32 (batch, rows, columns, classes)."""

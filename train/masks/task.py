@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 import keras_vit
 from keras_vit.structure import set_bits
 from train.common.errors import RunError
-from train.common.files import whole_file, write_text
 from train.data import pipeline
 from train.data.registry import IGNORED
 from train.data.sources.splits import Source
@@ -21,15 +20,13 @@ from train.engine.losses import counted_pixels
 from train.engine.step import Devices, Trainer
 from train.masks import report
 from train.masks.metrics import MaskCounts
-from train.masks.segmenting import Segmenter
+from train.masks.segmenting import Segmenter, classes_of_pixels
 from train.masks.source import photos_and_masks
 from train.models.keras_files import load_model
 from train.models.run_directory import RunDirectory
 from train.reports import terminal
-from train.reports.figures import PICTURES
 from train.run import building
 from train.run.supervised import Supervised
-from train.run.task import speed
 from train.run.trained_parts import layer_rates
 
 EOMT = "eomt"
@@ -141,8 +138,8 @@ class Masks(Supervised):
     @staticmethod
     def accuracy(outputs: Any, labels: keras.KerasTensor) -> Any:
         """Returns the share of the pixels that are right, of each photo."""
-        scores = keras_vit.semantic_map(outputs, labels.shape[1:3])
-        is_right = ops.equal(ops.argmax(scores, axis=-1), ops.cast(labels, "int64"))
+        answers = classes_of_pixels(outputs, labels.shape[1:3])
+        is_right = ops.equal(answers, ops.cast(labels, answers.dtype))
         counted, count = counted_pixels(labels)
         return ops.sum(ops.cast(is_right, "float32") * counted, axis=(1, 2)) / count
 
@@ -188,13 +185,8 @@ class Masks(Supervised):
 
     def save(self, directory: RunDirectory) -> None:
         """Writes the model, its class names, and a picture of its answers."""
-        source = self.source
-        with whole_file(directory.model) as temporary:
-            self.model.save(temporary)
-        write_text(directory.class_names, "\n".join(source.class_names) + "\n")
-        _, images, labels = pipeline.samples(
-            source.test, PICTURES, image_size=self.model.input_shape[1:3]
-        )
+        self.write_model(directory)
+        images, labels = self.photos_to_draw()
         loaded = Segmenter(load_model(directory.model))
         size = labels.shape[1:]
         maps, again = (
@@ -214,12 +206,8 @@ class Masks(Supervised):
         self, directory: RunDirectory, measured: dict[str, dict], command: str
     ) -> dict:
         source, log = self.source, self.log_of_training(directory)
-        results = {
-            **self.training_results(directory),
-            **log.validation(best=bool(self.recipe.early_stopping)),
-            **speed(log),
-            "command": command,
-        }
+        results = self.run_results(directory, measured, command)
+        results |= log.validation(best=bool(self.recipe.early_stopping))
         written = report.write(
             directory.path,
             report.judged(

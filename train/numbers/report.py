@@ -45,13 +45,12 @@ def write(
         f"{split}_absolute_error_of_median": found.absolute_error_of_median,
         f"{split}_examples": found.photos,
     }
-    measured = {key: one for key, one in measured.items() if np.isfinite(one)}
     folder.mkdir(parents=True, exist_ok=True)
     names = part.names()
     _write_answers(folder / "answers.csv", names, answers, truth, found.worst)
     draw_answers(folder / _ANSWERS, answers, truth)
     error = found.mean_absolute_error
-    which = f"all {found.photos:,}" if split == "all" else f"{found.photos:,} {split}"
+    which = pages.which(found.photos, split)
     return pages.write(
         folder,
         kicker="Report of a number",
@@ -63,7 +62,7 @@ def write(
             Section("Answers over the truth", figures=(_ANSWERS,)),
         ],
         settings=settings,
-        results=measured | results,
+        results=pages.finite(measured) | results,
         details={},
         notes=notes,
         history=history,

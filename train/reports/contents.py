@@ -21,6 +21,8 @@ from zoo.common.safe_text import class_text, counted
 _FIGURES = {CONFUSION_MATRIX, LEARNING_CURVE, MISTAKES, RELIABILITY}
 # Show at most this many other pictures of the folder.
 _MOST_PICTURES = 24
+# Rows of a table of what was measured of classes.
+_MEASURES = 60
 _RATIOS = {"precision": "Precision", "recall": "Recall", "f1": "F1"}
 
 
@@ -222,6 +224,32 @@ def class_table(classes: Iterable[dict], counts: dict[str, str]) -> Table:
     ]
     header = ("Class", *_RATIOS.values(), *counts.values())
     return Table(header, rows, is_sortable=True)
+
+
+def measures_section(
+    title: str, kind: str, rows: list[dict], columns: dict[str, str], order: str
+) -> Section:
+    """Returns the section of what was measured of some classes, the first of `rows`.
+
+    `kind` is what a class is called; `columns` are the titles of the values of a row
+    that are shown behind its name, and `order` is the one of the rows, such as "worst".
+    """
+    shown = rows[:_MEASURES]
+    table = Table(
+        (kind, *columns.values()),
+        [(row["name"], *(_measure(row[key]) for key in columns)) for row in shown],
+        is_sortable=True,
+    )
+    notes = ()
+    if len(shown) < len(rows):
+        notes = (f"The {len(shown)} {order} of {len(rows):,}; report.json has all.",)
+    return Section(title, table=table, notes=notes)
+
+
+def _measure(value):
+    if value is None:
+        return "-"
+    return f"{value:.2%}" if isinstance(value, float) else f"{value:,}"
 
 
 def _balance(classes):

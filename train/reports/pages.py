@@ -1,12 +1,13 @@
 """Writes the report of a task: its page, as Markdown and HTML, and its JSON."""
 
 import json
+import math
 import os
 import pathlib
 from collections.abc import Sequence
 
 from train.common import markdown
-from train.common.files import make_folder, write_json, write_text
+from train.common.files import write_json, write_text
 from train.engine.metric_log import MetricLog
 from train.reports import contents, figures, html
 from train.reports.contents import Section
@@ -35,7 +36,6 @@ def write(
     page, and `details` are in the JSON alone. `history` is None without training.
     Returns the results, with the verdict and the paths `page` and `report`.
     """
-    make_folder(folder, "--out_dir")
     results, details = json.loads(
         json.dumps([results, details], allow_nan=False, default=os.fspath)
     )
@@ -62,17 +62,7 @@ def write(
             *contents.pictures(folder, shown),
         ],
     }
-    page = markdown.render(_TEMPLATE, contents=page_contents)
-    write_text(folder / "report.md", page)
-    page = html.render(
-        "train.reports",
-        "run",
-        ["corrections"],
-        contents=page_contents,
-        folder=folder,
-        class_names=(),
-    )
-    write_text(folder / "report.html", page)
+    write_pages(folder, page_contents)
     details = {"config": settings, "verdict": [*verdict], "notes": [*notes], **details}
     write_json(folder / "report.json", results | details)
     return results | {
@@ -81,3 +71,33 @@ def write(
         "page": str(folder / "report.html"),
         "report": str(folder / "report.md"),
     }
+
+
+def write_pages(
+    folder: pathlib.Path, page_contents: dict, class_names: Sequence[str] = ()
+) -> None:
+    """Writes `report.md` and `report.html` of the contents of a report.
+
+    `class_names` are those that photos of the page can be given, none of others.
+    """
+    page = markdown.render(_TEMPLATE, contents=page_contents)
+    write_text(folder / "report.md", page)
+    page = html.render(
+        "train.reports",
+        "run",
+        ["corrections"],
+        contents=page_contents,
+        folder=folder,
+        class_names=class_names,
+    )
+    write_text(folder / "report.html", page)
+
+
+def which(photos: int, split: str) -> str:
+    """Returns how many photos a report is of, such as "30 test" or "all 30"."""
+    return f"all {photos:,}" if split == "all" else f"{photos:,} {split}"
+
+
+def finite(measured: dict[str, float]) -> dict[str, float]:
+    """Returns the results that are numbers, which alone JSON can have."""
+    return {name: one for name, one in measured.items() if math.isfinite(one)}

@@ -8,18 +8,15 @@ from pathlib import Path
 
 import numpy as np
 
-from train.common import markdown
-from train.common.files import write_json, write_text
+from train.common.files import write_json
 from train.engine.metric_log import MetricLog
-from train.reports import contents, figures, gallery, html, verdict
+from train.reports import contents, figures, gallery, pages, verdict
 from train.reports.answers import Answers, write_label_errors, write_mistakes
 from train.reports.facts import Facts
 from train.reports.training_course import course_of
 from train.scoring.label_errors import LEAST_EXAMPLES, label_errors
 from train.scoring.learning_curve import Point
 from zoo.common.regular_files import expand_home
-
-_TEMPLATE = Path(__file__).parent / "templates" / "run.md.jinja"
 
 
 def write_report(
@@ -113,17 +110,9 @@ def write_report(
         about_images=_about_images(run_dir, answers, suspected, why_not),
         more=sections,
     )
-    page = markdown.render(_TEMPLATE, contents=page_contents)
-    write_text(run_dir / "report.md", page)
-    page = html.render(
-        "train.reports",
-        "run",
-        ["corrections"],
-        contents=page_contents,
-        folder=run_dir,
-        class_names=_correctable(answers, page_contents["sections"]),
+    pages.write_pages(
+        run_dir, page_contents, _correctable(answers, page_contents["sections"])
     )
-    write_text(run_dir / "report.html", page)
     write_json(run_dir / "report.json", results | details)
     told = ("leading_accuracy", "verdict", "try_next")
     return results | {name: details[name] for name in told}

@@ -69,8 +69,10 @@ class Supervised(Task):
         A head of zeros learns little in a few epochs. Random weights and another layer
         before the head have no features to begin with.
         """
+        if self.recipe.weights is None or self.recipe.pre_logits:
+            return
         features = kept_test.features_by(self.network, self.source)
-        if self.recipe.weights is None or self.recipe.pre_logits or features is None:
+        if features is None:
             return
         print("fitting the head to features of the photos")
         photos = limited(self.source.train, _PROBED)
@@ -100,13 +102,8 @@ class Supervised(Task):
 
     def save(self, directory: RunDirectory) -> None:
         """Writes the model, its class names, and a picture of its predictions."""
-        source = self.source
-        with whole_file(directory.model) as temporary:
-            self.model.save(temporary)
-        write_text(directory.class_names, "\n".join(source.class_names) + "\n")
-        _, images, labels = pipeline.samples(
-            source.test, PICTURES, image_size=self.model.input_shape[1:3]
-        )
+        self.write_model(directory)
+        images, labels = self.photos_to_draw()
         # Call both the same way: compiled, bfloat16 rounds elsewhere, by more than 1%.
         trained, loaded = (
             self.answers.values(
@@ -120,6 +117,20 @@ class Supervised(Task):
                 "one does: please report this."
             )
         self.draw_predictions(directory, images, labels, loaded)
+
+    def write_model(self, directory: RunDirectory) -> None:
+        """Writes the model and its class names."""
+        with whole_file(directory.model) as temporary:
+            self.model.save(temporary)
+        names = "\n".join(self.source.class_names)
+        write_text(directory.class_names, f"{names}\n")
+
+    def photos_to_draw(self) -> tuple[np.ndarray, np.ndarray]:
+        """Returns images and labels of a few photos of the test."""
+        _, images, labels = pipeline.samples(
+            self.source.test, PICTURES, image_size=self.model.input_shape[1:3]
+        )
+        return images, labels
 
     @property
     def answers(self) -> Answers:
@@ -154,8 +165,9 @@ class Supervised(Task):
     ) -> dict:
         """Returns what a report has of the run besides its metrics of the test."""
         log = self.log_of_training(directory)
+        tested = measured.get("test")
         return {
-            "test_loss": measured["test"]["loss"],
+            **({} if tested is None else {"test_loss": tested["loss"]}),
             **self.training_results(directory),
             **{
                 f"validation_{name}": value

@@ -27,6 +27,11 @@ class Estimate:
     low: float
     high: float
 
+    @property
+    def percent(self) -> str:
+        """The metric, a share, and its interval as text."""
+        return f"{self.value:.2%} ({self.low:.2%} to {self.high:.2%})"
+
     def named(self, name: str) -> dict[str, float]:
         """Returns it for a report, as `train.scoring.metrics.share` does.
 

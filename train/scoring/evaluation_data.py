@@ -21,7 +21,6 @@ from train.models.loaded_model import LoadedModel
 from train.models.run_directory import RunDirectory
 from train.tasks import MASKS, of_problem_type
 from zoo.common.regular_files import expand_home
-from zoo.network.head import NUMBERS, ONE_CLASS
 
 
 def load_split(
@@ -145,20 +144,6 @@ def report_folder(
                 "pass --out_dir, or remove it."
             )
     return folder, source
-
-
-def check_one_class(loaded: LoadedModel) -> None:
-    """Refuses models whose answers no data set with a class per image can judge."""
-    problem_type = problem_type_of(loaded.model)
-    if problem_type != ONE_CLASS:
-        answers = (
-            "numbers" if problem_type == NUMBERS else "several classes of an image"
-        )
-        raise RunError(
-            f"The model {loaded.name} answers with {answers} (problem_type "
-            f"{problem_type!r}), and a data set has one class per image: use "
-            "keras-vit predict."
-        )
 
 
 def num_logits(loaded: LoadedModel) -> int:

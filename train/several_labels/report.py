@@ -11,13 +11,13 @@ from train.data.labels import SEPARATOR
 from train.data.sources.splits import Split
 from train.engine.metric_log import MetricLog
 from train.reports import figures, gallery, pages
-from train.reports.contents import Section, Table
+from train.reports.contents import Section, Table, measures_section
 from train.reports.gallery import Answer, Group, Photo
 from train.several_labels.metrics import LabelMetrics, label_metrics, mistakes
 from zoo.common.safe_text import class_text
 
-# Photos of each kind of mistake, rows of the table of labels, pairs of labels.
-_SHOWN, _ROWS, _PAIRS = 24, 60, 20
+# Photos of each kind of mistake, pairs of labels.
+_SHOWN, _PAIRS = 24, 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +48,12 @@ class Judged:
 
     def names_of(self, row: np.ndarray) -> list[str]:
         """Returns the names of the labels that bools (labels,) have."""
-        return [self.class_names[place] for place in np.flatnonzero(row).tolist()]
+        return names_of(row, self.class_names)
+
+
+def names_of(row: np.ndarray, class_names: Sequence[str]) -> list[str]:
+    """Returns the names of the labels that bools (labels,) have."""
+    return [class_names[place] for place in np.flatnonzero(row).tolist()]
 
 
 def write(
@@ -76,14 +81,13 @@ def write(
         f"{split}_calibration_error": found.calibration["error"],
         f"{split}_examples": found.photos,
     }
-    measured = {name: one for name, one in measured.items() if np.isfinite(one)}
     folder.mkdir(parents=True, exist_ok=True)
     names = judged.split.names()
     _write_answers(folder / "answers.csv", judged, names)
     figures.draw_reliability(folder / figures.RELIABILITY, found.calibration["bins"])
     rows = _rows(judged, found)
     low, high = (f"{end:.1%}" for end in (found.map_macro.low, found.map_macro.high))
-    which = f"all {found.photos:,}" if split == "all" else f"{found.photos:,} {split}"
+    which = pages.which(found.photos, split)
     return pages.write(
         folder,
         kicker="Report of several labels",
@@ -104,7 +108,7 @@ def write(
             ),
         ],
         settings=settings,
-        results=measured | results,
+        results=pages.finite(measured) | results,
         details={"per_label": rows},
         notes=notes,
         history=history,
@@ -122,10 +126,10 @@ def _verdict(judged: Judged, found: LabelMetrics, which: str) -> list[str]:
     by_chance = float(found.positives[present].mean() / found.photos)
     macro, micro = found.map_macro, found.f1_micro
     told = [
-        f"Mean average precision {macro.value:.2%} ({macro.low:.2%} to "
-        f"{macro.high:.2%}) on {which} photos; answers by chance have {by_chance:.2%}.",
-        f"F1 of all labels {micro.value:.2%} ({micro.low:.2%} to {micro.high:.2%}); "
-        f"all labels of {found.subset_accuracy:.2%} of the photos are right.",
+        f"Mean average precision {macro.percent} on {which} photos; answers by chance "
+        f"have {by_chance:.2%}.",
+        f"F1 of all labels {micro.percent}; all labels of "
+        f"{found.subset_accuracy:.2%} of the photos are right.",
     ]
     never = [
         name
@@ -172,7 +176,6 @@ def _rows(judged: Judged, found: LabelMetrics) -> list[dict]:
 
 def _labels(rows):
     tested = [row for row in rows if row["examples"]]
-    worst = sorted(tested, key=lambda row: row["average_precision"])[:_ROWS]
     columns = {
         "average_precision": "Average precision",
         "f1": "F1",
@@ -181,21 +184,10 @@ def _labels(rows):
         "wrong": "Wrong",
         "threshold": "Threshold",
     }
-    if worst and "train_examples" in worst[0]:
+    if tested and "train_examples" in tested[0]:
         columns["train_examples"] = "In training"
-    table = Table(
-        ("Label", *columns.values()),
-        [(row["name"], *(_text(row[key]) for key in columns)) for row in worst],
-        is_sortable=True,
-    )
-    notes = ()
-    if len(worst) < len(tested):
-        notes = (f"The {len(worst)} worst of {len(tested):,}; report.json has all.",)
-    return Section("Labels, the worst first", table=table, notes=notes)
-
-
-def _text(value):
-    return f"{value:.2%}" if isinstance(value, float) else f"{value:,}"
+    worst = sorted(tested, key=lambda row: row["average_precision"])
+    return measures_section("Labels, the worst first", "Label", worst, columns, "worst")
 
 
 def _together(judged, found):
@@ -278,8 +270,7 @@ def draw_predictions(
     """Draws images with the labels that they are given, and those that are missed."""
 
     def text(row: np.ndarray) -> str:
-        places = np.flatnonzero(row).tolist()
-        return ", ".join(class_names[place] for place in places) or "-"
+        return ", ".join(names_of(row, class_names)) or "-"
 
     titles = [
         figures.shorten(class_text(f"{text(own)} (true: {text(true)})"), 40)

@@ -99,7 +99,7 @@ def test_training_normalises_by_the_batch_whether_the_backbone_is_frozen_or_not(
         assert_close(found, head_in_numpy(model, maps, statistics), 2e-5)
         assert_close(norm.moving_mean, 0.9 * before + 0.1 * statistics[0])
         model.trainable = False
-        # What is frozen whole is in use.
+        # A backbone that is frozen whole is in use.
         assert_close(model(IMAGES, training=True), numpy(model(IMAGES)), 1e-6)
 
 
@@ -155,7 +155,7 @@ def test_losses_and_metrics_of_keras_leave_out_what_is_unlabelled():
     _, model = made(frozen=True, classes=3)
     history = fit(model)
     [loss], [iou] = history["loss"], history["iou"]
-    # Of the weights before the step, normalised by the batch.
+    # The loss of the weights before the step, normalised by the batch.
     _, model = made(frozen=True, classes=3)
     logits = numpy(model(IMAGES, training=True))
     labelled = MASKS != 255

@@ -204,7 +204,7 @@ def test_errors_of_libraries_are_hidden_where_their_messages_are():
     assert shown(nowhere).splitlines() == ["of C++", "of a child"]
 
 
-# What ends a command while errors are hidden, and the standard error: the lines of C++
+# How a command ends while errors are hidden, and the standard error: the lines of C++
 # are shown where it dies, or where the library is what has failed.
 HIDDEN_ENDS = {
     "os.kill(os.getpid(), 9)": f"{TITLE.decode()}{HIDDEN}of C++\n",

@@ -184,7 +184,7 @@ def test_rare_labels_and_all_ranges_of_numbers_are_held_out_by_their_share():
     _, held = hold_out(labels.strata(numbers), 100)
     ranks = np.argsort(np.argsort(numbers[held, 0]))
     all_ranks = np.argsort(np.argsort(numbers[:, 0]))[held]
-    # Of every tenth of all numbers a tenth of those held out.
+    # Every tenth of all numbers has a tenth of those held out.
     counts = np.bincount(all_ranks // 40, minlength=10)
     assert len(ranks) == 100 and counts.min() == counts.max() == 10
 

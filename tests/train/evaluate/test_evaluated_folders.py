@@ -169,7 +169,7 @@ def test_photos_of_the_training_that_were_saved_otherwise_are_known(
         expected.add(f"green/{kind}.jpg")
     same = (tmp_path / "own/train/blue/0.jpg").read_bytes()
     (tmp_path / "other/green/same.jpg").write_bytes(same)
-    # Of photos of the run's test it has learned nothing.
+    # It has learned nothing of photos of the run's test.
     tested = (tmp_path / "own/test/blue/0.jpg").read_bytes()
     (tmp_path / "other/blue/tested.jpg").write_bytes(tested)
 

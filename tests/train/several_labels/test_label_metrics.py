@@ -11,7 +11,7 @@ from train.several_labels.metrics import FEWEST_POSITIVES
 RANDOM = np.random.default_rng(0)
 TRUTH = RANDOM.random((60, 6)) < [0.5, 0.3, 0.1, 0.9, 0.05, 0.0]
 SCORES = np.clip(0.4 * TRUTH + 0.7 * RANDOM.random((60, 6)), 0, 1).astype("float32")
-# Of 11 values, so that many are equal.
+# There are 11 values, so that many are equal.
 TIED = SCORES.round(1)
 THRESHOLDS = np.array([0.5, 0.4, 0.6, 0.5, 0.7, 0.3])
 PRESENT = TRUTH.any(axis=0)

@@ -1,7 +1,5 @@
 """A user's own images as a CSV file of paths and labels."""
 
-import csv
-import io
 import itertools
 import os
 from typing import NamedTuple
@@ -15,9 +13,9 @@ from train.data.columns import (
     SEPARATORS,
     filled,
     header_of,
+    opened,
     required_of,
 )
-from train.data.columns import rows as rows_of
 from train.data.labels import INDICATED, SEPARATOR, indicators_in
 from train.data.options import DataOptions
 from train.data.registry import PARTS
@@ -26,7 +24,7 @@ from train.data.sources.splits import Source, check_name
 from train.data.sources.subset import divide, with_test_part
 from train.tasks import kind_of_task
 from zoo.common.limits import TABLE_BYTES
-from zoo.common.regular_files import TooLargeError, expand_home, open_regular
+from zoo.common.regular_files import expand_home
 from zoo.common.safe_text import counted, named
 
 
@@ -132,38 +130,21 @@ def _read(path, columns, may_have_indicators):
     """Returns the `_Table` in a file."""
     rows, unlabelled = [], []
     required = required_of(may_have_indicators)
-    try:
-        # Excel writes a byte order mark.
-        with io.TextIOWrapper(
-            open_regular(path, most=TABLE_BYTES), encoding="utf-8-sig", newline=""
-        ) as file:
-            reader = rows_of(file.readline(), file)
-            header = header_of(reader)
-            places = columns.find(header, f"{path} line 1", LAYOUT, required)
-            indicators = indicators_in(header, places)
-            _check_names(path, header, indicators)
-            for values in filled(reader):
-                place = f"{path} line {reader.line_num}"
-                _check_length(place, values, header, reader.dialect.delimiter)
-                row = _row(place, header, places, values, path.parent)
-                if indicators:
-                    row = row._replace(label=_indicated(place, indicators, values))
-                if row.label is not None:
-                    rows.append(row)
-                else:
-                    unlabelled.append(f"{row.path} (line {reader.line_num})")
-    except OSError as error:
-        reason = error.strerror or error
-        raise DataError(f"cannot read {path}: {reason}; {LAYOUT}") from error
-    except TooLargeError as error:
-        raise DataError(str(error)) from error
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path} is not in UTF-8 after its first {len(rows)} rows: save it again "
-            "as CSV UTF-8"
-        ) from error
-    except csv.Error as error:
-        raise DataError(f"{path} line {reader.line_num}: {error}") from error
+    with opened(path, TABLE_BYTES, LAYOUT, rows) as reader:
+        header = header_of(reader)
+        places = columns.find(header, f"{path} line 1", LAYOUT, required)
+        indicators = indicators_in(header, places)
+        _check_names(path, header, indicators)
+        for values in filled(reader):
+            place = f"{path} line {reader.line_num}"
+            _check_length(place, values, header, reader.dialect.delimiter)
+            row = _row(place, header, places, values, path.parent)
+            if indicators:
+                row = row._replace(label=_indicated(place, indicators, values))
+            if row.label is not None:
+                rows.append(row)
+            else:
+                unlabelled.append(f"{row.path} (line {reader.line_num})")
     return _Table(rows, unlabelled, "split" in places, tuple(indicators))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from train.data import labels
 from train.data.checking import DataError
 from train.data.registry import PARTS
 from train.data.sources.record_ranges import RecordFiles
@@ -72,9 +73,7 @@ class Split:
 
     def class_counts(self, classes: int) -> np.ndarray:
         """Counts the examples of each class: integers `(classes,)`."""
-        if self.labels().ndim > 1:
-            return self.labels().sum(axis=0, dtype=int)
-        return np.bincount(self.labels(), minlength=classes)
+        return labels.counts(self.labels(), classes)
 
     def decode(
         self,
